@@ -1,0 +1,1 @@
+"""The Person and Computer Registry: persons, computers and who owns what, over JSON:API 1.0."""

@@ -1,0 +1,32 @@
+"""The kinds of attributes that types are declared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
+from marshmallow import ValidationError, fields, validate
+
+# Domains such as `fleet.local` and `lab.test` are in use inside of companies.
+SPECIAL_USE_DOMAIN_NAMES.clear()
+
+
+class ShortText(fields.String):
+    """A string of 1 to 255 characters, kept as sent."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(validate=validate.Length(min=1, max=255), **kwargs)
+
+
+class EmailAddress(fields.String):
+    """An e-mail address of at most 254 characters, kept as sent; its domain has a dot."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(validate=[validate.Length(max=254), _check_email], **kwargs)
+
+
+def _check_email(value: str) -> None:
+    try:
+        validate_email(value, check_deliverability=False, strict=True)
+    except EmailNotValidError as error:
+        raise ValidationError(f"Not a valid e-mail address. {error}") from error

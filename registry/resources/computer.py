@@ -1,0 +1,22 @@
+"""A computer, which a person may own (section 2.2 of the service description)."""
+
+from __future__ import annotations
+
+from marshmallow import Schema
+
+from registry.fields import ShortText
+from registry.resource import Link, Resource
+
+
+class ComputerSchema(Schema):
+    """The attributes of a computer."""
+
+    serial = ShortText(required=True, metadata={"example": "SN-0001"})
+
+
+computer = Resource(
+    type="computer",
+    collection="computers",
+    schema=ComputerSchema,
+    links=(Link(name="owner", target="person", column="person", inverse="computers"),),
+)

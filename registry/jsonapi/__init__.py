@@ -1,0 +1,1 @@
+"""The protocol: pure functions between HTTP text and plain data, with no I/O."""

@@ -1,0 +1,131 @@
+"""Stored records -> response document (JSON:API 1.0, Document Structure)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import orjson
+
+from registry.jsonapi.errors import ApiError
+from registry.jsonapi.query import Query
+from registry.resource import Graph, Linked, Record, Resource
+
+Links: TypeAlias = "dict[tuple[str, int], dict[str, Linked]]"
+"""(type, id) of a resource -> name of a relationship -> what it is linked to."""
+
+JSONAPI = {"version": "1.0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """What goes into a document beside the primary resources.
+
+    links: the relationships to show, of primary and included resources alike. included: records
+    of each type; None when the request did not ask for included resources.
+    """
+
+    links: Links
+    included: Mapping[str, Sequence[Record]] | None
+
+
+PLAIN = Compound({}, None)
+"""Nothing beside the primary resources."""
+
+
+def single(
+    resource: Resource, record: Record, compound: Compound, query: Query, graph: Graph
+) -> bytes:
+    """Return a single-resource document (section 4.6 of the service description)."""
+    (data,) = resource_objects(resource, [record], compound.links, query)
+    return orjson.dumps(
+        {
+            "data": data,
+            **_included(compound, query, graph),
+            "jsonapi": JSONAPI,
+            "links": {"self": resource.path(record["_id"])},
+        }
+    )
+
+
+async def collection(
+    resource: Resource,
+    chunks: AsyncIterable[Sequence[Record]],
+    compound: Compound,
+    query: Query,
+    graph: Graph,
+    url: str,
+) -> AsyncGenerator[bytes]:
+    """Yield a collection document in pieces (section 4.7 of the service description).
+
+    chunks: the primary resources, none of them empty; no more than one is held. url: the absolute
+    URL of the request.
+    """
+    lead, count = b'{"data":[', 0
+    async for records in chunks:
+        objects = resource_objects(resource, records, compound.links, query)
+        yield lead + orjson.dumps(objects)[1:-1]
+        lead, count = b",", count + len(records)
+    closing = {
+        **_included(compound, query, graph),
+        "jsonapi": JSONAPI,
+        "links": {"self": url},
+        "meta": {"count": count},
+    }
+    yield (b"" if count else lead) + b"]," + orjson.dumps(closing)[1:]
+
+
+def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
+    """Return a document of error objects (JSON:API 1.0, Errors)."""
+    return orjson.dumps(
+        {"errors": [problem.to_object(request_id) for problem in problems], "jsonapi": JSONAPI}
+    )
+
+
+def resource_objects(
+    resource: Resource, records: Sequence[Record], links: Links, query: Query
+) -> list[dict[str, Any]]:
+    """Return resource objects (section 2.3 of the service description)."""
+    projected = resource.project(records, query.attributes(resource))
+    return [
+        {
+            "type": resource.type,
+            "id": str(record["_id"]),
+            "attributes": attributes,
+            **_relationships(resource, links.get((resource.type, record["_id"]), {})),
+            "links": {"self": resource.path(record["_id"])},
+        }
+        for record, attributes in zip(records, projected, strict=True)
+    ]
+
+
+def _relationships(resource: Resource, linked: Mapping[str, Linked]) -> dict[str, Any]:
+    if not linked:
+        return {}
+    return {
+        "relationships": {
+            name: {"data": _linkage(resource.relationships[name].target, ids)}
+            for name, ids in linked.items()
+        }
+    }
+
+
+def _linkage(target: str, ids: Linked) -> dict[str, str] | list[dict[str, str]] | None:
+    if ids is None:
+        return None
+    if isinstance(ids, list):
+        return [{"type": target, "id": str(number)} for number in ids]
+    return {"type": target, "id": str(ids)}
+
+
+def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:
+    if compound.included is None:
+        return {}
+    return {
+        "included": [
+            resource
+            for name, records in compound.included.items()
+            for resource in resource_objects(graph[name], records, compound.links, query)
+        ]
+    }

@@ -1,0 +1,205 @@
+"""The errors a client can meet; each exception is one JSON:API error object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class ApiError(Exception):
+    """One problem with one request (JSON:API 1.0, Error Objects).
+
+    `detail` is a sentence for the reader; `pointer` is a JSON Pointer into the request document,
+    `parameter` the name of a query parameter. `headers` go with the response.
+    """
+
+    status: ClassVar[int]
+    code: ClassVar[str]
+    title: ClassVar[str]
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        pointer: str | None = None,
+        parameter: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.pointer = pointer
+        self.parameter = parameter
+        self.headers = headers or {}
+
+    def to_object(self, request_id: str) -> dict[str, Any]:
+        """Return the error object; `id` is the id of the request, under which the log has it."""
+        error: dict[str, Any] = {
+            "id": request_id,
+            "status": str(self.status),
+            "code": self.code,
+            "title": self.title,
+            "detail": _encodable(self.detail),
+        }
+        if self.pointer is not None:
+            error["source"] = {"pointer": self.pointer}
+        elif self.parameter is not None:
+            error["source"] = {"parameter": _encodable(self.parameter)}
+        return error
+
+
+class MalformedRequest(ApiError):
+    """The bytes are not an HTTP request, or its body cannot be decoded."""
+
+    status = 400
+    code = "malformed_request"
+    title = "Malformed request"
+
+
+class MalformedDocument(ApiError):
+    """The body is not JSON, or not a JSON:API request document."""
+
+    status = 400
+    code = "malformed_document"
+    title = "Malformed document"
+
+
+class InvalidParameter(ApiError):
+    """A query parameter is unknown or its value has no meaning."""
+
+    status = 400
+    code = "invalid_parameter"
+    title = "Invalid query parameter"
+
+
+class NotFound(ApiError):
+    """No such path, no such resource, or a linkage to a resource that does not exist."""
+
+    status = 404
+    code = "not_found"
+    title = "Not found"
+
+
+class MethodNotAllowed(ApiError):
+    """The path exists, but not with this method; `Allow` lists those it has."""
+
+    status = 405
+    code = "method_not_allowed"
+    title = "Method not allowed"
+
+
+class NotAcceptable(ApiError):
+    """Every JSON:API media type in `Accept` carries parameters."""
+
+    status = 406
+    code = "not_acceptable"
+    title = "Not acceptable"
+
+
+class RequestTimeout(ApiError):
+    """The head or the body of the request did not arrive in time."""
+
+    status = 408
+    code = "request_timeout"
+    title = "Request timeout"
+
+
+class TypeConflict(ApiError):
+    """The type of a resource is not the one this place takes."""
+
+    status = 409
+    code = "type_conflict"
+    title = "Type conflict"
+
+
+class BodyTooLarge(ApiError):
+    """The body is larger than the service reads."""
+
+    status = 413
+    code = "body_too_large"
+    title = "Body too large"
+
+
+class UnsupportedMediaType(ApiError):
+    """The body is not declared as JSON:API, or the media type carries parameters."""
+
+    status = 415
+    code = "unsupported_media_type"
+    title = "Unsupported media type"
+
+
+class ExpectationFailed(ApiError):
+    """An `Expect` header asks for something else than `100-continue`."""
+
+    status = 417
+    code = "expectation_failed"
+    title = "Expectation failed"
+
+
+class InvalidField(ApiError):
+    """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
+
+    status = 422
+    code = "invalid_field"
+    title = "Invalid field"
+
+
+class InternalError(ApiError):
+    """A defect of the service; the log has the cause under the id of the request."""
+
+    status = 500
+    code = "internal_error"
+    title = "Internal error"
+
+
+class Unavailable(ApiError):
+    """The database does not answer at present."""
+
+    status = 503
+    code = "unavailable"
+    title = "Service unavailable"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database does not answer. Whether a change took effect is not known: "
+            "read before you send it again.",
+            headers={"Retry-After": "5"},
+        )
+
+
+class ApiErrors(Exception):
+    """All problems of one request at once."""
+
+    def __init__(self, errors: Sequence[ApiError]) -> None:
+        super().__init__("; ".join(error.detail for error in errors))
+        self.errors = errors
+
+    @property
+    def status(self) -> int:
+        """The status all errors share, else 400 (JSON:API 1.0, Processing Errors)."""
+        statuses = {error.status for error in self.errors}
+        return statuses.pop() if len(statuses) == 1 else 400
+
+
+def raise_any(errors: Sequence[ApiError]) -> None:
+    """Raise ApiErrors when there are any."""
+    if errors:
+        raise ApiErrors(errors)
+
+
+def pointer_to(*path: str | int) -> str:
+    """Return the JSON Pointer (RFC 6901) to a place in the request document."""
+    return "".join(f"/{_escape(str(token))}" for token in path)
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Return the names as a list for the detail of an error."""
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _escape(token: str) -> str:
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def _encodable(text: str) -> str:
+    # A request line may hold bytes that are not UTF-8; they arrive here as lone surrogates.
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,49 @@
+"""Content negotiation (JSON:API 1.0, Content Negotiation)."""
+
+from __future__ import annotations
+
+import re
+
+from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType
+
+MEDIA_TYPE = "application/vnd.api+json"
+
+# Commas and semicolons inside of quoted strings separate nothing (RFC 9110, 5.6.4).
+_LIST_ITEM = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')
+_PART = re.compile(r'(?:[^;"]|"(?:\\.|[^"\\])*"?)+')
+
+
+def check_content_type(header: str | None) -> None:
+    """Raise UnsupportedMediaType unless a body is sent as JSON:API without parameters."""
+    if header is None:
+        raise UnsupportedMediaType(f"Send the header `Content-Type: {MEDIA_TYPE}` with the body.")
+    if _split(header) != [MEDIA_TYPE]:
+        raise UnsupportedMediaType(
+            f"A body has to be sent as `Content-Type: {MEDIA_TYPE}`, exactly so and without "
+            f"parameters such as `; charset=utf-8`; this one was `{header}`."
+        )
+
+
+def check_accept(headers: list[str]) -> None:
+    """Raise NotAcceptable if JSON:API is asked for, but each time with parameters.
+
+    A weight (`q`) is not a parameter of the media type. Other media types are let through: an
+    answer that the client did not ask for is more useful to it than none.
+    """
+    wanted = [_split(item) for header in headers for item in _LIST_ITEM.findall(header)]
+    jsonapi = [parts[1:] for parts in wanted if parts[:1] == [MEDIA_TYPE]]
+    if jsonapi and all(map(_modified, jsonapi)):
+        raise NotAcceptable(
+            f"Every `{MEDIA_TYPE}` in the header `Accept` carries parameters; "
+            "send one without, or no `Accept` at all."
+        )
+
+
+def _split(value: str) -> list[str]:
+    """Return the media type and its parameters in lower case."""
+    return [part for part in (raw.strip().lower() for raw in _PART.findall(value)) if part]
+
+
+def _modified(parameters: list[str]) -> bool:
+    # What follows `q` belongs to Accept, not to the media type (RFC 9110, 12.5.1).
+    return bool(parameters) and not parameters[0].startswith("q=")

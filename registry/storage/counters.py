@@ -1,0 +1,40 @@
+"""Integer ids: they start at 1 and rise; a gap is allowed after a failure, a reuse never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from motor.motor_asyncio import AsyncIOMotorDatabase
+from pymongo import ReturnDocument
+
+from registry.resource import Resource
+
+_LARGEST_ID = 2**63 - 1
+
+
+class Counters:
+    """One counter a type, `{_id: "person", seq: last id given}`."""
+
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
+        self._database = database
+
+    async def prepare(self, resource: Resource) -> None:
+        """Make the counter, at no less than the greatest id in use."""
+        # Other tools may have stored ids that are no numbers; those are not counted.
+        newest = await self._database[resource.collection].find_one(
+            {"_id": {"$lte": _LARGEST_ID}}, {"_id": True}, sort=[("_id", -1)]
+        )
+        await self._database.counters.update_one(
+            {"_id": resource.type}, {"$max": {"seq": newest["_id"] if newest else 0}}, upsert=True
+        )
+
+    async def next(self, resource: Resource) -> int:
+        """Return an id that no resource of the type ever had, in one atomic step."""
+        counter = await self._database.counters.find_one_and_update(
+            {"_id": resource.type},
+            {"$inc": {"seq": 1}},
+            upsert=True,
+            return_document=ReturnDocument.AFTER,
+        )
+        number: int = counter["seq"]
+        return number

@@ -1,0 +1,198 @@
+"""The verbs on stored resources: get, find, insert, update, link."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from motor.motor_asyncio import (
+    AsyncIOMotorClientSession,
+    AsyncIOMotorCollection,
+    AsyncIOMotorDatabase,
+)
+from pymongo import ReturnDocument
+from registry.storage.client import answering_unavailable
+
+from registry.jsonapi.errors import ApiError, NotFound, raise_any
+from registry.jsonapi.payload import Change, Linkage
+from registry.resource import Graph, Linked, Record, Resource
+from registry.storage.counters import Counters
+
+_Write: TypeAlias = Callable[[AsyncIOMotorClientSession | None], Awaitable[Record | None]]
+
+
+CHUNK = 1_000
+"""Records a streamed collection holds at a time."""
+
+_IDS_A_QUERY = 100_000
+"""A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
+
+
+class Repository:
+    """The resources of one database. Its methods raise Unavailable if that does not answer."""
+
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
+        self._database = database
+        self._graph = graph
+        self._counters = Counters(database)
+
+    async def prepare(self) -> None:
+        """Create what is missing: collections, indexes, counters."""
+        for resource in self._graph.values():
+            for link in resource.links:
+                await self._collection(resource).create_index(link.column)
+            await self._counters.prepare(resource)
+
+    async def get(self, resource: Resource, number: int) -> Record | None:
+        """Return the record with this id."""
+        with answering_unavailable():
+            return await self._collection(resource).find_one(
+                {"_id": number}, self._visible(resource)
+            )
+
+    async def find(self, resource: Resource, field: str, values: Collection[int]) -> list[Record]:
+        """Return the records in which the field has one of the values, by rising id."""
+        wanted = list(values)
+        found: list[Record] = []
+        for start in range(0, len(wanted), _IDS_A_QUERY):
+            batch = {field: {"$in": wanted[start : start + _IDS_A_QUERY]}}
+            with answering_unavailable():
+                cursor = self._collection(resource).find(batch, self._visible(resource))
+                found += await cursor.to_list(None)
+        return sorted(found, key=itemgetter("_id"))
+
+    async def chunks(self, resource: Resource) -> AsyncGenerator[list[Record]]:
+        """Yield all records by rising id, CHUNK at a time."""
+        cursor = (
+            self._collection(resource)
+            .find({}, self._visible(resource), batch_size=CHUNK)
+            .sort("_id")
+        )
+        try:
+            while True:
+                with answering_unavailable():
+                    records = await cursor.to_list(CHUNK)
+                if not records:
+                    return
+                yield records
+        finally:
+            await cursor.close()
+
+    async def insert(self, resource: Resource, change: Change) -> Record:
+        """Store a new resource with its links and return its record.
+
+        Raises ApiErrors with a NotFound for each linkage to a resource that does not exist; then
+        nothing is stored.
+        """
+        with answering_unavailable():
+            number = await self._counters.next(resource)
+        record = {
+            "_id": number,
+            **resource.hidden,
+            **{link.column: None for link in resource.links},
+            **change.attributes,
+            **_columns(change),
+            "version": 1,
+        }
+
+        async def write(session: AsyncIOMotorClientSession | None) -> Record:
+            await self._collection(resource).insert_one(record, session=session)
+            return record
+
+        inserted = await self._write(number, change, write)
+        return inserted or record
+
+    async def update(self, resource: Resource, number: int, change: Change) -> Record | None:
+        """Change a resource and its links and return its record, None if there is none.
+
+        A to-many linkage replaces all of the relationship; what was linked to another resource
+        moves. Raises ApiErrors as `insert` does; then nothing is changed.
+        """
+        values = change.attributes | _columns(change)
+        changes: dict[str, Any] = {"$inc": {"version": 1}} | ({"$set": values} if values else {})
+
+        async def write(session: AsyncIOMotorClientSession | None) -> Record | None:
+            return await self._collection(resource).find_one_and_update(
+                {"_id": number},
+                changes,
+                self._visible(resource),
+                return_document=ReturnDocument.AFTER,
+                session=session,
+            )
+
+        return await self._write(number, change, write)
+
+    async def _write(self, number: int, change: Change, write: _Write) -> Record | None:
+        """Write a record and then its links, in one transaction where there are links."""
+
+        async def write_all(session: AsyncIOMotorClientSession) -> Record | None:
+            record = await write(session)
+            if record is not None:
+                missing = [await self._missing(linkage, session) for linkage in change.linkages]
+                raise_any([error for errors in missing for error in errors])
+                for linkage in change.linkages:
+                    await self._link(number, linkage, session)
+            return record
+
+        with answering_unavailable():
+            if not change.linkages:
+                return await write(None)
+            async with await self._database.client.start_session() as session:
+                written: Record | None = await session.with_transaction(write_all)
+                return written
+
+    async def _missing(
+        self, linkage: Linkage, session: AsyncIOMotorClientSession
+    ) -> list[ApiError]:
+        """Return an error for each identifier of a resource that does not exist."""
+        target = self._graph[linkage.relationship.target]
+        cursor = self._collection(target).find(
+            {"_id": {"$in": linkage.ids}}, {"_id": True}, session=session
+        )
+        existing = {record["_id"] for record in await cursor.to_list(None)}
+        return [
+            NotFound(
+                f"There is no `{target.type}` with the id `{identifier.sent}`.",
+                pointer=identifier.pointer,
+            )
+            for identifier in linkage.identifiers
+            if identifier.id not in existing
+        ]
+
+    async def _link(
+        self, number: int, linkage: Linkage, session: AsyncIOMotorClientSession
+    ) -> None:
+        column, ids = linkage.relationship.column, linkage.ids
+        targets = self._collection(self._graph[linkage.relationship.target])
+        if not linkage.relationship.to_many:
+            # The key is written already. Both ends of a link change their version, so that of two
+            # transactions that decide about one end, the later one has to look again.
+            await targets.update_many(
+                {"_id": {"$in": ids}}, {"$inc": {"version": 1}}, session=session
+            )
+            return
+        for gone_or_come, owner in (
+            ({column: number, "_id": {"$nin": ids}}, None),
+            ({column: {"$ne": number}, "_id": {"$in": ids}}, number),
+        ):
+            await targets.update_many(
+                gone_or_come, {"$set": {column: owner}, "$inc": {"version": 1}}, session=session
+            )
+
+    def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
+        return self._database[resource.collection]
+
+    @staticmethod
+    def _visible(resource: Resource) -> dict[str, bool] | None:
+        # Hidden fields never leave the database.
+        return dict.fromkeys(resource.hidden, False) or None
+
+
+def _columns(change: Change) -> dict[str, Linked]:
+    """Return the keys that the to-one linkages set on the record itself."""
+    return {
+        linkage.relationship.column: linkage.linked
+        for linkage in change.linkages
+        if not linkage.relationship.to_many
+    }

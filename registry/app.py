@@ -1,0 +1,46 @@
+"""The application: wiring and lifetimes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+from aiohttp import web
+
+from registry import openapi, swagger_ui
+from registry.limits import Limits
+from registry.middleware import errors_as_documents, stamp
+from registry.resource import Graph, Resource
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.client import connect
+from registry.storage.repository import Repository
+from registry.views import GRAPH, LIMITS, REPOSITORY, SETTINGS, routes
+
+
+def create_app(
+    settings: Settings,
+    *,
+    resources: Iterable[Resource] = RESOURCES,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
+) -> web.Application:
+    """Return the service, which opens its database at start and closes it at the end.
+
+    Raises WrongDeclaration if the resources do not fit together, at start StartError if there is
+    no database.
+    """
+    app = web.Application(middlewares=[errors_as_documents], client_max_size=limits.body_bytes)
+    app[SETTINGS] = settings
+    app[LIMITS] = limits
+    app[GRAPH] = graph = Graph(resources)
+    app.cleanup_ctx.append(_open_repository)
+    app.on_response_prepare.append(stamp)
+    app.add_routes(routes(graph.values()))
+    swagger_ui.mount(app, openapi.describe(graph))
+    return app
+
+
+async def _open_repository(app: web.Application) -> AsyncIterator[None]:
+    async with connect(app[SETTINGS]) as database:
+        app[REPOSITORY] = Repository(database, app[GRAPH])
+        await app[REPOSITORY].prepare()
+        yield

@@ -1,0 +1,125 @@
+"""Whatever goes wrong becomes an error document, with the id under which the log has it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from uuid import uuid4
+
+from aiohttp import hdrs, web
+
+from registry.jsonapi import document
+from registry.jsonapi.errors import (
+    ApiError,
+    ApiErrors,
+    BodyTooLarge,
+    ExpectationFailed,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+)
+from registry.jsonapi.media import MEDIA_TYPE
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+REQUEST_ID = web.RequestKey("request_id", str)
+REQUEST_ID_HEADER = "X-Request-ID"
+
+_log = logging.getLogger("registry")
+
+
+@web.middleware
+async def errors_as_documents(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer what a view raised with an error document."""
+    try:
+        return await handler(request)
+    except ConnectionError:
+        raise
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return error_response(request, error)
+    except Exception as error:  # noqa: BLE001 - the last line before the client
+        return error_response(request, error)
+
+
+async def stamp(request: web.Request, response: web.StreamResponse) -> None:
+    """Put the id of the request on every response; a signal handler of aiohttp."""
+    response.headers[REQUEST_ID_HEADER] = request_id(request)
+
+
+def request_id(request: web.BaseRequest) -> str:
+    """Return the id of the request, given to it at the first call."""
+    if REQUEST_ID not in request:
+        request[REQUEST_ID] = uuid4().hex
+    return request[REQUEST_ID]
+
+
+def error_response(request: web.BaseRequest, error: BaseException) -> web.Response:
+    """Return the error document for an exception, and log it."""
+    problems = _problems(request, error)
+    status, number = problems.status, request_id(request)
+    _log.log(
+        logging.ERROR if status >= 500 else logging.INFO,
+        "%s %r %s -> %d %r",
+        request.method,
+        request.raw_path,
+        number,
+        status,
+        str(problems),
+        exc_info=error if status == InternalError.status else None,
+    )
+    response = web.Response(
+        status=status,
+        body=document.errors(problems.errors, number),
+        content_type=MEDIA_TYPE,
+        headers={REQUEST_ID_HEADER: number},
+    )
+    for problem in problems.errors:
+        response.headers.update(problem.headers)
+    return response
+
+
+def raw_error_response(error: ApiError) -> bytes:
+    """Return the bytes of a response to a request that never became one."""
+    number = uuid4().hex
+    body = document.errors([error], number)
+    _log.info("%s -> %d %s", number, error.status, error)
+    head = (
+        f"HTTP/1.1 {error.status} {error.title}\r\n"
+        f"{hdrs.CONTENT_TYPE}: {MEDIA_TYPE}\r\n"
+        f"{hdrs.CONTENT_LENGTH}: {len(body)}\r\n"
+        f"{REQUEST_ID_HEADER}: {number}\r\n"
+        f"{hdrs.CONNECTION}: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _problems(request: web.BaseRequest, error: BaseException) -> ApiErrors:
+    if isinstance(error, ApiErrors):
+        return error
+    if isinstance(error, ApiError):
+        return ApiErrors([error])
+    if isinstance(error, web.HTTPException):
+        return ApiErrors([_of_aiohttp(request, error)])
+    return ApiErrors([InternalError("The service failed to answer; its log says why.")])
+
+
+def _of_aiohttp(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
+    match error:
+        case web.HTTPNotFound():
+            return NotFound(
+                f"There is nothing at `{request.path}`; see /api/swagger/ for what there is."
+            )
+        case web.HTTPMethodNotAllowed():
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return MethodNotAllowed(
+                f"`{request.path}` takes {allowed}, not {error.method}.",
+                headers={hdrs.ALLOW: allowed},
+            )
+        case web.HTTPRequestEntityTooLarge():
+            return BodyTooLarge(error.text or error.reason)
+        case web.HTTPExpectationFailed():
+            return ExpectationFailed("The only expectation that is met is `100-continue`.")
+    return InternalError(f"Unexpected answer {error.status} of the server.")

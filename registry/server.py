@@ -1,0 +1,111 @@
+"""The HTTP server: aiohttp's, with error documents where no view was reached."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from registry.jsonapi.errors import MalformedRequest, RequestTimeout
+from registry.limits import Limits
+from registry.middleware import error_response, raw_error_response
+from registry.views import LIMITS
+
+
+class Runner(web.AppRunner):
+    """Runs the application on a server that answers even what is no HTTP as JSON:API asks."""
+
+    def __init__(self, app: web.Application, **kwargs: Any) -> None:
+        limits = app[LIMITS]
+        super().__init__(
+            app,
+            access_log=None,
+            keepalive_timeout=limits.idle_seconds,
+            lingering_time=limits.arrival_seconds,
+            **kwargs,
+        )
+
+    async def _make_server(self) -> web.Server:
+        server = await super()._make_server()
+        return _Server(
+            server.request_handler,
+            request_factory=server.request_factory,
+            limits=self.app[LIMITS],
+            # aiohttp has no public way to choose the protocol.
+            **server._kwargs,
+        )
+
+
+class _Server(web.Server):
+    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = limits
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, self._limits, loop=self._loop, **self._kwargs)
+
+
+class _Connection(web.RequestHandler):
+    """One connection of a client."""
+
+    __slots__ = ("_head_timer", "_limits")
+
+    def __init__(self, server: web.Server, limits: Limits, **kwargs: Any) -> None:
+        super().__init__(server, **kwargs)
+        self._limits = limits
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        waiting = self._waiter is not None and not self._waiter.done()
+        if not waiting:
+            self._stop_timer()
+        elif self._head_timer is None:
+            self._head_timer = self._loop.call_later(
+                self._limits.arrival_seconds, self._give_up_on_head
+            )
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what failed before or after the views: no HTTP, or a defect."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("The response has begun; it cannot become an error.")
+        if status == 400:
+            reason = (message or "").partition("\n")[0].rstrip(":. ")
+            exc = MalformedRequest(f"The request cannot be read as HTTP: {reason}.")
+        response = error_response(request, exc or RuntimeError(message))
+        response.force_close()
+        return response
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Answer what aiohttp refused before the middleware was called, such as `Expect`."""
+        if isinstance(resp, web.HTTPException) and resp.status >= 400:
+            resp = error_response(request, resp)
+        return await super().finish_response(request, resp, start_time)
+
+    def _give_up_on_head(self) -> None:
+        if self.transport is not None:
+            seconds = self._limits.arrival_seconds
+            self.transport.write(
+                raw_error_response(
+                    RequestTimeout(f"The head of the request did not arrive within {seconds:g} s.")
+                )
+            )
+        self.force_close()
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

@@ -1,0 +1,380 @@
+"""What goes wrong is told as JSON:API, and nothing a client sends is a defect of the service."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorDatabase
+
+from tests.support import MEDIA_TYPE, Api, says
+
+Database = AsyncIOMotorDatabase[dict[str, Any]]
+
+PERSON = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
+
+
+@says("1.2", "9.version", "d.error_document")
+async def test_an_error_names_the_request_the_place_and_the_cause(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "registry")
+    answer = await api.post("/persons", {**PERSON, "type": "computer"})
+    assert answer.status == 409
+    request = answer.headers["X-Request-ID"]
+    assert answer.document == {
+        "errors": [
+            {
+                "id": request,
+                "status": "409",
+                "code": "type_conflict",
+                "title": "Type conflict",
+                "detail": "The type here is `person`, not `computer`.",
+                "source": {"pointer": "/data/type"},
+            }
+        ],
+        "jsonapi": {"version": "1.0"},
+    }
+    assert request in caplog.text
+
+
+@says("d.error_document")
+async def test_every_request_has_an_id_of_its_own(api: Api) -> None:
+    ids = {(await api.get("/persons")).headers["X-Request-ID"] for _ in range(3)}
+    assert len(ids) == 3
+
+
+@says("4.1", "d.error_document")
+@pytest.mark.parametrize("path", ["/", "/person", "/persons/", "/persons/1/", "/persons/1/x", "//"])
+async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
+    for method in ("GET", "POST", "DELETE", "OPTIONS"):
+        status, document = await api.raw(
+            f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+        )
+        assert status == 404
+        assert document["errors"][0]["code"] == "not_found"
+
+
+@says("4.1", "d.error_document")
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/persons", "GET, HEAD, OPTIONS, POST"),
+        ("/computers", "GET, HEAD, OPTIONS, POST"),
+        ("/persons/1", "GET, HEAD, OPTIONS, PATCH"),
+        ("/computers/1", "GET, HEAD, OPTIONS, PATCH"),
+    ],
+)
+async def test_a_wrong_method_is_answered_with_those_allowed(
+    api: Api, path: str, allowed: str
+) -> None:
+    for method in {"PUT", "DELETE", "TRACE", "POST", "PATCH"} - set(allowed.split(", ")):
+        answer = await api.request(method, path)
+        assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+    answer = await api.request("OPTIONS", path)
+    assert (answer.status, answer.headers["Allow"], answer.document) == (204, allowed, None)
+
+
+@says("1.2", "d.media_type")
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        f"{MEDIA_TYPE}; charset=utf-8",
+        f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"',
+        f"{MEDIA_TYPE};v=1",
+        "application/json",
+        "text/plain",
+        "application/vnd.api+jsonp",
+        "",
+        "x",
+        f"{MEDIA_TYPE}, {MEDIA_TYPE}",
+    ],
+)
+async def test_a_body_of_another_media_type_is_refused(api: Api, content_type: str) -> None:
+    await api.person()
+    for method, path in (("POST", "/persons"), ("PATCH", "/persons/1")):
+        answer = await api.request(
+            method, path, {"data": PERSON}, headers={"Content-Type": content_type}
+        )
+        assert answer.status == 415
+        assert MEDIA_TYPE in answer.document["errors"][0]["detail"]
+    assert len((await api.get("/persons")).data) == 1
+
+
+@says("1.2", "d.media_type")
+@pytest.mark.parametrize("content_type", [MEDIA_TYPE, MEDIA_TYPE.upper(), f" {MEDIA_TYPE} "])
+async def test_a_body_of_the_media_type_is_taken(api: Api, content_type: str) -> None:
+    answer = await api.request(
+        "POST", "/persons", {"data": PERSON}, headers={"Content-Type": content_type}
+    )
+    assert answer.status == 201
+
+
+@says("d.media_type")
+async def test_a_body_without_a_media_type_is_refused(api: Api) -> None:
+    body = json.dumps({"data": PERSON}).encode()
+    status, document = await api.raw(
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+    assert (status, document["errors"][0]["status"]) == (415, "415")
+
+
+@says("d.media_type")
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        (MEDIA_TYPE, 200),
+        ("*/*", 200),
+        ("text/html", 200),
+        ("", 200),
+        (f"{MEDIA_TYPE}; q=0.5", 200),
+        (f"{MEDIA_TYPE}; charset=utf-8", 406),
+        (f"{MEDIA_TYPE}; charset=utf-8, */*", 406),
+        (f"{MEDIA_TYPE}; charset=utf-8, {MEDIA_TYPE}", 200),
+        (f'{MEDIA_TYPE}; profile="a,b;c", text/html', 406),
+    ],
+)
+async def test_accept_is_refused_only_if_each_jsonapi_carries_parameters(
+    api: Api, accept: str, status: int
+) -> None:
+    assert (await api.get("/persons", Accept=accept)).status == status
+
+
+@says("d.malformed")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"not json",
+        b'{"data": {"type": "person",}}',
+        b'{"data": NaN}',
+        b'{"data": Infinity}',
+        b'{"data": 1e999}',
+        b"\xff\xfe",
+        b'\xef\xbb\xbf{"data": {}}',
+        b'{"data": "\xff"}',
+        b'{"data": {"type": "person", "attributes": {"first_name": "\\ud800"}}}',
+        b'{"data": {"\\udfff": 1}}',
+        b"[" * 100_000,
+        b'{"data":' * 50_000,
+        b'{"data": {}} trailing',
+        b"\0",
+    ],
+)
+async def test_a_body_that_is_no_json_is_refused(api: Api, body: bytes) -> None:
+    await api.person()
+    for method, path in (("POST", "/persons"), ("PATCH", "/persons/1")):
+        answer = await api.request(method, path, body)
+        assert (answer.status, answer.errors) == (400, [(400, "")])
+        assert answer.document["errors"][0]["source"] == {"pointer": ""}
+
+
+@says("d.malformed", "4.2.body")
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        (None, ""),
+        ([], ""),
+        ("x", ""),
+        (5, ""),
+        ({}, "/data"),
+        ({"data": None}, "/data"),
+        ({"data": []}, "/data"),
+        ({"data": [PERSON]}, "/data"),
+        ({"data": "x"}, "/data"),
+        ({"errors": []}, "/data"),
+        ({"data": {"attributes": PERSON["attributes"]}}, "/data/type"),
+        ({"data": {**PERSON, "type": None}}, "/data/type"),
+        ({"data": {**PERSON, "type": ["person"]}}, "/data/type"),
+        ({"data": {**PERSON, "relationships": []}}, "/data/relationships"),
+    ],
+)
+async def test_a_document_of_another_shape_is_refused_at_its_place(
+    api: Api, document: Any, place: str
+) -> None:
+    answer = await api.request("POST", "/persons", json.dumps(document).encode())
+    assert (answer.status, answer.errors) == (400, [(400, place)])
+
+
+@says("d.malformed")
+@pytest.mark.parametrize("attributes", [None, [], ["first_name"], "x", 5, True])
+async def test_attributes_that_are_no_object_are_refused(api: Api, attributes: Any) -> None:
+    await api.person()
+    answer = await api.patch("/persons/1", {"type": "person", "attributes": attributes})
+    assert (answer.status, answer.errors) == (400, [(400, "/data/attributes")])
+
+
+@says("d.body_limits")
+async def test_a_body_over_a_mebibyte_is_too_large(api: Api) -> None:
+    def padded(size: int) -> bytes:
+        body = json.dumps({"data": PERSON}).encode()
+        return body + b" " * (size - len(body))
+
+    assert (await api.request("POST", "/persons", padded(2**20))).status == 201
+    answer = await api.request("POST", "/persons", padded(2**20 + 1))
+    assert (answer.status, answer.document["errors"][0]["code"]) == (413, "body_too_large")
+    bomb = gzip.compress(padded(50 * 2**20))
+    answer = await api.request("POST", "/persons", bomb, headers={"Content-Encoding": "gzip"})
+    assert answer.status == 413
+    assert len((await api.get("/persons")).data) == 1
+
+
+async def test_a_compressed_body_is_taken(api: Api) -> None:
+    body = gzip.compress(json.dumps({"data": PERSON}).encode())
+    answer = await api.request("POST", "/persons", body, headers={"Content-Encoding": "gzip"})
+    assert answer.status == 201
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "nonsense"])
+async def test_a_body_that_is_not_encoded_as_it_says_is_refused(api: Api, encoding: str) -> None:
+    answer = await api.request(
+        "POST", "/persons", b"{not encoded", headers={"Content-Encoding": encoding}
+    )
+    assert answer.status == 400
+
+
+@says("d.body_limits")
+async def test_a_body_that_does_not_arrive_in_time_is_given_up(api: Api) -> None:
+    status, document = await api.raw(
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
+        b"Content-Length: 100\r\nConnection: close\r\n\r\n{"
+    )
+    assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
+
+
+@says("d.body_limits")
+@pytest.mark.parametrize("head", [b"GET /per", b"GET /persons HTTP/1.1\r\nHost: h\r\n"])
+async def test_a_head_that_does_not_arrive_in_time_is_given_up(api: Api, head: bytes) -> None:
+    status, document = await api.raw(head)
+    assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
+
+
+@says("d.error_document")
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\r\n\r\nnonsense\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"BREW /persons HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /persons HTTP/9.9\r\n\r\n",
+        b"GET /persons HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET /persons HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 10_000 + b"\r\n\r\n",
+        b"GET /" + b"x" * 10_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /persons HTTP/1.1\r\nHost: h\r\n" + b"X: y\r\n" * 500 + b"\r\n",
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n",
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\0" * 100 + b"\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_told_so(api: Api, request_bytes: bytes) -> None:
+    status, document = await api.raw(request_bytes)
+    assert status == 400
+    assert document["errors"][0]["code"] == "malformed_request"
+    assert (await api.get("/persons")).status == 200
+
+
+async def test_a_chunked_body_that_is_malformed_is_refused(api: Api) -> None:
+    status, document = await api.raw(
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
+        b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"
+    )
+    assert (status, document["errors"][0]["code"]) == (400, "malformed_request")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/persons?include=%FF",
+        "/persons?%FF=%FF",
+        "/persons?fields[%00]=x",
+        "/persons?fields[person]=%ED%A0%80",
+        "/persons?%ED%A0%80",
+        "/persons?&&==&",
+        "/persons?" + "x" * 5_000,
+        "/persons?include=" + ",".join(["computers"] * 500),
+        "/persons?include=" + ".".join(["computers"] * 500),
+        "/persons?%",
+        "/persons?filter[$where]=1",
+        "/persons?page[size]=1",
+        "/%FF",
+        "/%ED%A0%80",
+        "/persons/%ED%A0%80",
+        "/persons#x",
+        "*",
+    ],
+)
+async def test_odd_targets_are_no_defect_of_the_service(api: Api, target: str) -> None:
+    for method in ("GET", "POST", "OPTIONS"):
+        status, _, _ = await api.exchange(
+            f"{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+        )
+        assert status < 500
+
+
+@pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"\xc3\xa9", b"\x80"])
+async def test_bytes_that_are_no_ascii_are_no_defect_of_the_service(api: Api, raw: bytes) -> None:
+    for target in (
+        b"/persons?include=" + raw,
+        b"/persons?" + raw + b"=1",
+        b"/persons?fields[" + raw + b"]=1",
+        b"/" + raw,
+        b"/persons/" + raw,
+        b"/persons?include=&" + raw,
+    ):
+        status, document = await api.raw(
+            b"GET " + target + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        )
+        assert status in {400, 404}
+        json.dumps(document).encode()
+
+
+async def test_an_expectation_that_is_unknown_is_refused(api: Api) -> None:
+    for path in ("/persons", "/nothing"):
+        answer = await api.get(path, Expect="a miracle")
+        assert (answer.status, answer.document["errors"][0]["code"]) == (417, "expectation_failed")
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c", "nonsense"])
+async def test_an_upgrade_is_not_taken_up(api: Api, protocol: str) -> None:
+    answer = await api.get("/persons", Connection="Upgrade", Upgrade=protocol)
+    assert answer.status == 200
+
+
+async def test_thousands_of_unknown_attributes_are_refused(api: Api) -> None:
+    attributes = {f"x{number}": number for number in range(10_000)}
+    answer = await api.post("/persons", {"type": "person", "attributes": attributes})
+    assert answer.status == 422
+    assert len(answer.errors) == 10_002
+
+
+async def test_operators_of_mongodb_stay_words(api: Api, database: Database) -> None:
+    await api.person()
+    for value in ({"$set": {"x": 1}}, {"$where": "1"}, ["$first_name"]):
+        answer = await api.patch("/persons/1", {"type": "person", "attributes": {"email": value}})
+        assert answer.status == 422
+    for name in ("$set", "_id", "version", "password", "first_name.x", "person"):
+        answer = await api.patch("/persons/1", {"type": "person", "attributes": {name: "x"}})
+        assert (answer.status, answer.errors) == (422, [(422, f"/data/attributes/{name}")])
+    assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "Grace Hopper"
+    stored = await database.persons.find_one({"_id": 1})
+    assert stored is not None
+    assert stored.keys() == {"_id", "first_name", "last_name", "email", "password", "version"}
+
+
+async def test_a_defect_is_told_without_its_traceback(
+    api: Api, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stored value that cannot be shown is the only defect that a test can bring about."""
+    await database.computers.insert_one({"_id": 1, "serial": b"\xff", "person": None})
+    answer = await api.get("/computers/1")
+    assert (answer.status, answer.document["errors"][0]["code"]) == (500, "internal_error")
+    assert answer.headers["X-Request-ID"] in caplog.text
+    assert "Traceback" in caplog.text

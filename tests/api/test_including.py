@@ -1,0 +1,184 @@
+"""`include` and compound documents: section 4.8, and JSON:API 1.0, Compound Documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorDatabase
+
+from tests.support import Api, CommandLog, says, to_many
+
+Database = AsyncIOMotorDatabase[dict[str, Any]]
+
+
+@pytest.fixture
+async def fleet(api: Api) -> Api:
+    """Grace owns computers 1 and 2, Ada owns 3, nobody owns 4, and Alan owns nothing."""
+    for name in ("Grace", "Ada", "Alan"):
+        await api.person(name)
+    for serial, owner in (("SN-1", "1"), ("SN-2", "1"), ("SN-3", "2"), ("SN-4", None)):
+        await api.computer(serial, owner)
+    return api
+
+
+def linkage(data: list[Any], name: str) -> dict[str, Any]:
+    return {one["id"]: one["relationships"][name]["data"] for one in data}
+
+
+@says("1.5", "4.8.include", "2.2.owner", "2.3")
+async def test_owners_are_included_with_their_computers(fleet: Api) -> None:
+    answer = await fleet.get("/computers?include=owner")
+    assert linkage(answer.data, "owner") == {
+        "1": {"type": "person", "id": "1"},
+        "2": {"type": "person", "id": "1"},
+        "3": {"type": "person", "id": "2"},
+        "4": None,
+    }
+    assert answer.included == [("person", "1"), ("person", "2")]
+    assert answer.document["included"][0]["attributes"]["full_name"] == "Grace Hopper"
+    assert answer.document["meta"] == {"count": 4}
+    assert answer.document.keys() == {"data", "included", "jsonapi", "links", "meta"}
+
+
+@says("4.8.include", "2.1.computers", "2.3")
+async def test_computers_are_included_with_their_owners(fleet: Api) -> None:
+    answer = await fleet.get("/persons?include=computers")
+    assert linkage(answer.data, "computers") == {
+        "1": to_many("1", "2")["data"],
+        "2": to_many("3")["data"],
+        "3": [],
+    }
+    assert answer.included == [("computer", "1"), ("computer", "2"), ("computer", "3")]
+    assert "relationships" not in answer.document["included"][0]
+
+
+@says("4.8.include", "4.6.members")
+async def test_one_resource_includes_as_a_collection_does(fleet: Api) -> None:
+    person = await fleet.get("/persons/1?include=computers")
+    assert person.data["relationships"] == {"computers": to_many("1", "2")}
+    assert person.included == [("computer", "1"), ("computer", "2")]
+    computer = await fleet.get("/computers/3?include=owner")
+    assert computer.data["relationships"] == {"owner": {"data": {"type": "person", "id": "2"}}}
+    assert computer.included == [("person", "2")]
+
+
+@says("4.8.no_include", "2.3")
+async def test_nothing_is_included_unasked(fleet: Api) -> None:
+    for path in ("/persons", "/computers"):
+        answer = await fleet.get(path)
+        assert "included" not in answer.document
+        assert not any("relationships" in one for one in answer.data)
+
+
+@says("d.include_nothing")
+@pytest.mark.parametrize(
+    "path",
+    ["/computers/4?include=owner", "/persons/3?include=computers.owner", "/persons?include="],
+)
+async def test_an_include_that_finds_nothing_is_an_empty_array(fleet: Api, path: str) -> None:
+    assert (await fleet.get(path)).document["included"] == []
+
+
+@says("d.include_nothing")
+async def test_the_empty_include_asks_for_no_relationship(fleet: Api) -> None:
+    answer = await fleet.get("/persons/1?include=")
+    assert (answer.status, answer.document["included"]) == (200, [])
+    assert "relationships" not in answer.data
+
+
+@says("d.nested_include")
+async def test_nested_includes_are_followed_and_primary_resources_not_repeated(
+    fleet: Api,
+) -> None:
+    answer = await fleet.get("/persons?include=computers.owner")
+    assert answer.included == [("computer", "1"), ("computer", "2"), ("computer", "3")]
+    assert linkage(answer.document["included"], "owner") == {
+        "1": {"type": "person", "id": "1"},
+        "2": {"type": "person", "id": "1"},
+        "3": {"type": "person", "id": "2"},
+    }
+
+
+@says("d.nested_include")
+async def test_three_steps_lead_from_a_computer_to_its_siblings_owner(fleet: Api) -> None:
+    answer = await fleet.get("/computers/1?include=owner.computers.owner")
+    assert answer.included == [("person", "1"), ("computer", "2")]
+    person, sibling = answer.document["included"]
+    assert person["relationships"] == {"computers": to_many("1", "2")}
+    assert sibling["relationships"] == {"owner": {"data": {"type": "person", "id": "1"}}}
+
+
+async def test_paths_that_begin_alike_are_followed_once(fleet: Api) -> None:
+    answer = await fleet.get("/persons/1?include=computers,computers.owner,computers")
+    assert answer.included == [("computer", "1"), ("computer", "2")]
+
+
+@says("d.nested_include", "d.bad_parameters")
+@pytest.mark.parametrize(
+    ("path", "include"),
+    [
+        ("/persons", "owner"),
+        ("/persons", "email"),
+        ("/persons", "person"),
+        ("/persons", "computers,"),
+        ("/persons", ","),
+        ("/persons", "."),
+        ("/persons", "computers."),
+        ("/persons", ".computers"),
+        ("/persons", "computers..owner"),
+        ("/persons", "computers.serial"),
+        ("/persons", "computers.owner.computers.owner"),
+        ("/persons", " computers"),
+        ("/persons", "$lookup"),
+        ("/persons/1", "owner"),
+        ("/computers", "person"),
+        ("/computers", "computers"),
+        ("/computers/1", "OWNER"),
+    ],
+)
+async def test_an_include_that_is_no_path_is_refused(fleet: Api, path: str, include: str) -> None:
+    answer = await fleet.get(f"{path}?include={include}")
+    assert (answer.status, answer.errors) == (400, [(400, "include")])
+
+
+async def test_an_owner_that_is_gone_shifts_no_other(fleet: Api, database: Database) -> None:
+    """A key may lead nowhere when other tools write the database too."""
+    await database.persons.delete_one({"_id": 1})
+    answer = await fleet.get("/computers?include=owner")
+    assert linkage(answer.data, "owner") == {
+        "1": None,
+        "2": None,
+        "3": {"type": "person", "id": "2"},
+        "4": None,
+    }
+    assert answer.included == [("person", "2")]
+
+
+@says("r.queries")
+@pytest.mark.parametrize(
+    ("path", "queries"),
+    [
+        ("/computers/1?include=owner", ["computers", "persons"]),
+        ("/persons/1?include=computers", ["persons", "computers"]),
+        ("/persons/1?include=computers.owner", ["persons", "computers"]),
+        ("/computers/1?include=owner.computers", ["computers", "persons", "computers"]),
+        ("/computers?include=owner", ["computers", "persons"]),
+        ("/persons?include=computers", ["persons", "computers"]),
+        ("/persons?include=computers.owner", ["persons", "computers"]),
+        ("/computers?include=owner.computers.owner", ["computers", "persons", "computers"]),
+    ],
+)
+async def test_a_step_is_one_query_however_many_resources(
+    commands: CommandLog, api: Api, database: Database, path: str, queries: list[str]
+) -> None:
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "F", "last_name": "L"} for number in range(1, 301)
+    )
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x", "person": number % 300 + 1} for number in range(1, 901)
+    )
+    commands.take("find")
+    answer = await api.get(path)
+    assert commands.take("find") == queries
+    assert len(answer.document["included"]) >= 1

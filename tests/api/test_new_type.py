@@ -1,0 +1,93 @@
+"""A new type is one declaration: routes, links, includes and the description follow."""
+
+from __future__ import annotations
+
+import pytest
+from marshmallow import Schema, fields
+
+from registry.fields import ShortText
+from registry.resource import Graph, Link, Resource, WrongDeclaration
+from registry.resources import RESOURCES, computer, person
+from tests.conftest import Serve
+from tests.support import says, to_many
+
+
+class MonitorSchema(Schema):
+    model = ShortText(required=True, metadata={"example": "P27"})
+
+
+monitor = Resource(
+    type="monitor",
+    collection="monitors",
+    schema=MonitorSchema,
+    links=(Link(name="owner", target="person", column="person", inverse="monitors"),),
+)
+
+
+@says("r.new_type")
+async def test_a_third_type_is_served_like_the_others(serve: Serve) -> None:
+    api = await serve(resources=(*RESOURCES, monitor))
+    grace = await api.person()
+    await api.computer(owner=grace)
+    created = await api.post("/monitors", {"type": "monitor", "attributes": {"model": "P27"}})
+    assert (created.status, created.headers["Location"]) == (201, "/monitors/1")
+    changed = await api.patch(
+        f"/persons/{grace}",
+        {"type": "person", "relationships": {"monitors": to_many("1", type="monitor")}},
+    )
+    assert changed.data["relationships"] == {"monitors": to_many("1", type="monitor")}
+    answer = await api.get("/monitors?include=owner.computers&fields[monitor]=model,owner,person")
+    assert answer.data[0]["attributes"] == {"model": "P27"}
+    assert answer.included == [("person", grace), ("computer", "1")]
+    answer = await api.get(f"/persons/{grace}?include=computers,monitors")
+    assert answer.included == [("computer", "1"), ("monitor", "1")]
+    assert (await api.get("/monitors/2")).status == 404
+
+
+@says("r.new_type")
+async def test_a_third_type_is_described_like_the_others(serve: Serve) -> None:
+    api = await serve(resources=(*RESOURCES, monitor))
+    async with api.client.get("/api/swagger/swagger.json") as response:
+        described = await response.json()
+    assert described["paths"]["/monitors"].keys() >= {"get", "post"}
+    assert described["paths"]["/monitors/{id}"].keys() >= {"get", "patch"}
+    assert "Monitor" in [tag["name"] for tag in described["tags"]]
+    names = [
+        one["name"] for one in described["paths"]["/persons"]["get"]["parameters"] if "name" in one
+    ]
+    assert "fields[monitor]" in names or "fields[monitor]" in str(described["components"])
+
+
+class ClashingSchema(Schema):
+    owner = fields.String()
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        ((person, person), "type declared twice: person"),
+        ((computer,), "computer.owner leads to `person`, which is not declared"),
+        (
+            (person, computer, Resource("monitor", "computers", MonitorSchema)),
+            "collection declared twice: computers",
+        ),
+        (
+            (person, Resource("computer", "computers", ClashingSchema, computer.links)),
+            "field of computer declared twice: owner",
+        ),
+        (
+            (person, computer, Resource("monitor", "monitors", MonitorSchema, computer.links)),
+            "field of person declared twice: computers",
+        ),
+        (
+            (Resource("monitor", "monitors", MonitorSchema, hidden={"model": 1}),),
+            "stored field of monitor declared twice: model",
+        ),
+        ((Resource("big monitor", "monitors", MonitorSchema),), "`big monitor`"),
+        ((Resource("monitor", "monitors/x", MonitorSchema),), "`monitors/x`"),
+    ],
+)
+def test_a_wrong_declaration_fails_at_start(declared: tuple[Resource, ...], reason: str) -> None:
+    with pytest.raises(WrongDeclaration) as raised:
+        Graph(declared)
+    assert reason in str(raised.value)

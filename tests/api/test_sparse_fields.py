@@ -1,0 +1,152 @@
+"""`fields[type]`: section 4.8 of the service description."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import Api, says, to_many
+
+
+@pytest.fixture
+async def fleet(api: Api) -> Api:
+    """Grace owns two computers."""
+    await api.person("Grace", "Hopper", email="grace@example.com")
+    await api.computer("SN-1", owner="1")
+    await api.computer("SN-2", owner="1")
+    return api
+
+
+@says("1.5", "4.8.fields", "4.8.full_name")
+@pytest.mark.parametrize("path", ["/persons", "/persons/1"])
+async def test_only_the_listed_attributes_are_returned(fleet: Api, path: str) -> None:
+    answer = await fleet.get(f"{path}?fields[person]=full_name,email")
+    person = answer.data if isinstance(answer.data, dict) else answer.data[0]
+    assert person == {
+        "type": "person",
+        "id": "1",
+        "attributes": {"full_name": "Grace Hopper", "email": "grace@example.com"},
+        "links": {"self": "/persons/1"},
+    }
+
+
+@says("4.8.full_name")
+async def test_the_full_name_is_right_without_the_names_it_is_made_of(fleet: Api) -> None:
+    answer = await fleet.get("/persons/1?fields[person]=full_name")
+    assert answer.data["attributes"] == {"full_name": "Grace Hopper"}
+
+
+@says("4.8.fields", "4.8.combined")
+async def test_fields_restrict_the_included_resources_of_their_type(fleet: Api) -> None:
+    answer = await fleet.get("/computers?include=owner&fields[person]=full_name,email")
+    assert answer.data == [
+        {
+            "type": "computer",
+            "id": number,
+            "attributes": {"serial": f"SN-{number}"},
+            "relationships": {"owner": {"data": {"type": "person", "id": "1"}}},
+            "links": {"self": f"/computers/{number}"},
+        }
+        for number in ("1", "2")
+    ]
+    assert answer.document["included"] == [
+        {
+            "type": "person",
+            "id": "1",
+            "attributes": {"full_name": "Grace Hopper", "email": "grace@example.com"},
+            "links": {"self": "/persons/1"},
+        }
+    ]
+
+
+@says("d.fields_and_include")
+async def test_fields_keep_the_relationship_that_include_asks_for(fleet: Api) -> None:
+    answer = await fleet.get("/persons?fields[person]=email&include=computers")
+    (person,) = answer.data
+    assert person["attributes"] == {"email": "grace@example.com"}
+    assert person["relationships"] == {"computers": to_many("1", "2")}
+    assert answer.included == [("computer", "1"), ("computer", "2")]
+
+
+@says("d.fields_and_include")
+async def test_fields_that_name_a_relationship_do_not_show_it_without_include(fleet: Api) -> None:
+    answer = await fleet.get("/persons/1?fields[person]=computers,email")
+    assert answer.data["attributes"] == {"email": "grace@example.com"}
+    assert "relationships" not in answer.data
+
+
+@says("d.names_in_fields", "2.4")
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ("id", set()),
+        ("computers", set()),
+        ("id,first_name,last_name,full_name,email,computers", None),
+        ("email,email", {"email"}),
+        ("", set()),
+    ],
+)
+async def test_attributes_links_and_id_may_be_named(
+    fleet: Api, names: str, shown: set[str] | None
+) -> None:
+    answer = await fleet.get(f"/persons/1?fields[person]={names}")
+    everything = {"first_name", "last_name", "full_name", "email"}
+    assert answer.data["attributes"].keys() == (everything if shown is None else shown)
+    assert answer.data["links"] == {"self": "/persons/1"}
+
+
+@says("d.names_in_fields", "2.4")
+@pytest.mark.parametrize("names", ["id", "owner", "person", "id,person,owner"])
+async def test_a_computer_has_person_as_another_name_of_owner(fleet: Api, names: str) -> None:
+    answer = await fleet.get(f"/computers/1?fields[computer]={names}&include=owner")
+    assert answer.data["attributes"] == {}
+    assert answer.data["relationships"] == {"owner": {"data": {"type": "person", "id": "1"}}}
+
+
+@says("d.bad_parameters")
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "fields",
+        "fields[]",
+        "fields[persons]",
+        "fields[Person]",
+        "fields[monitor]",
+        "fields[person][x]",
+        "fields[[person]]",
+        "fields[$where]",
+        "Fields[person]",
+    ],
+)
+async def test_fields_of_an_unknown_type_are_refused(fleet: Api, parameter: str) -> None:
+    for path in ("/persons", "/persons/1", "/computers", "/computers/1"):
+        answer = await fleet.get(f"{path}?{parameter}=email")
+        assert (answer.status, answer.errors) == (400, [(400, parameter)])
+
+
+@says("d.bad_parameters")
+@pytest.mark.parametrize(
+    "names", ["password", "owner", "nothing", "email,", ",", "email, full_name", "_id", "$email"]
+)
+async def test_unknown_fields_are_refused(fleet: Api, names: str) -> None:
+    for path in ("/persons", "/computers/1"):
+        answer = await fleet.get(f"{path}?fields[person]={names}")
+        assert (answer.status, answer.errors) == (400, [(400, "fields[person]")])
+
+
+@says("d.bad_parameters")
+async def test_every_bad_parameter_is_told_at_once(fleet: Api) -> None:
+    answer = await fleet.get("/persons?x=1&fields[person]=y&include=z&sort=name&x=2")
+    assert answer.status == 400
+    assert answer.errors == [
+        (400, "x"),
+        (400, "fields[person]"),
+        (400, "include"),
+        (400, "sort"),
+        (400, "x"),
+    ]
+
+
+@says("d.bad_parameters")
+async def test_a_parameter_given_twice_is_refused(fleet: Api) -> None:
+    answer = await fleet.get("/persons?fields[person]=email&fields[person]=full_name")
+    assert (answer.status, answer.errors) == (400, [(400, "fields[person]")])

@@ -1,0 +1,354 @@
+"""PATCH: section 4.4 of the service description."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorDatabase
+
+from tests.support import Answer, Api, says, to_many
+
+Database = AsyncIOMotorDatabase[dict[str, Any]]
+
+
+async def computers_of(api: Api, person: str) -> list[str]:
+    answer = await api.get(f"/persons/{person}?include=computers")
+    return [one["id"] for one in answer.data["relationships"]["computers"]["data"]]
+
+
+@says("4.4.attributes", "4.4.status", "2.5.get", "4.6.members")
+async def test_attributes_that_are_sent_change_and_the_others_stay(api: Api) -> None:
+    await api.person("Grace", "Hopper", email="grace@example.com")
+    answer = await api.patch(
+        "/persons/1", {"type": "person", "id": "1", "attributes": {"last_name": "Murray"}}
+    )
+    assert answer.status == 200
+    assert answer.document == {
+        "data": {
+            "type": "person",
+            "id": "1",
+            "attributes": {
+                "first_name": "Grace",
+                "last_name": "Murray",
+                "full_name": "Grace Murray",
+                "email": "grace@example.com",
+            },
+            "links": {"self": "/persons/1"},
+        },
+        "jsonapi": {"version": "1.0"},
+        "links": {"self": "/persons/1"},
+    }
+    assert (await api.get("/persons/1")).data == answer.data
+
+
+@says("4.4.both", "4.4.identifiers", "4.4.status", "d.relationships_in_patch")
+async def test_attributes_and_computers_change_in_one_request(api: Api) -> None:
+    await api.person()
+    first, second = await api.computer(), await api.computer()
+    answer = await api.patch(
+        "/persons/1",
+        {
+            "type": "person",
+            "id": "1",
+            "attributes": {"email": "g@example.com"},
+            "relationships": {"computers": to_many(first, second)},
+        },
+    )
+    assert answer.status == 200
+    assert answer.data["attributes"]["email"] == "g@example.com"
+    assert answer.data["relationships"] == {"computers": to_many(first, second)}
+    assert "included" not in answer.document
+
+
+@says("4.4.include", "4.8.patch", "4.4.status", "2.2.owner_from_person")
+async def test_include_adds_the_linked_computers_to_the_answer(api: Api) -> None:
+    await api.person()
+    await api.computer("SN-1")
+    answer = await api.request(
+        "PATCH",
+        "/persons/1?include=computers",
+        {"data": {"type": "person", "id": "1", "relationships": {"computers": to_many("1")}}},
+    )
+    assert answer.data["relationships"] == {"computers": to_many("1")}
+    assert answer.document["included"] == [
+        {
+            "type": "computer",
+            "id": "1",
+            "attributes": {"serial": "SN-1"},
+            "links": {"self": "/computers/1"},
+        }
+    ]
+    read = await api.get("/computers/1?include=owner")
+    assert read.data["relationships"] == {"owner": {"data": {"type": "person", "id": "1"}}}
+
+
+@says("d.relationships_in_patch")
+async def test_relationships_are_not_shown_when_neither_asked_for_nor_changed(api: Api) -> None:
+    await api.person()
+    await api.computer(owner="1")
+    answer = await api.patch("/persons/1", {"type": "person", "attributes": {"first_name": "G"}})
+    assert "relationships" not in answer.data
+    asked = await api.request("PATCH", "/persons/1?include=computers", {"data": {"type": "person"}})
+    assert asked.data["relationships"] == {"computers": to_many("1")}
+
+
+@says("d.replaces")
+async def test_the_list_of_computers_replaces_the_one_before(api: Api) -> None:
+    await api.person()
+    for _ in range(3):
+        await api.computer()
+    await api.give("1", "1", "2")
+    await api.give("1", "2", "3")
+    assert await computers_of(api, "1") == ["2", "3"]
+    read = await api.get("/computers/1?include=owner")
+    assert read.data["relationships"] == {"owner": {"data": None}}
+    answer = await api.give("1")
+    assert answer.data["relationships"] == {"computers": {"data": []}}
+    assert await computers_of(api, "1") == []
+
+
+@says("d.replaces", "d.identifiers", "4.4.identifiers")
+async def test_identifiers_count_once_and_may_be_integers(api: Api) -> None:
+    await api.person()
+    await api.computer()
+    sent = {"data": [{"type": "computer", "id": 1}, {"type": "computer", "id": "1"}]}
+    answer = await api.patch("/persons/1", {"type": "person", "relationships": {"computers": sent}})
+    assert answer.data["relationships"] == {"computers": to_many("1")}
+
+
+@says("d.moves")
+async def test_an_owned_computer_moves_to_the_new_owner(api: Api) -> None:
+    await api.person()
+    await api.person()
+    await api.computer()
+    await api.give("1", "1")
+    assert (await api.give("2", "1")).status == 200
+    assert await computers_of(api, "1") == []
+    assert await computers_of(api, "2") == ["1"]
+
+
+@says("d.identifiers")
+async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
+    api: Api, database: Database
+) -> None:
+    await api.person()
+    await api.computer()
+    await api.computer()
+    await api.give("1", "1")
+    before = await stored(database)
+    answer = await api.patch(
+        "/persons/1",
+        {
+            "type": "person",
+            "attributes": {"first_name": "Changed"},
+            "relationships": {
+                "computers": to_many("2", "99", "abc", str(2**63), "0", "-1", "", "1.0")
+            },
+        },
+    )
+    assert answer.status == 404
+    assert answer.errors == [
+        (404, f"/data/relationships/computers/data/{index}/id") for index in range(1, 8)
+    ]
+    assert await stored(database) == before
+
+
+async def stored(database: Database) -> list[Any]:
+    return [
+        [record async for record in database[name].find().sort("_id")]
+        for name in ("persons", "computers")
+    ]
+
+
+@says("d.identifiers")
+@pytest.mark.parametrize("number", [2**63, 2**64, 2**80, -1, 0, 1.5, 1e300])
+async def test_a_number_that_is_no_id_is_a_computer_that_does_not_exist(
+    api: Api, number: float
+) -> None:
+    await api.person()
+    sent = {"data": [{"type": "computer", "id": number}]}
+    answer = await api.patch("/persons/1", {"type": "person", "relationships": {"computers": sent}})
+    assert (answer.status, answer.errors) == (
+        404,
+        [(404, "/data/relationships/computers/data/0/id")],
+    )
+
+
+@says("d.identifiers")
+async def test_an_identifier_of_another_type_conflicts_at_its_place(
+    api: Api, database: Database
+) -> None:
+    await api.person()
+    await api.computer()
+    before = await stored(database)
+    sent = {"data": [{"type": "computer", "id": "1"}, {"type": "person", "id": "1"}]}
+    answer = await api.patch(
+        "/persons/1",
+        {
+            "type": "person",
+            "attributes": {"first_name": "Changed"},
+            "relationships": {"computers": sent},
+        },
+    )
+    assert (answer.status, answer.errors) == (
+        409,
+        [(409, "/data/relationships/computers/data/1/type")],
+    )
+    assert await stored(database) == before
+
+
+PLACE = "/data/relationships/computers"
+
+
+@says("d.malformed")
+@pytest.mark.parametrize(
+    ("sent", "place"),
+    [
+        (None, "/data/relationships"),
+        ([], "/data/relationships"),
+        ("x", "/data/relationships"),
+        ({"computers": None}, PLACE),
+        ({"computers": []}, PLACE),
+        ({"computers": {}}, PLACE),
+        ({"computers": {"data": None}}, f"{PLACE}/data"),
+        ({"computers": {"data": {"type": "computer", "id": "1"}}}, f"{PLACE}/data"),
+        ({"computers": {"data": "1"}}, f"{PLACE}/data"),
+        ({"computers": {"data": ["1"]}}, f"{PLACE}/data/0"),
+        ({"computers": {"data": [None]}}, f"{PLACE}/data/0"),
+        ({"computers": {"data": [{"type": "computer"}]}}, f"{PLACE}/data/0/id"),
+        ({"computers": {"data": [{"type": "computer", "id": True}]}}, f"{PLACE}/data/0/id"),
+        ({"computers": {"data": [{"type": "computer", "id": {"$gt": 0}}]}}, f"{PLACE}/data/0/id"),
+        ({"computers": {"data": [{"id": "1"}]}}, f"{PLACE}/data/0/type"),
+        ({"computers": {"data": [{"id": "1", "type": None}]}}, f"{PLACE}/data/0/type"),
+    ],
+)
+async def test_malformed_relationships_are_told_by_their_place(
+    api: Api, sent: Any, place: str
+) -> None:
+    await api.person()
+    await api.computer(owner="1")
+    answer = await api.patch("/persons/1", {"type": "person", "relationships": sent})
+    assert (answer.status, answer.errors) == (400, [(400, place)])
+    assert await computers_of(api, "1") == ["1"]
+
+
+async def test_an_unknown_relationship_is_refused(api: Api) -> None:
+    await api.person()
+    answer = await api.patch("/persons/1", {"type": "person", "relationships": {"cars": {}}})
+    assert (answer.status, answer.errors) == (422, [(422, "/data/relationships/cars")])
+
+
+@says("4.4.id", "d.id_in_body")
+@pytest.mark.parametrize("sent", ["2", 2, None, [], {"$gt": 0}])
+async def test_the_path_selects_the_resource_and_not_the_id_in_the_body(
+    api: Api, sent: Any
+) -> None:
+    await api.person()
+    await api.person()
+    answer = await api.patch(
+        "/persons/1", {"type": "person", "id": sent, "attributes": {"first_name": "New"}}
+    )
+    assert (answer.status, answer.id) == (200, "1")
+    assert (await api.get("/persons/2")).data["attributes"]["first_name"] == "Grace"
+
+
+@says("d.no_such")
+@pytest.mark.parametrize("identifier", ["9", "x", "0", str(2**63)])
+async def test_a_person_that_does_not_exist_is_not_found(api: Api, identifier: str) -> None:
+    await api.computer()
+    for data in (
+        {"type": "person", "attributes": {"first_name": "New"}},
+        {"type": "person", "relationships": {"computers": to_many("1")}},
+    ):
+        answer = await api.patch(f"/persons/{identifier}", data)
+        assert answer.status == 404
+    assert (await api.get("/persons")).data == []
+    read = await api.get("/computers/1?include=owner")
+    assert read.data["relationships"] == {"owner": {"data": None}}
+
+
+@says("d.email_null")
+async def test_null_clears_the_email(api: Api) -> None:
+    await api.person(email="g@example.com")
+    answer = await api.patch("/persons/1", {"type": "person", "attributes": {"email": None}})
+    assert answer.data["attributes"]["email"] is None
+
+
+@says("d.attributes", "d.type")
+async def test_what_is_wrong_with_an_update_is_told_and_nothing_changes(api: Api) -> None:
+    await api.person()
+    answer = await api.patch(
+        "/persons/1",
+        {"type": "person", "attributes": {"first_name": None, "email": "x", "full_name": "A B"}},
+    )
+    assert answer.status == 422
+    assert sorted(answer.errors) == [
+        (422, "/data/attributes/email"),
+        (422, "/data/attributes/first_name"),
+        (422, "/data/attributes/full_name"),
+    ]
+    answer = await api.patch("/persons/1", {"type": "computer", "attributes": {}})
+    assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
+    assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "Grace Hopper"
+
+
+async def test_an_update_of_nothing_answers_with_the_resource(api: Api) -> None:
+    await api.person()
+    for data in ({"type": "person"}, {"type": "person", "attributes": {}, "relationships": {}}):
+        answer = await api.patch("/persons/1", data)
+        assert (answer.status, answer.data) == (200, (await api.get("/persons/1")).data)
+
+
+@says("d.relationships_on_post")
+async def test_the_owner_of_a_computer_can_be_set_and_cleared_from_its_side(api: Api) -> None:
+    await api.person()
+    await api.computer()
+    for linkage in ({"type": "person", "id": "1"}, None):
+        answer = await api.patch(
+            "/computers/1", {"type": "computer", "relationships": {"owner": {"data": linkage}}}
+        )
+        assert answer.status == 200
+        assert answer.data["relationships"] == {"owner": {"data": linkage}}
+        assert await computers_of(api, "1") == (["1"] if linkage else [])
+
+
+async def test_an_owner_is_no_array(api: Api) -> None:
+    await api.computer()
+    answer = await api.patch(
+        "/computers/1", {"type": "computer", "relationships": {"owner": to_many("1")}}
+    )
+    assert (answer.status, answer.errors) == (400, [(400, "/data/relationships/owner/data")])
+
+
+async def test_of_two_replacements_at_once_one_is_the_last(api: Api) -> None:
+    """Neither list may be mixed with the other, as two plain updates would."""
+    await api.person()
+    for _ in range(6):
+        await api.computer()
+    lists = (("1", "2", "3"), ("4", "5", "6"), ("1", "6"), ())
+    for _ in range(5):
+        answers = await asyncio.gather(*(api.give("1", *ids) for ids in lists))
+        assert [answer.status for answer in answers] == [200] * 4
+        assert tuple(await computers_of(api, "1")) in lists
+
+
+async def test_a_computer_that_many_ask_for_at_once_has_one_owner(api: Api) -> None:
+    persons = [await api.person() for _ in range(5)]
+    await api.computer()
+    answers: list[Answer] = await asyncio.gather(*(api.give(person, "1") for person in persons))
+    assert {answer.status for answer in answers} == {200}
+    owners = [person for person in persons if await computers_of(api, person)]
+    assert len(owners) == 1
+
+
+async def test_many_computers_are_linked_in_one_request(api: Api, database: Database) -> None:
+    count = 5_000
+    await api.person()
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x", "person": None} for number in range(1, count + 1)
+    )
+    answer = await api.give("1", *map(str, range(1, count + 1)))
+    assert answer.status == 200
+    assert len(await computers_of(api, "1")) == count

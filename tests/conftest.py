@@ -1,0 +1,93 @@
+"""One mongod for the whole run, one database for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
+from pymongo import monitoring
+
+from registry.app import create_app
+from registry.limits import Limits
+from registry.resource import Resource
+from registry.resources import RESOURCES
+from registry.server import Runner
+from registry.settings import Settings
+from registry.storage import embedded
+from tests.support import Api, CommandLog
+
+LIMITS = Limits(arrival_seconds=0.5)
+"""Short, so that the tests of what does not arrive in time are over soon."""
+
+
+class _Server(TestServer):
+    """A server of the tests, on the runner of the service."""
+
+    async def _make_runner(self, **_: Any) -> Runner:
+        return Runner(self.app)
+
+
+_commands = CommandLog()
+monitoring.register(_commands)  # before the first client, which takes its listeners along
+
+Serve = Callable[..., Awaitable[Api]]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def mongodb_uri(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    settings = Settings(data_dir=tmp_path_factory.mktemp("mongod"))
+    async with embedded.mongod(settings) as uri:
+        yield uri
+
+
+@pytest.fixture
+def settings(mongodb_uri: str) -> Settings:
+    return Settings(mongodb_uri=mongodb_uri, database=f"test_{uuid4().hex}")
+
+
+@pytest.fixture
+async def database(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict[str, Any]]]:
+    """The stored documents, past the service."""
+    client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(settings.mongodb_uri)
+    yield client[settings.database]
+    await client.drop_database(settings.database)
+    client.close()
+
+
+@pytest.fixture
+async def serve(
+    settings: Settings, database: AsyncIOMotorDatabase[dict[str, Any]]
+) -> AsyncIterator[Serve]:
+    """Start the service, with other types or settings than its own where a test says so."""
+    clients: list[TestClient[web.Request, web.Application]] = []
+
+    async def start(
+        resources: tuple[Resource, ...] = RESOURCES, settings: Settings = settings
+    ) -> Api:
+        app = create_app(settings, resources=resources, limits=LIMITS)
+        clients.append(TestClient(_Server(app)))
+        await clients[-1].start_server()
+        return Api(clients[-1])
+
+    yield start
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture
+async def api(serve: Serve) -> Api:
+    """The running service."""
+    return await serve()
+
+
+@pytest.fixture
+def commands() -> CommandLog:
+    """What is sent to MongoDB from here on."""
+    _commands.take("all")
+    return _commands

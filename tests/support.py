@@ -1,0 +1,210 @@
+"""What tests of the API speak: requests, answers, and the checks that hold for every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+from multidict import CIMultiDictProxy
+from pymongo import monitoring
+
+MEDIA_TYPE = "application/vnd.api+json"
+
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+
+
+def says(*sentences: str) -> Callable[[_Test], _Test]:
+    """Name the sentences of the service description or of its decisions that a test holds.
+
+    `tests/test_sentences.py` has the list and sees to it that none is left out.
+    """
+
+    def mark(test: _Test) -> _Test:
+        return test
+
+    del sentences
+    return mark
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response: its document is None where the body is empty."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    document: Any
+
+    @property
+    def data(self) -> Any:
+        return self.document["data"]
+
+    @property
+    def id(self) -> str:
+        identifier: str = self.data["id"]
+        return identifier
+
+    @property
+    def included(self) -> list[tuple[str, str]]:
+        """(type, id) of each included resource."""
+        return [(one["type"], one["id"]) for one in self.document["included"]]
+
+    @property
+    def errors(self) -> list[tuple[int, str]]:
+        """Status and place (pointer or parameter) of each error."""
+        return [
+            (int(error["status"]), next(iter(error.get("source", {"": ""}).values())))
+            for error in self.document["errors"]
+        ]
+
+
+class Api:
+    """A client of the running service that holds every answer against JSON:API."""
+
+    def __init__(self, client: TestClient[web.Request, web.Application]) -> None:
+        self.client = client
+
+    async def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send a document, or the bytes as they are."""
+        data = json.dumps(body).encode() if isinstance(body, dict | list) else body
+        data = io.BytesIO(data) if data else data  # aiohttp warns of large bodies in one piece
+        sent = {"Content-Type": MEDIA_TYPE} | dict(headers or {})
+        async with self.client.request(method, path, data=data, headers=sent) as response:
+            text = await response.read()
+            answer = Answer(response.status, response.headers, json.loads(text) if text else None)
+        if text:
+            assert response.headers["Content-Type"] == MEDIA_TYPE
+            check_document(answer.document)
+        assert response.headers["X-Request-ID"]
+        return answer
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.request("GET", path, headers=headers)
+
+    async def post(self, path: str, data: Any) -> Answer:
+        return await self.request("POST", path, {"data": data})
+
+    async def patch(self, path: str, data: Any) -> Answer:
+        return await self.request("PATCH", path, {"data": data})
+
+    async def person(self, first: str = "Grace", last: str = "Hopper", **more: Any) -> str:
+        """Create a person and return the id."""
+        attributes = {"first_name": first, "last_name": last, **more}
+        answer = await self.post("/persons", {"type": "person", "attributes": attributes})
+        assert answer.status == 201, answer.document
+        return answer.id
+
+    async def computer(self, serial: str = "SN-1", owner: str | None = None) -> str:
+        """Create a computer and return the id."""
+        data: dict[str, Any] = {"type": "computer", "attributes": {"serial": serial}}
+        if owner is not None:
+            data["relationships"] = {"owner": {"data": {"type": "person", "id": owner}}}
+        answer = await self.post("/computers", data)
+        assert answer.status == 201, answer.document
+        return answer.id
+
+    async def give(self, person: str, *computers: str) -> Answer:
+        """Make these all the computers of the person."""
+        return await self.patch(
+            f"/persons/{person}",
+            {"type": "person", "id": person, "relationships": {"computers": to_many(*computers)}},
+        )
+
+    async def raw(self, request: bytes) -> tuple[int, Any]:
+        """Send bytes on a connection of their own; return the status and the document."""
+        status, head, body = await self.exchange(request)
+        assert b"content-type: application/vnd.api+json" in head.lower()
+        document = json.loads(body)
+        check_document(document)
+        return status, document
+
+    async def exchange(self, request: bytes) -> tuple[int, bytes, bytes]:
+        """Send bytes on a connection of their own; return status, head and body."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.client.port)
+        writer.write(request)
+        await writer.drain()
+        received = await asyncio.wait_for(reader.read(), timeout=10)
+        writer.close()
+        head, _, body = received.partition(b"\r\n\r\n")
+        return int(head.split(b" ", 2)[1]), head, body
+
+
+def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 - JSON:API's word
+    """Return a to-many relationship to resources of one type."""
+    return {"data": [{"type": type, "id": number} for number in ids]}
+
+
+def check_document(document: Any) -> None:
+    """Hold a document against JSON:API 1.0, Document Structure."""
+    assert document["jsonapi"] == {"version": "1.0"}
+    assert ("data" in document) != ("errors" in document)
+    if "errors" in document:
+        _check_errors(document)
+        return
+    assert document.keys() <= {"data", "included", "jsonapi", "links", "meta"}
+    primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
+    resources = [*primary, *document.get("included", [])]
+    for resource in resources:
+        _check_resource(resource)
+    identities = [(one["type"], one["id"]) for one in resources]
+    assert len(set(identities)) == len(identities), "a resource is there more than once"
+    linked = {target for resource in resources for target in _targets(resource)}
+    missing = set(identities[len(primary) :]) - linked
+    assert not missing, f"no full linkage: {missing}"
+
+
+def _check_errors(document: Any) -> None:
+    assert document.keys() == {"errors", "jsonapi"}
+    assert document["errors"]
+    for error in document["errors"]:
+        assert error.keys() <= {"id", "status", "code", "title", "detail", "source"}
+        assert {"id", "status", "code", "title", "detail"} <= error.keys()
+        assert all(isinstance(error[name], str) for name in error.keys() - {"source"})
+        assert "Traceback" not in error["detail"]
+
+
+def _check_resource(resource: Any) -> None:
+    assert {"type", "id", "attributes", "links"} <= resource.keys()
+    assert resource.keys() <= {"type", "id", "attributes", "links", "relationships"}
+    assert isinstance(resource["id"], str)
+    assert resource["links"] == {"self": f"/{resource['type']}s/{resource['id']}"}
+    assert "password" not in resource["attributes"]
+    for relationship in resource.get("relationships", {}).values():
+        assert relationship.keys() == {"data"}
+
+
+def _targets(resource: Any) -> Iterator[tuple[str, str]]:
+    for relationship in resource.get("relationships", {}).values():
+        data = relationship["data"]
+        for identifier in data if isinstance(data, list) else [data] if data else []:
+            assert identifier.keys() == {"type", "id"}
+            yield identifier["type"], identifier["id"]
+
+
+class CommandLog(monitoring.CommandListener):
+    """The commands that this process sends to MongoDB."""
+
+    def __init__(self) -> None:
+        self._sent: list[tuple[str, str]] = []
+
+    def take(self, command: str) -> list[str]:
+        """Return the collections that got this command since the last call, in order."""
+        collections = [collection for name, collection in self._sent if name == command]
+        self._sent.clear()
+        return collections
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self._sent.append((event.command_name, event.command[event.command_name]))
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        """Nothing to note."""
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        """Nothing to note."""

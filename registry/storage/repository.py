@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -12,11 +15,12 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import ReturnDocument
-from registry.storage.client import answering_unavailable
+from pymongo.errors import PyMongoError
 
 from registry.jsonapi.errors import ApiError, NotFound, raise_any
 from registry.jsonapi.payload import Change, Linkage
 from registry.resource import Graph, Linked, Record, Resource
+from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 
 _Write: TypeAlias = Callable[[AsyncIOMotorClientSession | None], Awaitable[Record | None]]
@@ -24,6 +28,9 @@ _Write: TypeAlias = Callable[[AsyncIOMotorClientSession | None], Awaitable[Recor
 
 CHUNK = 1_000
 """Records a streamed collection holds at a time."""
+
+_PATIENCE_SECONDS = 10.0
+"""How long a transaction is begun anew when others write the same documents."""
 
 _IDS_A_QUERY = 100_000
 """A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
@@ -110,6 +117,8 @@ class Repository:
         moves. Raises ApiErrors as `insert` does; then nothing is changed.
         """
         values = change.attributes | _columns(change)
+        # Of two that replace the same relationship at once, one has to see what the other did:
+        # both write the version of this record.
         changes: dict[str, Any] = {"$inc": {"version": 1}} | ({"$set": values} if values else {})
 
         async def write(session: AsyncIOMotorClientSession | None) -> Record | None:
@@ -126,24 +135,39 @@ class Repository:
     async def _write(self, number: int, change: Change, write: _Write) -> Record | None:
         """Write a record and then its links, in one transaction where there are links."""
 
-        async def write_all(session: AsyncIOMotorClientSession) -> Record | None:
+        async def write_all(session: AsyncIOMotorClientSession | None) -> Record | None:
             record = await write(session)
             if record is not None:
                 missing = [await self._missing(linkage, session) for linkage in change.linkages]
                 raise_any([error for errors in missing for error in errors])
                 for linkage in change.linkages:
-                    await self._link(number, linkage, session)
+                    if linkage.relationship.to_many:  # the key of the others is written already
+                        await self._link(number, linkage, session)
             return record
 
         with answering_unavailable():
-            if not change.linkages:
-                return await write(None)
-            async with await self._database.client.start_session() as session:
-                written: Record | None = await session.with_transaction(write_all)
-                return written
+            return await (self._transaction(write_all) if change.linkages else write(None))
+
+    async def _transaction(self, write: _Write) -> Record | None:
+        # The driver's own repetition of transactions goes on for two minutes, even without a
+        # database; no client waits that long.
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                async with (
+                    await self._database.client.start_session() as session,
+                    session.start_transaction(),
+                ):
+                    return await write(session)
+            except PyMongoError as error:
+                lost_a_race = error.has_error_label("TransientTransactionError")
+                if not lost_a_race or time.monotonic() > deadline:
+                    raise
+            # So that those who lost the same race do not run into each other again.
+            await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311 - nothing secret
 
     async def _missing(
-        self, linkage: Linkage, session: AsyncIOMotorClientSession
+        self, linkage: Linkage, session: AsyncIOMotorClientSession | None
     ) -> list[ApiError]:
         """Return an error for each identifier of a resource that does not exist."""
         target = self._graph[linkage.relationship.target]
@@ -161,23 +185,17 @@ class Repository:
         ]
 
     async def _link(
-        self, number: int, linkage: Linkage, session: AsyncIOMotorClientSession
+        self, number: int, linkage: Linkage, session: AsyncIOMotorClientSession | None
     ) -> None:
+        """Make exactly these the targets of a to-many relationship."""
         column, ids = linkage.relationship.column, linkage.ids
         targets = self._collection(self._graph[linkage.relationship.target])
-        if not linkage.relationship.to_many:
-            # The key is written already. Both ends of a link change their version, so that of two
-            # transactions that decide about one end, the later one has to look again.
-            await targets.update_many(
-                {"_id": {"$in": ids}}, {"$inc": {"version": 1}}, session=session
-            )
-            return
-        for gone_or_come, owner in (
+        for changing, owner in (
             ({column: number, "_id": {"$nin": ids}}, None),
             ({column: {"$ne": number}, "_id": {"$in": ids}}, number),
         ):
             await targets.update_many(
-                gone_or_come, {"$set": {column: owner}, "$inc": {"version": 1}}, session=session
+                changing, {"$set": {column: owner}, "$inc": {"version": 1}}, session=session
             )
 
     def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:

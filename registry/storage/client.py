@@ -1,0 +1,92 @@
+"""The client of MongoDB: opened when the service starts, closed when it ends."""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any
+
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
+from pymongo.errors import PyMongoError
+
+from registry.jsonapi.errors import Unavailable
+from registry.settings import Settings, StartError
+from registry.storage.embedded import mongod
+
+_OPTIONS: dict[str, Any] = {
+    "appname": "registry",
+    "w": "majority",
+    "journal": True,
+    "wTimeoutMS": 10_000,
+    "readPreference": "primary",
+    "serverSelectionTimeoutMS": 5_000,
+    "tz_aware": False,
+}
+"""What the service relies on, whatever MONGODB_URI says."""
+
+logger = logging.getLogger("registry")
+
+
+@asynccontextmanager
+async def connect(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict[str, Any]]]:
+    """Give the database: of the cluster in MONGODB_URI, or else of a private mongod.
+
+    A write is acknowledged when the majority has it in the journal. The client belongs to the
+    running event loop. Raises StartError if there is no such database, or if it refuses what the
+    service does with it before it serves.
+    """
+    async with AsyncExitStack() as stack:
+        uri = settings.mongodb_uri
+        if uri is None:
+            uri = await stack.enter_async_context(mongod(settings))
+        client = _open(uri)
+        stack.callback(client.close)
+        try:
+            await _check(client, settings.database)
+            yield client[settings.database]
+        except PyMongoError as error:
+            key = "MONGODB_URI" if settings.mongodb_uri else "the private mongod"
+            raise StartError(f"{key}: {_reason(error)}") from error
+
+
+@contextmanager
+def answering_unavailable() -> Iterator[None]:
+    """Turn every failure of MongoDB into Unavailable, and log its cause."""
+    try:
+        yield
+    except PyMongoError as error:
+        logger.error("MongoDB failed: %s", error)  # noqa: TRY400 - one line for each request
+        raise Unavailable from error
+
+
+def _open(uri: str) -> AsyncIOMotorClient[dict[str, Any]]:
+    try:
+        with warnings.catch_warnings():
+            # An option that is misspelt would be left out, be it one that protects.
+            warnings.simplefilter("error", UserWarning)
+            return AsyncIOMotorClient(uri, **_OPTIONS)
+    except (PyMongoError, ValueError, OSError, UserWarning) as error:
+        raise StartError(f"MONGODB_URI: {_reason(error)}") from error
+
+
+async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> None:
+    hello = await client.admin.command("hello")
+    if "setName" not in hello and hello.get("msg") != "isdbgrid":  # the mark of a mongos
+        raise StartError(
+            "MONGODB_URI: the server is not a member of a replica set: start it with --replSet "
+            "and initiate the set, or leave MONGODB_URI away for a private mongod"
+        )
+    if not hello["isWritablePrimary"]:
+        raise StartError(
+            "MONGODB_URI: the server is not the primary of its replica set: "
+            "leave directConnection away"
+        )
+    await client[database].list_collection_names()  # says whether a password is wanted
+
+
+def _reason(error: Exception) -> str:
+    """Return what pymongo says, without the state of the client that it adds."""
+    return re.split(r" \(configured timeouts|, Timeout: |, full error: ", str(error))[0]

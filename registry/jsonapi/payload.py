@@ -20,7 +20,9 @@ from registry.jsonapi.errors import (
 )
 from registry.resource import Linked, Relationship, Resource
 
-_ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+"""The one spelling of an id."""
+
 _LARGEST_ID = 2**63 - 1
 
 
@@ -63,7 +65,7 @@ class Change:
 
 def parse_id(text: str) -> int | None:
     """Return the id that the text stands for, None if it is no positive 64-bit integer."""
-    if not _ID.fullmatch(text):
+    if not ID.fullmatch(text):
         return None
     number = int(text)
     return number if number <= _LARGEST_ID else None

@@ -1,0 +1,55 @@
+"""The README tells the truth: its commands give the answers that stand below them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from registry.settings import Settings
+from tests.support import Api
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+ADDRESS = "127.0.0.1:8080"
+
+
+async def output(*command: str) -> str:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await asyncio.wait_for(process.communicate(), timeout=30)
+    assert process.returncode == 0
+    return printed.decode()
+
+
+def comparable(text: str) -> Any:
+    """Return a document without what differs from run to run, or the text that is none."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text.strip()
+    for error in document.get("errors", []):
+        error["id"] = "..."
+    return document
+
+
+async def test_the_tour_gives_the_answers_that_the_readme_shows(api: Api) -> None:
+    steps = re.findall(r"```console\n\$ (curl (?:.*\\\n)*.*)\n((?:.*\n)+?)```", README)
+    assert len(steps) >= 10
+    here = f"127.0.0.1:{api.client.port}"
+    for command, shown in steps:
+        answer = await output("bash", "-c", command.replace(ADDRESS, here))
+        assert comparable(answer) == comparable(shown.replace(ADDRESS, here)), command
+    (program,) = re.findall(r"```python\n(import asyncio\n.*?)```", README, re.DOTALL)
+    (shown,) = re.findall(r"It prints `(.*)`", README)
+    printed = await output(sys.executable, "-c", program.replace(ADDRESS, here))
+    assert printed.strip() == shown
+
+
+async def test_every_setting_is_in_the_table() -> None:
+    described = " ".join((await output(sys.executable, "-m", "registry", "--help")).split())
+    variables = re.findall(r"\[(\w+), default", described)
+    assert variables == re.findall(r"^\| `--[\w-]+` \| `(\w+)`", README, re.MULTILINE)
+    assert len(variables) == len(Settings.__dataclass_fields__)

@@ -22,7 +22,6 @@ from registry.jsonapi.media import MEDIA_TYPE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
 REQUEST_ID = web.RequestKey("request_id", str)
 REQUEST_ID_HEADER = "X-Request-ID"
 

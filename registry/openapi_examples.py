@@ -30,7 +30,6 @@ from registry.resource import Graph, Resource
 
 Problems = tuple[ApiError, ...]
 
-
 REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
 READING_ALL: Problems = (

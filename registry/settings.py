@@ -71,7 +71,7 @@ class Settings:
     ] = None
     host: Annotated[str, _Key("REGISTRY_HOST", str, "address to listen on")] = "127.0.0.1"
     port: Annotated[int, _Key("REGISTRY_PORT", _port, "port to listen on, 0: any free one")] = 8080
-    workers: Annotated[int, _Key("REGISTRY_WORKERS", _workers, "number of processes")] = 1
+    workers: Annotated[int, _Key("REGISTRY_WORKERS", _workers, "number of processes, so far 1")] = 1
     public_url: Annotated[
         str | None, _Key("REGISTRY_PUBLIC_URL", _public_url, "where clients reach the service")
     ] = None

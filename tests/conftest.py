@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
+import fastjsonschema
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -39,6 +40,21 @@ monitoring.register(_commands)  # before the first client, which takes its liste
 Serve = Callable[..., Awaitable[Api]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _openapi_schema_compiled_once() -> Iterator[None]:
+    """aiohttp-swagger3 compiles the schema of OpenAPI for each app, which takes most of a test."""
+    compiled: list[Any] = []
+    compile_schema = fastjsonschema.compile
+
+    def compile_once(*arguments: Any, **options: Any) -> Any:
+        compiled[:] = compiled or [compile_schema(*arguments, **options)]
+        return compiled[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fastjsonschema, "compile", compile_once)
+        yield
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def mongodb_uri(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     settings = Settings(data_dir=tmp_path_factory.mktemp("mongod"))
@@ -62,7 +78,8 @@ async def database(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dic
 
 @pytest.fixture
 async def serve(
-    settings: Settings, database: AsyncIOMotorDatabase[dict[str, Any]]
+    settings: Settings,
+    database: AsyncIOMotorDatabase[dict[str, Any]],  # noqa: ARG001 - dropped after the service
 ) -> AsyncIterator[Serve]:
     """Start the service, with other types or settings than its own where a test says so."""
     clients: list[TestClient[web.Request, web.Application]] = []

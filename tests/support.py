@@ -11,10 +11,13 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient
+from motor.motor_asyncio import AsyncIOMotorDatabase
 from multidict import CIMultiDictProxy
 from pymongo import monitoring
 
 MEDIA_TYPE = "application/vnd.api+json"
+
+Database = AsyncIOMotorDatabase[dict[str, Any]]
 
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 

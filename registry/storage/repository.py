@@ -25,7 +25,6 @@ from registry.storage.counters import Counters
 
 _Write: TypeAlias = Callable[[AsyncIOMotorClientSession | None], Awaitable[Record | None]]
 
-
 CHUNK = 1_000
 """Records a streamed collection holds at a time."""
 

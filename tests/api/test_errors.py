@@ -8,11 +8,8 @@ import logging
 from typing import Any
 
 import pytest
-from motor.motor_asyncio import AsyncIOMotorDatabase
 
-from tests.support import MEDIA_TYPE, Api, says
-
-Database = AsyncIOMotorDatabase[dict[str, Any]]
+from tests.support import MEDIA_TYPE, Api, Database, says
 
 PERSON = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
 

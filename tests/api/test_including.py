@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from motor.motor_asyncio import AsyncIOMotorDatabase
 
-from tests.support import Api, CommandLog, says, to_many
-
-Database = AsyncIOMotorDatabase[dict[str, Any]]
+from tests.support import Api, CommandLog, Database, says, to_many
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ from marshmallow import Schema, fields
 
 from registry.fields import ShortText
 from registry.resource import Graph, Link, Resource, WrongDeclaration
-from registry.resources import RESOURCES, computer, person
+from registry.resources import RESOURCES
+from registry.resources.computer import computer
+from registry.resources.person import person
 from tests.conftest import Serve
 from tests.support import says, to_many
 

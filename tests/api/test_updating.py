@@ -6,11 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from motor.motor_asyncio import AsyncIOMotorDatabase
 
-from tests.support import Answer, Api, says, to_many
-
-Database = AsyncIOMotorDatabase[dict[str, Any]]
+from tests.support import Answer, Api, Database, says, to_many
 
 
 async def computers_of(api: Api, person: str) -> list[str]:

@@ -1,0 +1,53 @@
+"""What is stored, and how it is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import Api, Database, says
+
+
+@says("2.2.owner")
+async def test_a_link_is_stored_once_on_the_side_of_the_computer(
+    api: Api, database: Database
+) -> None:
+    await api.person("Grace", "Hopper")
+    await api.computer("SN-1", owner="1")
+    assert await database.persons.find_one() == {
+        "_id": 1,
+        "first_name": "Grace",
+        "last_name": "Hopper",
+        "email": None,
+        "password": None,
+        "version": 1,
+    }
+    assert await database.computers.find_one() == {
+        "_id": 1,
+        "serial": "SN-1",
+        "person": 1,
+        "version": 1,
+    }
+    assert [one async for one in database.counters.find().sort("_id")] == [
+        {"_id": "computer", "seq": 1},
+        {"_id": "person", "seq": 1},
+    ]
+
+
+@pytest.mark.usefixtures("api")
+async def test_the_computers_of_persons_are_found_by_an_index(database: Database) -> None:
+    assert "person_1" in await database.computers.index_information()
+    plan = await database.computers.find({"person": {"$in": [1, 2]}}).explain()
+    assert "IXSCAN" in str(plan["queryPlanner"]["winningPlan"])
+
+
+async def test_a_replaced_relationship_changes_the_version_of_both_ends(
+    api: Api, database: Database
+) -> None:
+    await api.person()
+    await api.computer()
+    await api.give("1", "1")
+    person = await database.persons.find_one()
+    computer = await database.computers.find_one()
+    assert person is not None
+    assert computer is not None
+    assert (person["version"], computer["version"]) == (2, 2)

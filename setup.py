@@ -23,5 +23,4 @@ setup(
     package_data={"registry": ["py.typed"]},
     python_requires=">=3.11",
     install_requires=pinned(),
-    entry_points={"console_scripts": ["registry = registry.__main__:main"]},
 )

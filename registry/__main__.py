@@ -72,6 +72,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
 
     from registry import swagger_ui  # noqa: PLC0415
     from registry.app import create_app  # noqa: PLC0415
+    from registry.keys import UI_PATH  # noqa: PLC0415
     from registry.server import Runner  # noqa: PLC0415
 
     runner = Runner(create_app(settings), shutdown_timeout=_FINISH_SECONDS)
@@ -81,7 +82,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         url = settings.public_url or _url(listener)
         ready = (
             f"Registry ready: API {url}/persons, "
-            f"Swagger UI {url}{swagger_ui.PREFIX}/ (version {swagger_ui.version()})"
+            f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
         )
         print(ready, flush=True)  # noqa: T201 - what was asked for, on standard output
         await asyncio.Event().wait()

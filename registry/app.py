@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from aiohttp import web
 
 from registry import openapi, swagger_ui
+from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
 from registry.limits import Limits
 from registry.middleware import errors_as_documents, stamp
 from registry.resource import Graph, Resource
@@ -14,7 +15,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
-from registry.views import GRAPH, LIMITS, REPOSITORY, SETTINGS, routes
+from registry.views import routes
 
 
 def create_app(
@@ -35,7 +36,7 @@ def create_app(
     app.cleanup_ctx.append(_open_repository)
     app.on_response_prepare.append(stamp)
     app.add_routes(routes(graph.values()))
-    swagger_ui.mount(app, openapi.describe(graph))
+    swagger_ui.mount(app, openapi.describe(graph, settings.public_url))
     return app
 
 

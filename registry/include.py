@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from registry.jsonapi.document import Compound, Links
+from registry.jsonapi.document import PLAIN, Compound
 from registry.jsonapi.query import Include
-from registry.resource import Graph, Record, Relationship, Resource
+from registry.resource import Graph, Linked, Record, Relationship, Resource
 from registry.storage.repository import Repository
 
 
@@ -24,7 +24,7 @@ async def resolve(
     leads to no resource counts as no link. Raises Unavailable if the database does not answer.
     """
     if include is None:
-        return Compound({}, None)
+        return PLAIN
     walk = _Walk(resource, records, repository, graph)
     await walk.follow(resource, records, include)
     return Compound(walk.links, walk.included)
@@ -40,7 +40,7 @@ class _Walk:
         self._graph = graph
         self._known: dict[str, dict[int, Record]] = defaultdict(dict)
         self._known[primary.type] = {record["_id"]: record for record in records}
-        self.links: Links = defaultdict(dict)
+        self.links: dict[tuple[str, int], dict[str, Linked]] = defaultdict(dict)
         self.included: dict[str, list[Record]] = defaultdict(list)
 
     async def follow(self, resource: Resource, records: Iterable[Record], include: Include) -> None:

@@ -17,8 +17,10 @@ from registry.jsonapi.errors import (
     InternalError,
     MethodNotAllowed,
     NotFound,
+    quoted,
 )
 from registry.jsonapi.media import MEDIA_TYPE
+from registry.keys import UI_PATH
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -58,22 +60,22 @@ def request_id(request: web.BaseRequest) -> str:
 def error_response(request: web.BaseRequest, error: BaseException) -> web.Response:
     """Return the error document for an exception, and log it."""
     problems = _problems(request, error)
-    status, number = problems.status, request_id(request)
+    status, identity = problems.status, request_id(request)
     _log.log(
         logging.ERROR if status >= 500 else logging.INFO,
         "%s %r %s -> %d %r",
         request.method,
         request.raw_path,
-        number,
+        identity,
         status,
         str(problems),
         exc_info=error if status == InternalError.status else None,
     )
     response = web.Response(
         status=status,
-        body=document.errors(problems.errors, number),
+        body=document.errors(problems.errors, identity),
         content_type=MEDIA_TYPE,
-        headers={REQUEST_ID_HEADER: number},
+        headers={REQUEST_ID_HEADER: identity},
     )
     for problem in problems.errors:
         response.headers.update(problem.headers)
@@ -82,14 +84,14 @@ def error_response(request: web.BaseRequest, error: BaseException) -> web.Respon
 
 def raw_error_response(error: ApiError) -> bytes:
     """Return the bytes of a response to a request that never became one."""
-    number = uuid4().hex
-    body = document.errors([error], number)
-    _log.info("%s -> %d %s", number, error.status, error)
+    identity = uuid4().hex
+    body = document.errors([error], identity)
+    _log.info("%s -> %d %s", identity, error.status, error)
     head = (
         f"HTTP/1.1 {error.status} {error.title}\r\n"
         f"{hdrs.CONTENT_TYPE}: {MEDIA_TYPE}\r\n"
         f"{hdrs.CONTENT_LENGTH}: {len(body)}\r\n"
-        f"{REQUEST_ID_HEADER}: {number}\r\n"
+        f"{REQUEST_ID_HEADER}: {identity}\r\n"
         f"{hdrs.CONNECTION}: close\r\n\r\n"
     )
     return head.encode() + body
@@ -102,23 +104,23 @@ def _problems(request: web.BaseRequest, error: BaseException) -> ApiErrors:
         return ApiErrors([error])
     if isinstance(error, web.HTTPException):
         return ApiErrors([_of_aiohttp(request, error)])
-    return ApiErrors([InternalError("The service failed to answer; its log says why.")])
+    return ApiErrors([InternalError()])
 
 
 def _of_aiohttp(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
     match error:
         case web.HTTPNotFound():
             return NotFound(
-                f"There is nothing at `{request.path}`; see /api/swagger/ for what there is."
+                f"There is nothing at {quoted(request.path)}; see {UI_PATH}/ for what there is."
             )
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             return MethodNotAllowed(
-                f"`{request.path}` takes {allowed}, not {error.method}.",
+                f"{quoted(request.path)} takes {allowed}, not {error.method}.",
                 headers={hdrs.ALLOW: allowed},
             )
         case web.HTTPRequestEntityTooLarge():
-            return BodyTooLarge(error.text or error.reason)
+            return BodyTooLarge(request.client_max_size)
         case web.HTTPExpectationFailed():
-            return ExpectationFailed("The only expectation that is met is `100-continue`.")
-    return InternalError(f"Unexpected answer {error.status} of the server.")
+            return ExpectationFailed()
+    return InternalError()

@@ -24,8 +24,11 @@ method gets. An unknown path is answered 404, an unknown query parameter 400. Wh
 is answered with an error document."""
 
 
-def describe(graph: Graph) -> dict[str, Any]:
-    """Return the OpenAPI document of a service with these types."""
+def describe(graph: Graph, public_url: str | None = None) -> dict[str, Any]:
+    """Return the OpenAPI document of a service with these types.
+
+    public_url: where clients reach the service, if that is not where they read the document.
+    """
     return {
         "openapi": OPENAPI,
         "info": {
@@ -33,20 +36,20 @@ def describe(graph: Graph) -> dict[str, Any]:
             "version": registry.__version__,
             "description": f"{registry.__doc__}\n\n{_CONVENTIONS}",
         },
-        "servers": [{"url": "/"}],
+        "servers": [{"url": public_url or "/"}],
         "tags": [_tag(resource) for resource in graph.values()],
         "paths": {
             path: item
             for resource in graph.values()
             for path, item in (
-                (f"/{resource.collection}", _collection(resource, graph)),
-                (f"/{resource.collection}/{{id}}", _detail(resource, graph)),
+                (resource.collection_path, _collection(resource, graph)),
+                (resource.detail_path, _detail(resource, graph)),
             )
         },
         "components": {
             "schemas": schemas(graph),
             "parameters": _parameters(graph),
-            "responses": _error_responses(),
+            "responses": _error_responses(graph),
             "headers": {
                 "RequestId": _header("The id of the request in the log.", examples.REQUEST_ID)
             },
@@ -67,78 +70,86 @@ def _tag(resource: Resource) -> Json:
 
 
 def _collection(resource: Resource, graph: Graph) -> Json:
-    name, names = resource.type, resource.collection
-    included, query = examples.included(resource, graph), ",".join(resource.relationships)
-    return {
-        "get": _operation(
-            resource,
-            graph,
-            f"list_{names}",
-            f"List all {names}",
-            "By rising id. `meta.count` says how many there are.",
-            examples.READING_ALL,
-            {
-                "200": _answer(
-                    f"The {names}.",
-                    schema_of(resource, "Collection"),
-                    {
-                        "plain": examples.collection(resource, examples.plain(resource)),
-                        "included": examples.collection(resource, included, f"?include={query}"),
-                    },
-                )
-            },
-        ),
-        "post": _operation(
-            resource,
-            graph,
-            f"create_{name}",
-            f"Create {_a(name)}",
-            "The service assigns the id. What is named in `relationships` and linked elsewhere "
-            "moves. Without `fields`, the answer shows the attributes that can be sent.",
-            examples.WRITING,
-            {
-                "201": _answer(
-                    f"The new {name}.",
-                    schema_of(resource, "Document"),
-                    {"created": examples.created(resource)},
-                    {hdrs.LOCATION: _header("The path of the resource.", resource.path(1))},
-                )
-            },
-            _body(schema_of(resource, "Create"), examples.creation(resource)),
-        ),
-    }
+    return {"get": _list(resource, graph), "post": _create(resource, graph)}
 
 
 def _detail(resource: Resource, graph: Graph) -> Json:
-    name, document = resource.type, schema_of(resource, "Document")
-    read = {"plain": examples.plain(resource), "included": examples.included(resource, graph)}
     return {
         "parameters": [reference("parameters", "Id")],
-        "get": _operation(
-            resource,
-            graph,
-            f"read_{name}",
-            f"Read {_a(name)}",
-            "One resource, by its id.",
-            examples.READING_ONE,
-            {"200": _answer(f"The {name}.", document, read)},
-        ),
-        "patch": _operation(
-            resource,
-            graph,
-            f"update_{name}",
-            f"Update {_a(name)}",
-            "Changes what is sent and nothing else, all of it or nothing. A list of identifiers "
-            "replaces the relationship; what is linked elsewhere moves.",
-            examples.WRITING,
-            {
-                "200": _answer(
-                    f"The {name} as it is now.", document, {"updated": examples.updated(resource)}
-                )
-            },
-            _body(schema_of(resource, "Update"), examples.update(resource)),
-        ),
+        "get": _read(resource, graph),
+        "patch": _update(resource, graph),
     }
+
+
+def _list(resource: Resource, graph: Graph) -> Json:
+    names, query = resource.collection, ",".join(resource.relationships)
+    included = examples.included(resource, graph)
+    documents = {
+        "plain": examples.collection(resource, examples.plain(resource)),
+        "included": examples.collection(resource, included, f"?include={query}"),
+    }
+    return _operation(
+        resource,
+        graph,
+        operation_id=f"list_{names}",
+        summary=f"List all {names}",
+        description="By rising id. `meta.count` says how many there are.",
+        problems=examples.reading_problems(resource, graph),
+        answer={"200": _answer(f"The {names}.", schema_of(resource, "Collection"), documents)},
+    )
+
+
+def _create(resource: Resource, graph: Graph) -> Json:
+    answer = _answer(
+        f"The new {resource.type}.",
+        schema_of(resource, "Document"),
+        {"created": examples.created(resource)},
+        {hdrs.LOCATION: _header("The path of the resource.", resource.path(1))},
+    )
+    return _operation(
+        resource,
+        graph,
+        operation_id=f"create_{resource.type}",
+        summary=f"Create {_a(resource.type)}",
+        description="The service assigns the id. What is named in `relationships` and linked "
+        "elsewhere moves. Without `fields`, the answer shows the attributes that can be sent.",
+        problems=examples.writing_problems(resource, graph),
+        answer={"201": answer},
+        body=_body(schema_of(resource, "Create"), examples.creation(resource)),
+    )
+
+
+def _read(resource: Resource, graph: Graph) -> Json:
+    documents = {"plain": examples.plain(resource), "included": examples.included(resource, graph)}
+    answer = _answer(f"The {resource.type}.", schema_of(resource, "Document"), documents)
+    return _operation(
+        resource,
+        graph,
+        operation_id=f"read_{resource.type}",
+        summary=f"Read {_a(resource.type)}",
+        description="One resource, by its id.",
+        problems=examples.finding_problems(resource, graph),
+        answer={"200": answer},
+    )
+
+
+def _update(resource: Resource, graph: Graph) -> Json:
+    answer = _answer(
+        f"The {resource.type} as it is now.",
+        schema_of(resource, "Document"),
+        {"updated": examples.updated(resource)},
+    )
+    return _operation(
+        resource,
+        graph,
+        operation_id=f"update_{resource.type}",
+        summary=f"Update {_a(resource.type)}",
+        description="Changes what is sent and nothing else, all of it or nothing. A list of "
+        "identifiers replaces the relationship; what is linked elsewhere moves.",
+        problems=examples.writing_problems(resource, graph),
+        answer={"200": answer},
+        body=_body(schema_of(resource, "Update"), examples.update(resource)),
+    )
 
 
 def _a(noun: str) -> str:
@@ -148,6 +159,7 @@ def _a(noun: str) -> str:
 def _operation(
     resource: Resource,
     graph: Graph,
+    *,
     operation_id: str,
     summary: str,
     description: str,
@@ -167,7 +179,7 @@ def _operation(
         **({"requestBody": body} if body else {}),
         "responses": answer
         | {
-            str(same[0].status): reference("responses", _name(same))
+            str(same[0].status): reference("responses", _name(resource, same))
             for same in _by_status(problems)
         },
     }
@@ -244,12 +256,13 @@ def _header(description: str, example: str) -> Json:
     return {"description": description, "schema": {"type": "string"}, "example": example}
 
 
-def _error_responses() -> Json:
+def _error_responses(graph: Graph) -> Json:
     """Return a response for each set of problems that share a status in some operation."""
     return {
-        _name(same): _error_response(same)
-        for problems in (examples.READING_ONE, examples.WRITING)
-        for same in _by_status(problems)
+        _name(resource, same): _error_response(same)
+        for resource in graph.values()
+        for problems in (examples.finding_problems, examples.writing_problems)
+        for same in _by_status(problems(resource, graph))
     }
 
 
@@ -273,5 +286,5 @@ def _by_status(problems: Iterable[ApiError]) -> list[list[ApiError]]:
     return [found[status] for status in sorted(found)]
 
 
-def _name(problems: Iterable[ApiError]) -> str:
-    return "Or".join(type(problem).__name__ for problem in problems)
+def _name(resource: Resource, problems: Iterable[ApiError]) -> str:
+    return title(resource) + "Or".join(type(problem).__name__ for problem in problems)

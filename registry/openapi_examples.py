@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import orjson
 
@@ -10,48 +10,68 @@ from registry.jsonapi import document
 from registry.jsonapi.document import JSONAPI
 from registry.jsonapi.errors import (
     ApiError,
+    ApiErrors,
     BodyTooLarge,
     ExpectationFailed,
     InternalError,
-    InvalidField,
-    InvalidParameter,
-    MalformedDocument,
     MalformedRequest,
-    NotAcceptable,
     NotFound,
     RequestTimeout,
-    TypeConflict,
     Unavailable,
-    UnsupportedMediaType,
 )
-from registry.jsonapi.media import MEDIA_TYPE
+from registry.jsonapi.media import MEDIA_TYPE, check_accept, check_content_type
+from registry.jsonapi.payload import load
+from registry.jsonapi.query import parse
+from registry.limits import Limits
 from registry.openapi_schemas import Json, attribute
 from registry.resource import Graph, Resource
 
-Problems = tuple[ApiError, ...]
-
 REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
-READING_ALL: Problems = (
-    MalformedRequest("The header `Host` is no host name."),
-    InvalidParameter("`sort` is no parameter.", parameter="sort"),
-    NotAcceptable(f"Every `{MEDIA_TYPE}` in the header `Accept` carries parameters."),
-    RequestTimeout("The head of the request did not arrive within 30 s."),
-    ExpectationFailed("The only expectation that is met is `100-continue`."),
-    InternalError("The service failed to answer; its log says why."),
-    Unavailable(),
-)
-"""One problem of each kind that a request for a collection can meet."""
 
-READING_ONE: Problems = (*READING_ALL, NotFound("There is no `person` with the id `999`."))
-WRITING: Problems = (
-    *READING_ONE,
-    MalformedDocument("`data` is not a resource object.", pointer="/data"),
-    TypeConflict("The type here is `person`, not `computer`.", pointer="/data/type"),
-    BodyTooLarge("Maximum request body size 1048576 exceeded, actual body size 2097152"),
-    UnsupportedMediaType(f"Send the header `Content-Type: {MEDIA_TYPE}` with the body."),
-    InvalidField("Missing data for required field.", pointer="/data/attributes/first_name"),
-)
+def reading_problems(resource: Resource, graph: Graph) -> list[ApiError]:
+    """Return a problem of each kind that a request for a collection can meet."""
+    return [
+        MalformedRequest("The header `Host` is no host name."),
+        _raised(lambda: parse([("sort", "x")], resource, graph)),
+        _raised(lambda: check_accept([f"{MEDIA_TYPE}; charset=utf-8"])),
+        RequestTimeout("head", Limits().arrival_seconds),
+        ExpectationFailed(),
+        InternalError(),
+        Unavailable(),
+    ]
+
+
+def finding_problems(resource: Resource, graph: Graph) -> list[ApiError]:
+    """Return a problem of each kind that a request for one resource can meet."""
+    return [*reading_problems(resource, graph), NotFound.resource(resource.type, "999")]
+
+
+def writing_problems(resource: Resource, graph: Graph) -> list[ApiError]:
+    """Return a problem of each kind that a request with a body can meet."""
+
+    def refused(data: Json | None) -> ApiError:
+        return _raised(lambda: load(orjson.dumps({"data": data}), resource, creating=False))
+
+    return [
+        *finding_problems(resource, graph),
+        refused(None),
+        refused({"type": "other"}),
+        refused({"type": resource.type, "attributes": {"unknown": "x"}}),
+        BodyTooLarge(Limits().body_bytes),
+        _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8")),
+    ]
+
+
+def _raised(call: Callable[[], object]) -> ApiError:
+    """Return the error that a call of the protocol raises: an example that cannot be untrue."""
+    try:
+        call()
+    except ApiError as error:
+        return error
+    except ApiErrors as several:
+        return several.errors[0]
+    raise AssertionError("this is no example of an error")
 
 
 def creation(resource: Resource) -> Json:

@@ -75,7 +75,7 @@ def schema_of(resource: Resource, suffix: str) -> Json:
 
 def attribute(resource: Resource, name: str) -> Json:
     """Return the schema of an attribute, with an example."""
-    found: Json = _CONVERTER.field2property(resource.blank.fields[name])
+    found: Json = _CONVERTER.field2property(resource.full_schema.fields[name])
     kind = found.get("format") if found.get("format") in _EXAMPLES else found.get("type")
     return {"example": found.get("enum", [_EXAMPLES.get(kind or "")])[0]} | found
 
@@ -174,7 +174,7 @@ def _attributes(resource: Resource, names: Collection[str], *, creating: bool = 
     """Return the schema of `attributes`; what is required or has a default is so at creation."""
     properties = {name: attribute(resource, name) for name in resource.attributes if name in names}
     if creating:
-        fields = resource.blank.fields
+        fields = resource.full_schema.fields
         return _object(properties, required=[name for name in properties if fields[name].required])
     for found in properties.values():
         found.pop("default", None)

@@ -17,6 +17,13 @@ Record: TypeAlias = dict[str, Any]
 Linked: TypeAlias = "int | list[int] | None"
 """Ids on the far side of a relationship: one or None when to-one, a list when to-many."""
 
+LARGEST_ID = 2**63 - 1
+"""The largest integer that MongoDB stores."""
+
+VERSION = "version"
+"""The stored field that counts the changes of a record, so that of two that write it at once, one
+sees what the other did."""
+
 SchemaClass: TypeAlias = type[Schema]
 
 _MEMBER_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -71,19 +78,19 @@ class Resource:
     relationships: Mapping[str, Relationship] = field(default_factory=dict)
 
     @cached_property
-    def blank(self) -> Schema:
+    def full_schema(self) -> Schema:
         """The schema with all attributes."""
         return self.schema()
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
         """The names of all attributes, in the order of declaration."""
-        return tuple(self.blank.fields)
+        return tuple(self.full_schema.fields)
 
     @cached_property
     def writable(self) -> frozenset[str]:
         """The names of the attributes that clients may send."""
-        return frozenset(self.blank.load_fields)
+        return frozenset(self.full_schema.load_fields)
 
     @cached_property
     def field_names(self) -> frozenset[str]:
@@ -91,6 +98,16 @@ class Resource:
         return frozenset(
             {"id", *self.attributes, *self.relationships, *(link.column for link in self.links)}
         )
+
+    @property
+    def collection_path(self) -> str:
+        """The path of all resources of the type, `/persons`."""
+        return f"/{self.collection}"
+
+    @property
+    def detail_path(self) -> str:
+        """The template of the path of one resource, `/persons/{id}`."""
+        return f"/{self.collection}/{{id}}"
 
     def path(self, identifier: int) -> str:
         """Return the relative path of a resource, `/persons/1`."""
@@ -155,7 +172,7 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
     """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`."""
     columns = [link.column for link in resource.links]
     fields = ["type", "id", *resource.attributes, *relationships]
-    stored = ["_id", "version", *resource.attributes, *resource.hidden, *columns]
+    stored = ["_id", VERSION, *resource.attributes, *resource.hidden, *columns]
     _refuse_repeated(f"field of {resource.type}", fields)
     _refuse_repeated(f"stored field of {resource.type}", stored)
     for name in [resource.type, resource.collection, *fields]:
@@ -169,6 +186,6 @@ def _refuse_repeated(what: str, names: list[str]) -> None:
         raise WrongDeclaration(f"{what} declared twice: {', '.join(repeated)}")
 
 
-@lru_cache(maxsize=1024)  # as many as there are sets of names, which clients choose
+@lru_cache(maxsize=1024)  # bounded, as it is the clients who choose the names
 def _projection(schema: SchemaClass, names: tuple[str, ...]) -> Schema:
     return schema(only=names)

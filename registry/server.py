@@ -8,9 +8,9 @@ from typing import Any
 from aiohttp import web
 
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
+from registry.keys import LIMITS
 from registry.limits import Limits
 from registry.middleware import error_response, raw_error_response
-from registry.views import LIMITS
 
 
 class Runner(web.AppRunner):
@@ -58,6 +58,7 @@ class _Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        # aiohttp has no public word for it: the next request has begun, but its head is not whole.
         waiting = self._waiter is not None and not self._waiter.done()
         if not waiting:
             self._stop_timer()
@@ -98,11 +99,7 @@ class _Connection(web.RequestHandler):
     def _give_up_on_head(self) -> None:
         if self.transport is not None:
             seconds = self._limits.arrival_seconds
-            self.transport.write(
-                raw_error_response(
-                    RequestTimeout(f"The head of the request did not arrive within {seconds:g} s.")
-                )
-            )
+            self.transport.write(raw_error_response(RequestTimeout("head", seconds)))
         self.force_close()
 
     def _stop_timer(self) -> None:

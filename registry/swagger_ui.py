@@ -14,7 +14,7 @@ import aiohttp_swagger3
 from aiohttp import hdrs, web
 from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 
-PREFIX = "/api/swagger"
+from registry.keys import UI_PATH
 
 
 class _Settings(SwaggerUiSettings):
@@ -46,8 +46,8 @@ def mount(app: web.Application, description: dict[str, Any]) -> None:
     # Before those of aiohttp-swagger3, which has the bundled files at the same paths.
     ui.add_routes([web.get(_STATIC, _file), web.get(_STATIC + "/{name:.*}", _file)])
     _show(ui, description)
-    app.add_routes([web.view(PREFIX, _WithoutSlash)])
-    app.add_subapp(PREFIX, ui)
+    app.add_routes([web.view(UI_PATH, _WithoutSlash)])
+    app.add_subapp(UI_PATH, ui)
 
 
 def _show(ui: web.Application, description: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ async def _file(request: web.Request) -> web.FileResponse:
 
 class _WithoutSlash(web.View):
     async def get(self) -> NoReturn:
-        raise web.HTTPMovedPermanently(f"{PREFIX}/")
+        raise web.HTTPMovedPermanently(f"{UI_PATH}/")
 
     head = get
 

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import ClassVar
-from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
 from registry import include
-from registry.jsonapi import document, media, payload, query
+from registry.jsonapi import document, media, payload
 from registry.jsonapi.document import Compound
 from registry.jsonapi.errors import MalformedRequest, NotFound, RequestTimeout
 from registry.jsonapi.payload import Change
-from registry.jsonapi.query import Query
-from registry.limits import Limits
+from registry.jsonapi.query import Query, parse
+from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
 from registry.resource import Graph, Record, Resource
-from registry.settings import Settings
 from registry.storage.repository import Repository
-
-GRAPH = web.AppKey("graph", Graph)
-REPOSITORY = web.AppKey("repository", Repository)
-LIMITS = web.AppKey("limits", Limits)
-SETTINGS = web.AppKey("settings", Settings)
-
-_HOST = re.compile(r"[\w.\-\[\]:]+", re.ASCII)
-_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_URL_SAFE = "/?:@!$&'()*+,;=-._~%"
+from registry.urls import absolute_url
 
 
 class ResourceView(web.View):
@@ -56,7 +45,7 @@ class ResourceView(web.View):
     def read_query(self) -> Query:
         """Negotiate the media type and return the checked query string."""
         media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []))
-        return query.parse(self.request.query.items(), self.resource, self.graph)
+        return parse(self.request.query.items(), self.resource, self.graph)
 
     async def read_change(self, *, creating: bool) -> Change:
         """Return what the body asks for."""
@@ -66,27 +55,27 @@ class ResourceView(web.View):
             async with asyncio.timeout(seconds):
                 body = await self.request.read()
         except TimeoutError as error:
-            raise RequestTimeout(f"The body did not arrive within {seconds:g} s.") from error
+            raise RequestTimeout("body", seconds) from error
         except web.RequestPayloadError as error:
             raise MalformedRequest("The body is not encoded as its headers say.") from error
         return payload.load(body, self.resource, creating=creating)
 
-    async def compound(self, records: Sequence[Record], query: Query) -> Compound:
+    async def resolve(self, records: Sequence[Record], query: Query) -> Compound:
         """Return what the request wants to see along with these primary records."""
         return await include.resolve(
             self.resource, records, query.include, self.repository, self.graph
         )
 
-    async def changed(self, record: Record, change: Change, query: Query) -> web.Response:
-        """Return the written resource, with the relationships that the request changed."""
-        compound = await self.compound([record], query)
-        links = compound.links.setdefault((self.resource.type, record["_id"]), {})
-        for linkage in change.linkages:
-            links.setdefault(linkage.relationship.name, linkage.linked)
-        return self.single(record, compound, query)
+    async def answer_change(self, record: Record, change: Change, query: Query) -> web.Response:
+        """Answer with the written resource, and with the relationships that were written."""
+        compound = await self.resolve([record], query)
+        changed = {one.relationship.name: one.linked for one in change.linkages}
+        key = (self.resource.type, record["_id"])
+        links = {**compound.links, key: {**changed, **compound.links.get(key, {})}}
+        return self.answer(record, replace(compound, links=links), query)
 
-    def single(self, record: Record, compound: Compound, query: Query) -> web.Response:
-        """Return a single-resource document."""
+    def answer(self, record: Record, compound: Compound, query: Query) -> web.Response:
+        """Answer with a single-resource document."""
         return web.Response(
             body=document.single(self.resource, record, compound, query, self.graph),
             content_type=media.MEDIA_TYPE,
@@ -98,12 +87,13 @@ class CollectionView(ResourceView):
 
     async def get(self) -> web.StreamResponse:
         """Stream the whole collection, or with `include` build it and send it then."""
-        query, url = self.read_query(), self._absolute_url()
+        query = self.read_query()
+        url = absolute_url(self.request, self.request.app[SETTINGS].public_url)
         if query.include is None:
             return await self._send(self.repository.chunks(self.resource), query, url)
         async with aclosing(self.repository.chunks(self.resource)) as chunks:
             records = [record async for chunk in chunks for record in chunk]
-        compound = await self.compound(records, query)
+        compound = await self.resolve(records, query)
         return await self._send(_chunk(records), query, url, compound)
 
     head = get
@@ -114,7 +104,7 @@ class CollectionView(ResourceView):
         query = replace(asked, fields={self.resource.type: self.resource.writable, **asked.fields})
         change = await self.read_change(creating=True)
         record = await self.repository.insert(self.resource, change)
-        response = await self.changed(record, change, query)
+        response = await self.answer_change(record, change, query)
         response.set_status(201)
         response.headers[hdrs.LOCATION] = self.resource.path(record["_id"])
         return response
@@ -149,19 +139,6 @@ class CollectionView(ResourceView):
         if self.request.transport is not None:
             self.request.transport.abort()
 
-    def _absolute_url(self) -> str:
-        """Return the URL as requested, with every character that is not URL-safe encoded."""
-        target = self.request.raw_path
-        if not target.startswith("/"):
-            target = str(self.request.rel_url)
-        encoded = quote(_STRAY_PERCENT.sub("%25", target), _URL_SAFE, errors="surrogateescape")
-        return (self.request.app[SETTINGS].public_url or self._origin()).rstrip("/") + encoded
-
-    def _origin(self) -> str:
-        if not _HOST.fullmatch(self.request.host):
-            raise MalformedRequest("The header `Host` is no host name.")
-        return f"{self.request.scheme}://{self.request.host}"
-
 
 class DetailView(ResourceView):
     """One resource: section 4.3 and 4.4 of the service description."""
@@ -169,33 +146,31 @@ class DetailView(ResourceView):
     async def get(self) -> web.Response:
         """Return the resource."""
         query = self.read_query()
-        number = self._number()
-        record = await self.repository.get(self.resource, number)
+        record = await self.repository.get(self.resource, self._identifier())
         if record is None:
             raise self._missing()
-        return self.single(record, await self.compound([record], query), query)
+        return self.answer(record, await self.resolve([record], query), query)
 
     head = get
 
     async def patch(self) -> web.Response:
         """Change the attributes and relationships that the body names, all or none."""
         query = self.read_query()
-        number = self._number()
+        identifier = self._identifier()
         change = await self.read_change(creating=False)
-        record = await self.repository.update(self.resource, number, change)
+        record = await self.repository.update(self.resource, identifier, change)
         if record is None:
             raise self._missing()
-        return await self.changed(record, change, query)
+        return await self.answer_change(record, change, query)
 
-    def _number(self) -> int:
-        number = payload.parse_id(self.request.match_info["id"])
-        if number is None:
+    def _identifier(self) -> int:
+        identifier = payload.parse_id(self.request.match_info["id"])
+        if identifier is None:
             raise self._missing()
-        return number
+        return identifier
 
     def _missing(self) -> NotFound:
-        wanted = self.request.match_info["id"]
-        return NotFound(f"There is no `{self.resource.type}` with the id `{wanted}`.")
+        return NotFound.resource(self.resource.type, self.request.match_info["id"])
 
 
 def routes(graph: Iterable[Resource]) -> list[web.RouteDef]:
@@ -204,8 +179,8 @@ def routes(graph: Iterable[Resource]) -> list[web.RouteDef]:
         web.view(path, type(view.__name__, (view,), {"resource": resource}), name=name)
         for resource in graph
         for view, path, name in (
-            (CollectionView, f"/{resource.collection}", f"{resource.type}_list"),
-            (DetailView, f"/{resource.collection}/{{id}}", f"{resource.type}_detail"),
+            (CollectionView, resource.collection_path, f"{resource.type}_list"),
+            (DetailView, resource.detail_path, f"{resource.type}_detail"),
         )
     ]
 

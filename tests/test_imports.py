@@ -10,7 +10,27 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "registry"
 
-LAYERS = ["fields", "resource", "resources", "jsonapi", "storage", "include", "views"]
+LAYERS = [
+    "attributes",
+    "resource",
+    "resources",
+    "jsonapi",
+    "limits",
+    "settings",
+    "storage",
+    "keys",
+    "include",
+    "middleware",
+    "urls",
+    "views",
+    "server",
+    "openapi_schemas",
+    "openapi_examples",
+    "openapi",
+    "swagger_ui",
+    "app",
+    "__main__",
+]
 """From the bottom up; a part may import what stands before it."""
 
 
@@ -28,19 +48,26 @@ def modules(part: str) -> list[Path]:
 
 @pytest.mark.parametrize("part", LAYERS)
 def test_a_part_imports_only_what_is_below_it(part: str) -> None:
-    below = {*LAYERS[: LAYERS.index(part) + 1], "settings", "limits"}
+    below = {"__version__", *LAYERS[: LAYERS.index(part) + 1]}
     for path in modules(part):
         for name in imports(path):
             top, _, rest = name.partition(".")
-            if top == "registry":
+            if top == "registry" and rest:
                 assert rest.split(".")[0] in below, f"{path.name} imports {name}"
+
+
+def test_every_part_has_its_layer() -> None:
+    parts = {
+        path.stem for path in PACKAGE.iterdir() if not path.name.startswith(("__init__", "__pyc"))
+    }
+    assert parts - {"py"} == set(LAYERS)
 
 
 def test_resources_know_nothing_but_what_a_resource_is() -> None:
     for path in modules("resources"):
         for name in imports(path):
             if name.startswith("registry."):
-                assert name.split(".")[1] in {"fields", "resource", "resources"}
+                assert name.split(".")[1] in {"attributes", "resource", "resources"}
 
 
 def test_the_protocol_knows_neither_http_server_nor_database() -> None:

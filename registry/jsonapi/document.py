@@ -12,7 +12,7 @@ from registry.jsonapi.errors import ApiError
 from registry.jsonapi.query import Query
 from registry.resource import Graph, Linked, Record, Resource
 
-Links: TypeAlias = "dict[tuple[str, int], dict[str, Linked]]"
+Links: TypeAlias = "Mapping[tuple[str, int], Mapping[str, Linked]]"
 """(type, id) of a resource -> name of a relationship -> what it is linked to."""
 
 JSONAPI = {"version": "1.0"}

@@ -1,9 +1,15 @@
-"""The errors a client can meet; each exception is one JSON:API error object."""
+"""The errors a client can meet; each exception is one JSON:API error object.
+
+The docstrings of these classes are what the OpenAPI description says of their responses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
+
+MOST_ERRORS = 100
+"""Errors in an answer: a body of a mebibyte has room for more than 300,000 mistakes."""
 
 
 class ApiError(Exception):
@@ -78,6 +84,13 @@ class NotFound(ApiError):
     code = "not_found"
     title = "Not found"
 
+    @classmethod
+    def resource(cls, type_name: str, identifier: str, pointer: str | None = None) -> NotFound:
+        """Return the error for a resource that does not exist."""
+        return cls(
+            f"There is no {quoted(type_name)} with the id {quoted(identifier)}.", pointer=pointer
+        )
+
 
 class MethodNotAllowed(ApiError):
     """The path exists, but not with this method; `Allow` lists those it has."""
@@ -102,6 +115,9 @@ class RequestTimeout(ApiError):
     code = "request_timeout"
     title = "Request timeout"
 
+    def __init__(self, part: str, seconds: float) -> None:
+        super().__init__(f"The {part} of the request did not arrive within {seconds:g} s.")
+
 
 class TypeConflict(ApiError):
     """The type of a resource is not the one this place takes."""
@@ -117,6 +133,9 @@ class BodyTooLarge(ApiError):
     status = 413
     code = "body_too_large"
     title = "Body too large"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"A body has at most {most} bytes.")
 
 
 class UnsupportedMediaType(ApiError):
@@ -134,6 +153,9 @@ class ExpectationFailed(ApiError):
     code = "expectation_failed"
     title = "Expectation failed"
 
+    def __init__(self) -> None:
+        super().__init__("The only expectation that is met is `100-continue`.")
+
 
 class InvalidField(ApiError):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
@@ -149,6 +171,9 @@ class InternalError(ApiError):
     status = 500
     code = "internal_error"
     title = "Internal error"
+
+    def __init__(self) -> None:
+        super().__init__("The service failed to answer; its log says why.")
 
 
 class Unavailable(ApiError):
@@ -170,7 +195,7 @@ class ApiErrors(Exception):
     """All problems of one request at once."""
 
     def __init__(self, errors: Sequence[ApiError]) -> None:
-        super().__init__("; ".join(error.detail for error in errors))
+        super().__init__(f"{len(errors)} errors, first: {errors[0].detail}")
         self.errors = errors
 
     @property
@@ -180,10 +205,22 @@ class ApiErrors(Exception):
         return statuses.pop() if len(statuses) == 1 else 400
 
 
-def raise_any(errors: Sequence[ApiError]) -> None:
-    """Raise ApiErrors when there are any."""
-    if errors:
-        raise ApiErrors(errors)
+class Problems:
+    """Gathers the problems of one request, in order to tell them at once."""
+
+    def __init__(self) -> None:
+        self._errors: list[ApiError] = []
+
+    def add(self, error: ApiError) -> None:
+        """Note a problem. Raises ApiErrors when there are as many as an answer holds."""
+        self._errors.append(error)
+        if len(self._errors) == MOST_ERRORS:
+            raise ApiErrors(self._errors)
+
+    def raise_any(self) -> None:
+        """Raise ApiErrors if there are problems."""
+        if self._errors:
+            raise ApiErrors(self._errors)
 
 
 def pointer_to(*path: str | int) -> str:
@@ -191,9 +228,10 @@ def pointer_to(*path: str | int) -> str:
     return "".join(f"/{_escape(str(token))}" for token in path)
 
 
-def quoted(names: Iterable[str]) -> str:
-    """Return the names as a list for the detail of an error."""
-    return ", ".join(f"`{name}`" for name in names) or "none"
+def quoted(*names: str) -> str:
+    """Return names as a list for the detail of an error, long ones shortened."""
+    shown = (name if len(name) <= 80 else f"{name[:79]}…" for name in names)
+    return ", ".join(f"`{name}`" for name in shown) or "none"
 
 
 def _escape(token: str) -> str:

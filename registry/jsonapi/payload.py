@@ -13,17 +13,15 @@ from registry.jsonapi.errors import (
     ApiError,
     InvalidField,
     MalformedDocument,
+    Problems,
     TypeConflict,
     pointer_to,
     quoted,
-    raise_any,
 )
-from registry.resource import Linked, Relationship, Resource
+from registry.resource import LARGEST_ID, Linked, Relationship, Resource
 
 ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 """The one spelling of an id."""
-
-_LARGEST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def parse_id(text: str) -> int | None:
     if not ID.fullmatch(text):
         return None
     number = int(text)
-    return number if number <= _LARGEST_ID else None
+    return number if number <= LARGEST_ID else None
 
 
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
@@ -76,15 +74,19 @@ def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
 
     Required attributes have to be there only when creating; what may be left out gets its default
     then. A client's `id` is discarded (sections 4.2 and 4.4 of the service description). Raises
-    MalformedDocument if there is no resource object, else ApiErrors with every problem of it.
+    MalformedDocument if there is no resource object, TypeConflict if it is one of another type,
+    else ApiErrors with every problem of it.
     """
     data = _primary_data(body)
-    errors: list[ApiError] = []
-    _check_type(data, resource.type, ("data",), errors)
+    problems = Problems()
+    if problem := _type_problem(data, resource.type, "data"):
+        if isinstance(problem, TypeConflict):
+            raise problem  # this type cannot judge the attributes of another
+        problems.add(problem)
     change = Change(
-        _attributes(data, resource, creating, errors), _linkages(data, resource, errors)
+        _attributes(data, resource, creating, problems), _linkages(data, resource, problems)
     )
-    raise_any(errors)
+    problems.raise_any()
     return change
 
 
@@ -101,77 +103,70 @@ def _primary_data(body: bytes) -> dict[str, Any]:
     return data
 
 
-def _check_type(
-    linked: dict[str, Any], expected: str, place: tuple[str | int, ...], errors: list[ApiError]
-) -> None:
+def _type_problem(linked: dict[str, Any], expected: str, *place: str | int) -> ApiError | None:
     found, pointer = linked.get("type"), pointer_to(*place, "type")
     if not isinstance(found, str):
-        errors.append(MalformedDocument("`type` is missing or not a string.", pointer=pointer))
-    elif found != expected:
-        errors.append(
-            TypeConflict(f"The type here is `{expected}`, not `{found}`.", pointer=pointer)
-        )
+        return MalformedDocument("`type` is missing or not a string.", pointer=pointer)
+    if found != expected:
+        return TypeConflict(f"The type here is `{expected}`, not {quoted(found)}.", pointer=pointer)
+    return None
 
 
-def _object(data: dict[str, Any], member: str, errors: list[ApiError]) -> dict[str, Any]:
+def _object(data: dict[str, Any], member: str, problems: Problems) -> dict[str, Any]:
     """Return a member of the resource object that is an object itself, {} if there is none."""
     found = data.get(member, {})
     if isinstance(found, dict):
         return found
-    errors.append(
+    problems.add(
         MalformedDocument(f"`{member}` is not an object.", pointer=pointer_to("data", member))
     )
     return {}
 
 
 def _attributes(
-    data: dict[str, Any], resource: Resource, creating: bool, errors: list[ApiError]
+    data: dict[str, Any], resource: Resource, creating: bool, problems: Problems
 ) -> dict[str, Any]:
-    sent = _object(data, "attributes", errors)
-    problems = {name: _refusal(name, resource) for name in sent if name not in resource.writable}
-    accepted = {name: value for name, value in sent.items() if name not in problems}
+    sent = _object(data, "attributes", problems)
+    details = {name: _refusal(name, resource) for name in sent if name not in resource.writable}
+    accepted = {name: value for name, value in sent.items() if name not in details}
     try:
-        loaded: dict[str, Any] = resource.blank.load(accepted, partial=not creating)
+        loaded: dict[str, Any] = resource.full_schema.load(accepted, partial=not creating)
     except ValidationError as error:
         # A schema reports {name: [message, ...]}; one error object each.
-        problems |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
+        details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
         loaded = {}
-    errors += [
-        InvalidField(detail, pointer=pointer_to("data", "attributes", name))
-        for name, detail in problems.items()
-    ]
+    for name, detail in details.items():
+        problems.add(InvalidField(detail, pointer=pointer_to("data", "attributes", name)))
     return loaded
 
 
 def _refusal(name: str, resource: Resource) -> str:
     if name in resource.attributes or name in resource.hidden:
         return "This attribute is read-only."
-    return f"`{resource.type}` has no such attribute; there are {quoted(resource.attributes)}."
+    return f"`{resource.type}` has no such attribute; there are {quoted(*resource.attributes)}."
 
 
-def _linkages(
-    data: dict[str, Any], resource: Resource, errors: list[ApiError]
-) -> tuple[Linkage, ...]:
+def _linkages(data: dict[str, Any], resource: Resource, problems: Problems) -> tuple[Linkage, ...]:
     found = []
-    for name, sent in _object(data, "relationships", errors).items():
+    for name, sent in _object(data, "relationships", problems).items():
         place = ("data", "relationships", name)
         relationship = resource.relationships.get(name)
         if relationship is None:
-            errors.append(
+            problems.add(
                 InvalidField(
                     f"`{resource.type}` has no such relationship; "
-                    f"there are {quoted(resource.relationships)}.",
+                    f"there are {quoted(*resource.relationships)}.",
                     pointer=pointer_to(*place),
                 )
             )
         elif not isinstance(sent, dict) or "data" not in sent:
-            errors.append(
+            problems.add(
                 MalformedDocument(
                     "A relationship is an object with `data`.", pointer=pointer_to(*place)
                 )
             )
         else:
-            found.append(_linkage(sent["data"], relationship, (*place, "data"), errors))
+            found.append(_linkage(sent["data"], relationship, (*place, "data"), problems))
     return tuple(found)
 
 
@@ -179,7 +174,7 @@ def _linkage(
     sent: Any,
     relationship: Relationship,
     place: tuple[str | int, ...],
-    errors: list[ApiError],
+    problems: Problems,
 ) -> Linkage:
     if relationship.to_many != isinstance(sent, list):
         expected = (
@@ -187,7 +182,7 @@ def _linkage(
             if relationship.to_many
             else "a resource identifier or null"
         )
-        errors.append(
+        problems.add(
             MalformedDocument(f"`{relationship.name}` is {expected}.", pointer=pointer_to(*place))
         )
         return Linkage(relationship, ())
@@ -197,7 +192,7 @@ def _linkage(
         places = [] if sent is None else [(sent, place)]
     return Linkage(
         relationship,
-        tuple(_identifier(item, relationship.target, where, errors) for item, where in places),
+        tuple(_identifier(item, relationship.target, where, problems) for item, where in places),
     )
 
 
@@ -205,19 +200,20 @@ def _identifier(
     sent: Any,
     expected: str,
     place: tuple[str | int, ...],
-    errors: list[ApiError],
+    problems: Problems,
 ) -> Identifier:
     pointer = pointer_to(*place, "id")
     if not isinstance(sent, dict):
-        errors.append(
+        problems.add(
             MalformedDocument("A resource identifier is an object.", pointer=pointer_to(*place))
         )
         return Identifier(None, "", pointer)
-    _check_type(sent, expected, place, errors)
+    if problem := _type_problem(sent, expected, *place):
+        problems.add(problem)
     found = sent.get("id")
     # Integers are taken too, as the description shows them; one beyond 64 bits arrives as float.
     if isinstance(found, bool) or not isinstance(found, str | int | float):
-        errors.append(
+        problems.add(
             MalformedDocument("`id` is missing or neither string nor integer.", pointer=pointer)
         )
         return Identifier(None, "", pointer)

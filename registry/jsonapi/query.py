@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from registry.jsonapi.errors import ApiError, InvalidParameter, quoted, raise_any
+from registry.jsonapi.errors import InvalidParameter, Problems, quoted
 from registry.resource import Graph, Resource
 
 Include: TypeAlias = "Mapping[str, Include]"
@@ -40,28 +40,27 @@ def parse(parameters: Iterable[tuple[str, str]], resource: Resource, graph: Grap
     parameters: decoded names and values, in order. Raises ApiErrors with one InvalidParameter for
     each parameter that is unknown, given twice or names something that does not exist.
     """
-    errors: list[ApiError] = []
+    problems = Problems()
     fields: dict[str, frozenset[str]] = {}
     include: Include | None = None
     seen: set[str] = set()
     for name, value in parameters:
         try:
             if name in seen:
-                raise InvalidParameter(f"`{name}` is given more than once.", parameter=name)
+                raise InvalidParameter(f"{quoted(name)} is given more than once.", parameter=name)
             seen.add(name)
             if name == "include":
                 include = _include(value, resource, graph)
             elif match := _FIELDS.fullmatch(name):
                 fields[match[1]] = _fields(name, match[1], value, graph)
             else:
+                known = quoted("include", *(f"fields[{name}]" for name in graph))
                 raise InvalidParameter(
-                    f"There is no parameter `{name}`; there are `include` and "
-                    f"{quoted(f'fields[{known}]' for known in graph)}.",
-                    parameter=name,
+                    f"There is no parameter {quoted(name)}; there are {known}.", parameter=name
                 )
         except InvalidParameter as error:
-            errors.append(error)
-    raise_any(errors)
+            problems.add(error)
+    problems.raise_any()
     return Query(fields, include)
 
 
@@ -69,14 +68,15 @@ def _fields(parameter: str, type_name: str, value: str, graph: Graph) -> frozens
     """JSON:API 1.0, Sparse Fieldsets; an empty value asks for no fields."""
     if type_name not in graph:
         raise InvalidParameter(
-            f"There is no type `{type_name}`; there are {quoted(graph)}.", parameter=parameter
+            f"There is no type {quoted(type_name)}; there are {quoted(*graph)}.",
+            parameter=parameter,
         )
     names = frozenset(value.split(",")) if value else frozenset[str]()
     unknown = names - graph[type_name].field_names
     if unknown:
         raise InvalidParameter(
-            f"{quoted(sorted(unknown))} of `{type_name}` not known; "
-            f"there are {quoted(sorted(graph[type_name].field_names))}.",
+            f"`{type_name}` has no field {quoted(*sorted(unknown))}; "
+            f"there are {quoted(*sorted(graph[type_name].field_names))}.",
             parameter=parameter,
         )
     return names
@@ -95,14 +95,14 @@ def _include(value: str, resource: Resource, graph: Graph) -> Include:
 def _check_path(path: str, steps: list[str], resource: Resource, graph: Graph) -> None:
     if len(steps) > MAX_INCLUDE_STEPS:
         raise InvalidParameter(
-            f"`{path}` has {len(steps)} steps; at most {MAX_INCLUDE_STEPS} are followed.",
+            f"{quoted(path)} has {len(steps)} steps; at most {MAX_INCLUDE_STEPS} are followed.",
             parameter="include",
         )
     for step in steps:
         if step not in resource.relationships:
             raise InvalidParameter(
-                f"`{step}` in `{path}` is no relationship of `{resource.type}`; "
-                f"there are {quoted(resource.relationships)}.",
+                f"{quoted(step)} in {quoted(path)} is no relationship of `{resource.type}`; "
+                f"there are {quoted(*resource.relationships)}.",
                 parameter="include",
             )
         resource = graph[resource.relationships[step].target]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marshmallow import Schema
 
-from registry.fields import ShortText
+from registry.attributes import ShortText
 from registry.resource import Link, Resource
 
 

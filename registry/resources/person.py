@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marshmallow import Schema, fields
 
-from registry.fields import EmailAddress, ShortText
+from registry.attributes import EmailAddress, ShortText
 from registry.resource import Record, Resource
 
 

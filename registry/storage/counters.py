@@ -7,9 +7,7 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ReturnDocument
 
-from registry.resource import Resource
-
-_LARGEST_ID = 2**63 - 1
+from registry.resource import LARGEST_ID, Resource
 
 
 class Counters:
@@ -22,7 +20,7 @@ class Counters:
         """Make the counter, at no less than the greatest id in use."""
         # Other tools may have stored ids that are no numbers; those are not counted.
         newest = await self._database[resource.collection].find_one(
-            {"_id": {"$lte": _LARGEST_ID}}, {"_id": True}, sort=[("_id", -1)]
+            {"_id": {"$lte": LARGEST_ID}}, {"_id": True}, sort=[("_id", -1)]
         )
         await self._database.counters.update_one(
             {"_id": resource.type}, {"$max": {"seq": newest["_id"] if newest else 0}}, upsert=True

@@ -17,9 +17,9 @@ from motor.motor_asyncio import (
 from pymongo import ReturnDocument
 from pymongo.errors import PyMongoError
 
-from registry.jsonapi.errors import ApiError, NotFound, raise_any
-from registry.jsonapi.payload import Change, Linkage
-from registry.resource import Graph, Linked, Record, Resource
+from registry.jsonapi.errors import NotFound, Problems
+from registry.jsonapi.payload import Change
+from registry.resource import VERSION, Graph, Linked, Record, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 
@@ -99,15 +99,15 @@ class Repository:
             **{link.column: None for link in resource.links},
             **change.attributes,
             **_columns(change),
-            "version": 1,
+            VERSION: 1,
         }
 
-        async def write(session: AsyncIOMotorClientSession | None) -> Record:
+        async def write_record(session: AsyncIOMotorClientSession | None) -> Record:
             await self._collection(resource).insert_one(record, session=session)
             return record
 
-        inserted = await self._write(number, change, write)
-        return inserted or record
+        await self._write(number, change, write_record)
+        return record
 
     async def update(self, resource: Resource, number: int, change: Change) -> Record | None:
         """Change a resource and its links and return its record, None if there is none.
@@ -116,11 +116,9 @@ class Repository:
         moves. Raises ApiErrors as `insert` does; then nothing is changed.
         """
         values = change.attributes | _columns(change)
-        # Of two that replace the same relationship at once, one has to see what the other did:
-        # both write the version of this record.
-        changes: dict[str, Any] = {"$inc": {"version": 1}} | ({"$set": values} if values else {})
+        changes: dict[str, Any] = {"$inc": {VERSION: 1}} | ({"$set": values} if values else {})
 
-        async def write(session: AsyncIOMotorClientSession | None) -> Record | None:
+        async def write_record(session: AsyncIOMotorClientSession | None) -> Record | None:
             return await self._collection(resource).find_one_and_update(
                 {"_id": number},
                 changes,
@@ -129,23 +127,22 @@ class Repository:
                 session=session,
             )
 
-        return await self._write(number, change, write)
+        return await self._write(number, change, write_record)
 
-    async def _write(self, number: int, change: Change, write: _Write) -> Record | None:
+    async def _write(self, number: int, change: Change, write_record: _Write) -> Record | None:
         """Write a record and then its links, in one transaction where there are links."""
 
         async def write_all(session: AsyncIOMotorClientSession | None) -> Record | None:
-            record = await write(session)
+            record = await write_record(session)
             if record is not None:
-                missing = [await self._missing(linkage, session) for linkage in change.linkages]
-                raise_any([error for errors in missing for error in errors])
-                for linkage in change.linkages:
-                    if linkage.relationship.to_many:  # the key of the others is written already
-                        await self._link(number, linkage, session)
+                await self._check_targets(change, session)
+                await self._link(number, change, session)
             return record
 
         with answering_unavailable():
-            return await (self._transaction(write_all) if change.linkages else write(None))
+            if not change.linkages:
+                return await write_record(None)
+            return await self._transaction(write_all)
 
     async def _transaction(self, write: _Write) -> Record | None:
         # The driver's own repetition of transactions goes on for two minutes, even without a
@@ -165,37 +162,39 @@ class Repository:
             # So that those who lost the same race do not run into each other again.
             await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311 - nothing secret
 
-    async def _missing(
-        self, linkage: Linkage, session: AsyncIOMotorClientSession | None
-    ) -> list[ApiError]:
-        """Return an error for each identifier of a resource that does not exist."""
-        target = self._graph[linkage.relationship.target]
-        cursor = self._collection(target).find(
-            {"_id": {"$in": linkage.ids}}, {"_id": True}, session=session
-        )
-        existing = {record["_id"] for record in await cursor.to_list(None)}
-        return [
-            NotFound(
-                f"There is no `{target.type}` with the id `{identifier.sent}`.",
-                pointer=identifier.pointer,
+    async def _check_targets(
+        self, change: Change, session: AsyncIOMotorClientSession | None
+    ) -> None:
+        """Raise ApiErrors if an identifier is of no resource."""
+        problems = Problems()
+        for linkage in change.linkages:
+            target = self._graph[linkage.relationship.target]
+            cursor = self._collection(target).find(
+                {"_id": {"$in": linkage.ids}}, {"_id": True}, session=session
             )
-            for identifier in linkage.identifiers
-            if identifier.id not in existing
-        ]
+            existing = {record["_id"] for record in await cursor.to_list(None)}
+            for identifier in linkage.identifiers:
+                if identifier.id not in existing:
+                    problems.add(
+                        NotFound.resource(target.type, identifier.sent, identifier.pointer)
+                    )
+        problems.raise_any()
 
     async def _link(
-        self, number: int, linkage: Linkage, session: AsyncIOMotorClientSession | None
+        self, number: int, change: Change, session: AsyncIOMotorClientSession | None
     ) -> None:
-        """Make exactly these the targets of a to-many relationship."""
-        column, ids = linkage.relationship.column, linkage.ids
-        targets = self._collection(self._graph[linkage.relationship.target])
-        for changing, owner in (
-            ({column: number, "_id": {"$nin": ids}}, None),
-            ({column: {"$ne": number}, "_id": {"$in": ids}}, number),
-        ):
-            await targets.update_many(
-                changing, {"$set": {column: owner}, "$inc": {"version": 1}}, session=session
-            )
+        """Make the targets of each to-many relationship exactly those of the change."""
+        for linkage in change.linkages:
+            column, ids = linkage.relationship.column, linkage.ids
+            if linkage.relationship.to_many:
+                targets = self._collection(self._graph[linkage.relationship.target])
+                for changing, owner in (
+                    ({column: number, "_id": {"$nin": ids}}, None),
+                    ({column: {"$ne": number}, "_id": {"$in": ids}}, number),
+                ):
+                    await targets.update_many(
+                        changing, {"$set": {column: owner}, "$inc": {VERSION: 1}}, session=session
+                    )
 
     def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
         return self._database[resource.collection]

@@ -215,11 +215,19 @@ async def test_another_type_than_the_paths_conflicts(api: Api, sent: str) -> Non
     assert (await api.get("/persons")).data == []
 
 
+@says("d.type")
+async def test_of_a_resource_of_another_type_nothing_but_the_type_is_told(api: Api) -> None:
+    await api.person()
+    computer = {"type": "computer", "attributes": {"serial": "SN-1"}, "relationships": {"x": 1}}
+    for answer in (await api.post("/persons", computer), await api.patch("/persons/1", computer)):
+        assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
+
+
 async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -> None:
     answer = await api.post(
         "/persons",
         {
-            "type": "computer",
+            "type": "person",
             "attributes": {"first_name": 5, "age": 3},
             "relationships": {"computers": {"data": [{"type": "person", "id": []}]}, "cars": {}},
         },
@@ -228,7 +236,6 @@ async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -
     assert sorted(answer.errors) == [
         (400, "/data/relationships/computers/data/0/id"),
         (409, "/data/relationships/computers/data/0/type"),
-        (409, "/data/type"),
         (422, "/data/attributes/age"),
         (422, "/data/attributes/first_name"),
         (422, "/data/attributes/last_name"),

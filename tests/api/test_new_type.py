@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from marshmallow import Schema, fields
 
-from registry.fields import ShortText
+from registry.attributes import ShortText
 from registry.resource import Graph, Link, Resource, WrongDeclaration
 from registry.resources import RESOURCES
 from registry.resources.computer import computer
@@ -54,10 +54,10 @@ async def test_a_third_type_is_described_like_the_others(serve: Serve) -> None:
     assert described["paths"]["/monitors"].keys() >= {"get", "post"}
     assert described["paths"]["/monitors/{id}"].keys() >= {"get", "patch"}
     assert "Monitor" in [tag["name"] for tag in described["tags"]]
-    names = [
-        one["name"] for one in described["paths"]["/persons"]["get"]["parameters"] if "name" in one
-    ]
-    assert "fields[monitor]" in names or "fields[monitor]" in str(described["components"])
+    parameters = described["components"]["parameters"].values()
+    assert "fields[monitor]" in [parameter["name"] for parameter in parameters]
+    told = described["paths"]["/monitors"]["get"]["parameters"]
+    assert {"$ref": "#/components/parameters/MonitorFields"} in told
 
 
 class ClashingSchema(Schema):

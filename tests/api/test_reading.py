@@ -12,7 +12,7 @@ from tests.conftest import Serve
 from tests.support import Api, Database, says
 
 
-@says("1.1", "2.3", "2.4", "2.5.get", "4.3", "4.6.members", "4.6.links", "4.8.no_include")
+@says("1.1", "1.4", "2.3", "2.4", "2.5.get", "4.3", "4.6.members", "4.6.links", "4.8.no_include")
 async def test_one_person_is_read_with_all_attributes(api: Api) -> None:
     await api.person("Grace", "Hopper", email="grace@example.com")
     answer = await api.get("/persons/1")

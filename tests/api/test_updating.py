@@ -15,7 +15,7 @@ async def computers_of(api: Api, person: str) -> list[str]:
     return [one["id"] for one in answer.data["relationships"]["computers"]["data"]]
 
 
-@says("4.4.attributes", "4.4.status", "2.5.get", "4.6.members")
+@says("1.4", "4.4.attributes", "4.4.status", "2.5.get", "4.6.members")
 async def test_attributes_that_are_sent_change_and_the_others_stay(api: Api) -> None:
     await api.person("Grace", "Hopper", email="grace@example.com")
     answer = await api.patch(
@@ -89,6 +89,26 @@ async def test_relationships_are_not_shown_when_neither_asked_for_nor_changed(ap
     assert "relationships" not in answer.data
     asked = await api.request("PATCH", "/persons/1?include=computers", {"data": {"type": "person"}})
     assert asked.data["relationships"] == {"computers": to_many("1")}
+
+
+@says("4.8.patch", "d.nested_include")
+async def test_an_update_is_answered_in_the_words_of_the_request(api: Api) -> None:
+    await api.person()
+    await api.computer("SN-1", owner="1")
+    answer = await api.request(
+        "PATCH",
+        "/persons/1?include=computers.owner&fields[person]=email&fields[computer]=",
+        {"data": {"type": "person", "attributes": {"email": "g@example.com"}}},
+    )
+    assert answer.data["attributes"] == {"email": "g@example.com"}
+    assert answer.data["relationships"] == {"computers": to_many("1")}
+    (computer,) = answer.document["included"]
+    assert computer["attributes"] == {}
+    assert computer["relationships"]["owner"] == {"data": {"type": "person", "id": "1"}}
+    answer = await api.request(
+        "PATCH", "/computers/1?include=owner", {"data": {"type": "computer"}}
+    )
+    assert answer.included == [("person", "1")]
 
 
 @says("d.replaces")

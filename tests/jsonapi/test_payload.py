@@ -76,7 +76,7 @@ def test_any_document_is_loaded_or_refused_at_its_places(document: Any, creating
 
 
 @given(st.binary(max_size=50))
-def test_any_bytes_are_loaded_or_refused(body: bytes) -> None:
+def test_random_bytes_are_refused(body: bytes) -> None:
     with pytest.raises((MalformedDocument, ApiErrors)):
         load(body, PERSON, creating=True)
 

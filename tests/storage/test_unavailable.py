@@ -34,6 +34,7 @@ async def test_without_its_database_the_service_is_unavailable(
         assert int(answer.headers["Retry-After"]) > 0
 
 
+@says("d.no_page")
 async def test_a_client_that_hangs_up_ends_its_query(api: Api, database: Database) -> None:
     await database.computers.insert_many(
         {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)

@@ -1,0 +1,33 @@
+"""The absolute URL of a request, as its answer repeats it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+from aiohttp import web
+
+from registry.jsonapi.errors import MalformedRequest
+
+_HOST = re.compile(r"[\w.\-\[\]:]+", re.ASCII)
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SAFE = "/?:@!$&'()*+,;=-._~%"
+
+
+def absolute_url(request: web.Request, public_url: str | None) -> str:
+    """Return the URL as requested, with every character encoded that is not safe in one.
+
+    public_url: where clients reach the service; None to take the host of the request. Raises
+    MalformedRequest if that is no host (section 4.7 of the service description).
+    """
+    target = request.raw_path
+    if not target.startswith("/"):  # the request line may hold a whole URL
+        target = str(request.rel_url)
+    encoded = quote(_STRAY_PERCENT.sub("%25", target), _SAFE, errors="surrogateescape")
+    return (public_url or _origin(request)).rstrip("/") + encoded
+
+
+def _origin(request: web.Request) -> str:
+    if not _HOST.fullmatch(request.host):
+        raise MalformedRequest("The header `Host` is no host name.")
+    return f"{request.scheme}://{request.host}"

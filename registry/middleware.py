@@ -15,8 +15,10 @@ from registry.jsonapi.errors import (
     BodyTooLarge,
     ExpectationFailed,
     InternalError,
+    MalformedRequest,
     MethodNotAllowed,
     NotFound,
+    RequestTimeout,
     quoted,
 )
 from registry.jsonapi.media import MEDIA_TYPE
@@ -79,6 +81,8 @@ def error_response(request: web.BaseRequest, error: BaseException) -> web.Respon
     )
     for problem in problems.errors:
         response.headers.update(problem.headers)
+        if isinstance(problem, MalformedRequest | RequestTimeout):
+            response.force_close()  # where the next request begins is not known
     return response
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from aiohttp import web
+from aiohttp.web_protocol import _ErrInfo
 
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 from registry.keys import LIMITS
@@ -22,7 +23,7 @@ class Runner(web.AppRunner):
             app,
             access_log=None,
             keepalive_timeout=limits.idle_seconds,
-            lingering_time=limits.arrival_seconds,
+            lingering_time=limits.linger_seconds,
             **kwargs,
         )
 
@@ -58,6 +59,7 @@ class _Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._fail_broken_body()
         # aiohttp has no public word for it: the next request has begun, but its head is not whole.
         waiting = self._waiter is not None and not self._waiter.done()
         if not waiting:
@@ -66,6 +68,20 @@ class _Connection(web.RequestHandler):
             self._head_timer = self._loop.call_later(
                 self._limits.arrival_seconds, self._give_up_on_head
             )
+
+    def _fail_broken_body(self) -> None:
+        # What cannot be parsed behind the head of a request is its body; aiohttp takes it for
+        # another request and leaves the reader of the body waiting.
+        request = self._current_request
+        if request is None or request.content.is_eof() or not self._messages:
+            return
+        if isinstance(self._messages[-1][0], _ErrInfo):
+            request.content.set_exception(web.RequestPayloadError())
+
+    def log_exception(self, *args: Any, exc_info: Any = None, **kwargs: Any) -> None:
+        """Log a defect, which a body that is not encoded as it says is not."""
+        if not isinstance(exc_info, web.RequestPayloadError):
+            super().log_exception(*args, exc_info=exc_info, **kwargs)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_timer()
@@ -79,6 +95,8 @@ class _Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what failed before or after the views: no HTTP, or a defect."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the client hung up, which is no defect
         if request.writer.output_size > 0:
             raise ConnectionError("The response has begun; it cannot become an error.")
         if status == 400:

@@ -7,6 +7,7 @@ import sys
 import warnings
 from base64 import b64encode
 from hashlib import sha256
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +29,7 @@ class _Settings(SwaggerUiSettings):
 
 # The other layout has a box for the address of another description, which _policy refuses anyway.
 _SETTINGS = _Settings(path="/", layout="BaseLayout", validatorUrl=None)
-_FILES = web.AppKey("files", dict[str, Path])
+_FILES = web.AppKey("files", dict[str, bytes])
 _STATIC = "/swagger_ui_static"
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
@@ -42,9 +43,10 @@ def mount(app: web.Application, description: dict[str, Any]) -> None:
     """Show an OpenAPI document: the page at /api/swagger/, the document itself beside it."""
     ui = web.Application()
     ui.on_response_prepare.append(_confine)
-    ui[_FILES] = {path.name: path for path in _directory().iterdir()}
+    ui[_FILES] = {path.name: path.read_bytes() for path in _directory().iterdir()}
     # Before those of aiohttp-swagger3, which has the bundled files at the same paths.
-    ui.add_routes([web.get(_STATIC, _file), web.get(_STATIC + "/{name:.*}", _file)])
+    for path in (_STATIC, _STATIC + "/{name:.*}"):
+        ui.add_routes([web.get(path, _file), web.options(path, _options)])
     _show(ui, description)
     app.add_routes([web.view(UI_PATH, _WithoutSlash)])
     app.add_subapp(UI_PATH, ui)
@@ -81,11 +83,12 @@ def _directory() -> Path:
     return installed if installed.is_dir() else bundled
 
 
-async def _file(request: web.Request) -> web.FileResponse:
-    try:
-        return web.FileResponse(request.app[_FILES][request.match_info.get("name", "")])
-    except KeyError as error:
-        raise web.HTTPNotFound from error
+async def _file(request: web.Request) -> web.Response:
+    name = request.match_info.get("name", "")
+    content = request.app[_FILES].get(name)
+    if content is None:
+        raise web.HTTPNotFound
+    return web.Response(body=content, content_type=guess_type(name)[0] or "text/plain")
 
 
 class _WithoutSlash(web.View):

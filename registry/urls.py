@@ -9,7 +9,7 @@ from aiohttp import web
 
 from registry.jsonapi.errors import MalformedRequest
 
-_HOST = re.compile(r"[\w.\-\[\]:]+", re.ASCII)
+_HOST = re.compile(r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SAFE = "/?:@!$&'()*+,;=-._~%"
 

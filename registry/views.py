@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from registry import include
 from registry.jsonapi import document, media, payload
 from registry.jsonapi.document import Compound
-from registry.jsonapi.errors import MalformedRequest, NotFound, RequestTimeout
+from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, NotFound, RequestTimeout
 from registry.jsonapi.payload import Change
 from registry.jsonapi.query import Query, parse
 from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
@@ -50,15 +50,19 @@ class ResourceView(web.View):
     async def read_change(self, *, creating: bool) -> Change:
         """Return what the body asks for."""
         media.check_content_type(self.request.headers.get(hdrs.CONTENT_TYPE))
-        seconds = self.request.app[LIMITS].arrival_seconds
+        return payload.load(await self._read_body(), self.resource, creating=creating)
+
+    async def _read_body(self) -> bytes:
+        limits = self.request.app[LIMITS]
+        if (self.request.content_length or 0) > limits.body_bytes:
+            raise BodyTooLarge(limits.body_bytes)
         try:
-            async with asyncio.timeout(seconds):
-                body = await self.request.read()
+            async with asyncio.timeout(limits.arrival_seconds):
+                return await self.request.read()
         except TimeoutError as error:
-            raise RequestTimeout("body", seconds) from error
+            raise RequestTimeout("body", limits.arrival_seconds) from error
         except web.RequestPayloadError as error:
             raise MalformedRequest("The body is not encoded as its headers say.") from error
-        return payload.load(body, self.resource, creating=creating)
 
     async def resolve(self, records: Sequence[Record], query: Query) -> Compound:
         """Return what the request wants to see along with these primary records."""

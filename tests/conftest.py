@@ -23,7 +23,7 @@ from registry.settings import Settings
 from registry.storage import embedded
 from tests.support import Api, CommandLog
 
-LIMITS = Limits(arrival_seconds=0.5)
+LIMITS = Limits(arrival_seconds=0.5, linger_seconds=0.5)
 """Short, so that the tests of what does not arrive in time are over soon."""
 
 

@@ -177,7 +177,7 @@ class InternalError(ApiError):
 
 
 class Unavailable(ApiError):
-    """The database does not answer at present."""
+    """The database does not answer at present, or not in time."""
 
     status = 503
     code = "unavailable"
@@ -185,8 +185,8 @@ class Unavailable(ApiError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The database does not answer. Whether a change took effect is not known: "
-            "read before you send it again.",
+            "The database does not answer, or too many change the same resources. Whether a "
+            "change took effect is not known: read before you send it again.",
             headers={"Retry-After": "5"},
         )
 
@@ -195,7 +195,8 @@ class ApiErrors(Exception):
     """All problems of one request at once."""
 
     def __init__(self, errors: Sequence[ApiError]) -> None:
-        super().__init__(f"{len(errors)} errors, first: {errors[0].detail}")
+        first = errors[0].detail
+        super().__init__(first if len(errors) == 1 else f"{len(errors)} errors, first: {first}")
         self.errors = errors
 
     @property

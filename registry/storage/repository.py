@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from operator import itemgetter
@@ -15,12 +14,13 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import ReturnDocument
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.jsonapi.errors import NotFound, Problems
 from registry.jsonapi.payload import Change
 from registry.resource import VERSION, Graph, Linked, Record, Resource
-from registry.storage.client import answering_unavailable
+from registry.settings import StartError
+from registry.storage.client import answering_unavailable, reason
 from registry.storage.counters import Counters
 
 _Write: TypeAlias = Callable[[AsyncIOMotorClientSession | None], Awaitable[Record | None]]
@@ -42,13 +42,19 @@ class Repository:
         self._database = database
         self._graph = graph
         self._counters = Counters(database)
+        self._turn = asyncio.Lock()
 
     async def prepare(self) -> None:
-        """Create what is missing: collections, indexes, counters."""
-        for resource in self._graph.values():
-            for link in resource.links:
-                await self._collection(resource).create_index(link.column)
-            await self._counters.prepare(resource)
+        """Create what is missing: collections, indexes, counters. Raises StartError."""
+        try:
+            for resource in self._graph.values():
+                for link in resource.links:
+                    await self._collection(resource).create_index(link.column)
+                await self._counters.prepare(resource)
+        except PyMongoError as error:
+            raise StartError(
+                f"the database {self._database.name} cannot be prepared: {reason(error)}"
+            ) from error
 
     async def get(self, resource: Resource, number: int) -> Record | None:
         """Return the record with this id."""
@@ -145,22 +151,28 @@ class Repository:
             return await self._transaction(write_all)
 
     async def _transaction(self, write: _Write) -> Record | None:
-        # The driver's own repetition of transactions goes on for two minutes, even without a
-        # database; no client waits that long.
+        """Write in a transaction, and anew when another one was first at the same documents.
+
+        The driver's own repetition goes on for two minutes, even without a database.
+        """
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while True:
-            try:
-                async with (
-                    await self._database.client.start_session() as session,
-                    session.start_transaction(),
-                ):
-                    return await write(session)
-            except PyMongoError as error:
-                lost_a_race = error.has_error_label("TransientTransactionError")
-                if not lost_a_race or time.monotonic() > deadline:
-                    raise
-            # So that those who lost the same race do not run into each other again.
-            await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311 - nothing secret
+        try:
+            return await self._attempt(write)
+        except OperationFailure as error:
+            lost = error
+        # Those who lost take turns, or they would make each other lose again.
+        async with self._turn:
+            while _lost_a_race(lost) and time.monotonic() < deadline:
+                try:
+                    return await self._attempt(write)
+                except OperationFailure as error:
+                    lost = error
+        raise lost
+
+    async def _attempt(self, write: _Write) -> Record | None:
+        client = self._database.client
+        async with await client.start_session() as session, session.start_transaction():
+            return await write(session)
 
     async def _check_targets(
         self, change: Change, session: AsyncIOMotorClientSession | None
@@ -203,6 +215,10 @@ class Repository:
     def _visible(resource: Resource) -> dict[str, bool] | None:
         # Hidden fields never leave the database.
         return dict.fromkeys(resource.hidden, False) or None
+
+
+def _lost_a_race(error: OperationFailure) -> bool:
+    return error.has_error_label("TransientTransactionError")
 
 
 def _columns(change: Change) -> dict[str, Linked]:

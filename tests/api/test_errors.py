@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import logging
@@ -234,11 +235,14 @@ async def test_a_compressed_body_is_taken(api: Api) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "nonsense"])
-async def test_a_body_that_is_not_encoded_as_it_says_is_refused(api: Api, encoding: str) -> None:
+async def test_a_body_that_is_not_encoded_as_it_says_is_refused(
+    api: Api, encoding: str, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = await api.request(
         "POST", "/persons", b"{not encoded", headers={"Content-Encoding": encoding}
     )
     assert answer.status == 400
+    assert "Traceback" not in caplog.text
 
 
 @says("d.body_limits")
@@ -282,6 +286,47 @@ async def test_what_is_no_http_is_told_so(api: Api, request_bytes: bytes) -> Non
     assert status == 400
     assert document["errors"][0]["code"] == "malformed_request"
     assert (await api.get("/persons")).status == 200
+
+
+async def test_a_body_that_breaks_off_its_encoding_later_is_refused_at_once(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    writer.write(
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n"
+    )
+    await asyncio.sleep(0.1)
+    writer.write(b"zz\r\n")
+    answer = await asyncio.wait_for(reader.read(), timeout=10)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    writer.close()
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_client_that_hangs_up_in_the_middle_of_its_body_is_no_defect(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    writer.write(
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
+        b"Content-Length: 100\r\n\r\n{"
+    )
+    await asyncio.sleep(0.1)
+    writer.close()
+    await asyncio.sleep(0.1)
+    assert (await api.get("/persons")).data == []
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@says("d.body_limits")
+async def test_a_body_that_is_declared_too_large_is_not_waited_for(api: Api) -> None:
+    status, document = await api.raw(
+        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
+        b"Content-Length: 10000000000\r\nConnection: close\r\n\r\n{"
+    )
+    assert (status, document["errors"][0]["code"]) == (413, "body_too_large")
 
 
 async def test_a_chunked_body_that_is_malformed_is_refused(api: Api) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import _ErrInfo
 
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
@@ -58,6 +60,11 @@ class _Connection(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
+        if self._close and self._request_in_progress and self._parser is not None:
+            # aiohttp drops what arrives while the service ends, even the rest of a body under way.
+            with suppress(HttpProcessingError):
+                self._parser.feed_data(data)
+            return
         super().data_received(data)
         self._fail_broken_body()
         # aiohttp has no public word for it: the next request has begun, but its head is not whole.

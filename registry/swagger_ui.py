@@ -107,8 +107,10 @@ async def _options(_: web.Request) -> web.Response:
 
 async def _confine(_: web.Request, response: web.StreamResponse) -> None:
     """Keep what is shown here from loading, asking or being framed by another host."""
-    page = response.text if isinstance(response, web.Response) else None
-    response.headers["Content-Security-Policy"] = _policy(page or "")
+    page = ""
+    if isinstance(response, web.Response) and response.content_type == "text/html":
+        page = response.text or ""
+    response.headers["Content-Security-Policy"] = _policy(page)
     response.headers["X-Content-Type-Options"] = "nosniff"
     # Another version of Swagger UI has other files of the same names.
     response.headers[hdrs.CACHE_CONTROL] = "no-cache"

@@ -200,7 +200,7 @@ class CommandLog(monitoring.CommandListener):
         return collections
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self._sent.append((event.command_name, event.command[event.command_name]))
+        self._sent.append((event.command_name, str(event.command.get(event.command_name))))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Nothing to note."""

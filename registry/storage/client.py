@@ -50,7 +50,7 @@ async def connect(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict
             yield client[settings.database]
         except PyMongoError as error:
             key = "MONGODB_URI" if settings.mongodb_uri else "the private mongod"
-            raise StartError(f"{key}: {reason(error)}") from error
+            raise StartError(f"{key}: {_reason(error)}") from error
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def _open(uri: str) -> AsyncIOMotorClient[dict[str, Any]]:
             warnings.simplefilter("error", UserWarning)
             return AsyncIOMotorClient(uri, **_OPTIONS)
     except (PyMongoError, ValueError, OSError, UserWarning) as error:
-        raise StartError(f"MONGODB_URI: {reason(error)}") from error
+        raise StartError(f"MONGODB_URI: {_reason(error)}") from error
 
 
 async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> None:
@@ -88,6 +88,6 @@ async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> N
     await client[database].list_collection_names()  # says whether a password is wanted
 
 
-def reason(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Return what pymongo says, without the state of the client that it adds."""
     return re.split(r" \(configured timeouts|, Timeout: |, full error: ", str(error))[0]

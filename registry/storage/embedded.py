@@ -80,7 +80,7 @@ async def _started(keeper: Keeper, path: Path, log: BinaryIO) -> str:
             await _listening(path, keeper)
             await _primary(uri)
     except (TimeoutError, ChildProcessError, PyMongoError) as error:
-        reason = _complaint(log) or error or f"it was not ready after {_START_SECONDS:g} s"
+        reason = _complaint(log) or str(error) or f"it was not ready after {_START_SECONDS:g} s"
         raise StartError(f"mongod does not start: {reason} (its log is {log.name})") from error
     keeper.on_end(
         lambda: logger.error("mongod has ended: %s; its log is %s", keeper.ending(), log.name)

@@ -18,7 +18,7 @@ exec 3<&0
 { read -r _ <&3; kill "$program"; } & watcher=$!
 wait "$program"; status=$?
 kill "$watcher" 2>/dev/null
-rm -rf "$PWD"
+command -p rm -rf "$PWD"
 exit "$status"
 """
 """Asks the program to end when standard input does: then this process has ended, if by kill -9.

@@ -14,13 +14,12 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import ReturnDocument
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
 from registry.jsonapi.errors import NotFound, Problems
 from registry.jsonapi.payload import Change
 from registry.resource import VERSION, Graph, Linked, Record, Resource
-from registry.settings import StartError
-from registry.storage.client import answering_unavailable, reason
+from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 
 _Write: TypeAlias = Callable[[AsyncIOMotorClientSession | None], Awaitable[Record | None]]
@@ -45,16 +44,11 @@ class Repository:
         self._turn = asyncio.Lock()
 
     async def prepare(self) -> None:
-        """Create what is missing: collections, indexes, counters. Raises StartError."""
-        try:
-            for resource in self._graph.values():
-                for link in resource.links:
-                    await self._collection(resource).create_index(link.column)
-                await self._counters.prepare(resource)
-        except PyMongoError as error:
-            raise StartError(
-                f"the database {self._database.name} cannot be prepared: {reason(error)}"
-            ) from error
+        """Create what is missing, indexes and counters; before anything else is asked for."""
+        for resource in self._graph.values():
+            for link in resource.links:
+                await self._collection(resource).create_index(link.column)
+            await self._counters.prepare(resource)
 
     async def get(self, resource: Resource, number: int) -> Record | None:
         """Return the record with this id."""

@@ -431,3 +431,11 @@ def test_the_ui_leaves_the_application_of_the_service_alone() -> None:
     app = web.Application()
     swagger_ui.mount(app, {"openapi": "3.0.0"})
     assert not list(app)
+
+
+@pytest.mark.parametrize("header", [{"Range": "bytes=9999999-"}, {"If-Match": '"other"'}])
+async def test_the_files_of_the_page_are_sent_whole(api: Api, header: dict[str, str]) -> None:
+    path = f"{BELOW}swagger_ui_static/swagger-ui.css"
+    async with api.client.get(path, headers=header) as response:
+        assert (response.status, response.content_type) == (200, "text/css")
+        assert len(await response.read()) > 100_000

@@ -1,0 +1,64 @@
+"""Mongods that are not what the service wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+from motor.motor_asyncio import AsyncIOMotorClient
+
+SOCKET = "./mongodb-27017.sock"
+
+
+@asynccontextmanager
+async def client_of(uri: str) -> AsyncIterator[AsyncIOMotorClient[dict[str, Any]]]:
+    client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(uri)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@asynccontextmanager
+async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
+    """Run the program behind a URI once more, with no data and these options; give its URI."""
+    async with client_of(mongodb_uri) as client:
+        program = (await client.admin.command("getCmdLineOpts"))["argv"][0]
+    # Not where tests have their files: the path of a socket has to be short.
+    with TemporaryDirectory(prefix="mongod-", dir="/tmp") as home:
+        process = await asyncio.create_subprocess_exec(
+            *(program, "--dbpath", home, "--bind_ip", SOCKET, "--unixSocketPrefix", "."),
+            *options,
+            cwd=home,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            yield f"mongodb://{quote(f'{home}/{SOCKET}', safe='')}/?directConnection=true"
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+async def initiate(uri: str) -> None:
+    """Make a mongod the primary of a replica set of its own."""
+    async with client_of(uri) as client:
+        members = [{"_id": 0, "host": SOCKET}]
+        await client.admin.command("replSetInitiate", {"_id": "other", "members": members})
+        async with asyncio.timeout(30):
+            while not (await client.admin.command("hello"))["isWritablePrimary"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def add_user(uri: str, role: str) -> None:
+    """Create a user that is named after its role and has the password `secret`."""
+    async with client_of(uri) as client:
+        await client.admin.command({"createUser": role, "pwd": "secret", "roles": [role]})
+
+
+def as_user(name: str, uri: str) -> str:
+    """Return the URI with which this user logs in."""
+    return uri.replace("//", f"//{name}:secret@")

@@ -1,0 +1,104 @@
+"""The client: what it holds to whatever the URI says, and which clusters it refuses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pymongo.read_preferences import ReadPreference
+
+from registry.settings import Settings, StartError
+from registry.storage import client
+from registry.storage.client import connect
+from tests.mongods import add_user, as_user, initiate, other_mongod
+
+
+async def refusal(uri: str) -> str:
+    """Return the one line that says why the cluster cannot be used."""
+    with pytest.raises(StartError) as caught:
+        async with connect(Settings(mongodb_uri=uri)):
+            pass
+    said = str(caught.value)
+    assert said.startswith("MONGODB_URI: ")
+    assert "\n" not in said
+    return said
+
+
+async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
+    settings: Settings,
+) -> None:
+    uri = f"{settings.mongodb_uri}&w=0&journal=false&readPreference=secondary&tz_aware=true"
+    async with connect(replace(settings, mongodb_uri=uri)) as database:
+        assert database.name == settings.database
+        assert database.write_concern.document == {"w": "majority", "j": True, "wtimeout": 10_000}
+        assert database.read_preference == ReadPreference.PRIMARY
+        assert not database.codec_options.tz_aware
+
+
+async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path) -> None:
+    async with connect(Settings(data_dir=tmp_path, database="people")) as database:
+        await database.notes.insert_one({})
+        assert database.name == "people"
+        assert await database.list_collection_names() == ["notes"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("postgres://secret@db", "Invalid URI scheme"),
+        ("mongodb://", "Must provide at least one hostname"),
+        ("mongodb://me:sec@ret@db", "must be escaped"),
+        ("mongodb://me:sec/ret@db", "must be escaped"),
+        ("mongodb://me:secret@db:99999", "Port must be"),
+        ("mongodb://me:secret@db/?nonsense=1", "Unknown option: nonsense"),
+        ("mongodb://me:secret@db/?tlsCAFile=/nothing&tls=true", "No such file"),
+        ("mongodb://me:secret@db/?readPreferenceTags=a:b", "cannot be combined"),
+    ],
+)
+async def test_a_uri_that_cannot_be_used_is_refused_without_its_secrets(
+    uri: str, reason: str
+) -> None:
+    said = await refusal(uri)
+    assert reason in said
+    assert not {"sec", "ret", "secret"} & set(re.split(r"\W+", said))
+
+
+async def test_a_cluster_that_does_not_answer_is_named_without_its_secrets(
+    unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 200)
+    said = await refusal(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
+    assert said == f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused"
+
+
+async def test_a_mongod_that_is_no_member_of_a_replica_set_is_refused(mongodb_uri: str) -> None:
+    async with other_mongod(mongodb_uri) as uri:
+        assert "not a member of a replica set: start it with --replSet" in await refusal(uri)
+
+
+async def test_a_replica_set_that_was_not_initiated_is_refused(
+    mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with other_mongod(mongodb_uri, "--replSet", "other") as uri:
+        assert "initiate the set" in await refusal(uri)
+        monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 200)
+        assert "No servers match selector" in await refusal(uri.partition("?")[0])
+
+
+async def test_a_cluster_that_does_not_let_the_service_in_is_refused(
+    mongodb_uri: str, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("x" * 64)
+    key.chmod(0o600)
+    async with other_mongod(mongodb_uri, "--replSet", "other", "--keyFile", str(key)) as uri:
+        await initiate(uri)
+        await add_user(uri, "root")
+        await add_user(as_user("root", uri), "readAnyDatabase")
+        assert "requires authentication" in await refusal(uri)
+        assert await refusal(as_user("nobody", uri)) == "MONGODB_URI: Authentication failed."
+        with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry"):
+            async with connect(Settings(mongodb_uri=as_user("readAnyDatabase", uri))) as database:
+                await database.notes.insert_one({})

@@ -1,0 +1,260 @@
+"""The private mongod: where it runs, what it leaves, and what is said when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorClient
+
+from registry.settings import Settings, StartError
+from registry.storage import embedded
+
+Client = AsyncIOMotorClient[dict[str, Any]]
+
+
+@asynccontextmanager
+async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[Client]:
+    async with embedded.mongod(Settings(data_dir=data_dir, mongod=mongod)) as uri:
+        client: Client = AsyncIOMotorClient(uri)
+        yield client
+        client.close()
+
+
+async def refusal(data_dir: Path, mongod: Path | None = None) -> str:
+    """Return the one line that says why there is no mongod."""
+    with pytest.raises(StartError) as caught:
+        async with running(data_dir, mongod):
+            pass
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def is_free(data_dir: Path) -> bool:
+    """Return whether no mongod has these data."""
+    with (data_dir / "mongodb" / "mongod.lock").open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory in which there is room for the path of a socket; tmp_path is too long."""
+    with TemporaryDirectory(dir="/tmp") as path:
+        yield Path(path)
+
+
+def mode(path: Path) -> str:
+    return stat.filemode(path.stat().st_mode)
+
+
+def program(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+async def binary(client: Client) -> str:
+    options = await client.admin.command("getCmdLineOpts")
+    path: str = options["argv"][0]
+    return path
+
+
+async def test_transactions_and_change_streams_work(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        notes = client.registry.notes
+        async with notes.watch() as changes:
+            async with await client.start_session() as session, session.start_transaction():
+                await notes.insert_one({"_id": 1}, session=session)
+            assert (await changes.next())["documentKey"] == {"_id": 1}
+
+
+@pytest.mark.parametrize("name", ["plain", "ä,b:c [d]@e%41?f&g=h#'\"$(i)`j`;k\\l\udcff", "x" * 130])
+async def test_the_data_directory_may_have_any_name_and_may_be_moved(
+    name: str, short_path: Path
+) -> None:
+    async with running(short_path / "first") as client:
+        await client.registry.notes.insert_one({})
+    moved = (short_path / "first").rename(short_path / name)
+    async with running(moved) as client:
+        assert await client.registry.notes.count_documents({}) == 1
+    assert sorted(path.name for path in moved.iterdir()) == ["lock", "mongod.log", "mongodb"]
+
+
+async def test_only_this_user_can_reach_it_and_there_is_no_tcp_port(tmp_path: Path) -> None:
+    home = tmp_path / "new" / "data"
+    async with embedded.mongod(Settings(data_dir=home)) as uri:
+        path = Path(unquote(urlsplit(uri).netloc))
+        client: Client = AsyncIOMotorClient(uri)
+        net = (await client.admin.command("getCmdLineOpts"))["parsed"]["net"]
+        client.close()
+        assert [mode(place) for place in (home, path.parent, path)] == [
+            "drwx------",
+            "drwx------",
+            "srwx------",
+        ]
+        assert net["bindIp"] == f"./{path.name}"
+
+
+def test_it_is_bound_to_no_event_loop(tmp_path: Path) -> None:
+    context = running(tmp_path)
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(context.__aenter__())
+        second.run(context.__aexit__(None, None, None))
+    assert is_free(tmp_path)
+
+
+async def test_a_start_that_is_given_up_leaves_no_mongod(tmp_path: Path) -> None:
+    async def start() -> None:
+        async with running(tmp_path):
+            await asyncio.Event().wait()
+
+    for seconds in (0.02, 0.2):  # before and after mongod has its data
+        starting = asyncio.create_task(start())
+        await asyncio.sleep(seconds)
+        starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await starting
+        async with running(tmp_path):
+            pass
+        assert is_free(tmp_path)
+
+
+async def test_its_log_is_that_of_the_last_start(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    log = tmp_path / "mongod.log"
+    log.write_text("a former start\n" + log.read_text())
+    async with running(tmp_path):
+        pass
+    assert "Waiting for connections" in log.read_text()
+    assert "a former start" not in log.read_text()
+
+
+async def test_what_a_machine_that_went_down_has_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / "socket-left"
+    left.mkdir()
+    (left / "mongodb-27017.sock").touch()
+    async with running(tmp_path):
+        assert not left.exists()
+
+
+async def test_an_end_that_was_not_asked_for_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path):
+        os.kill(int((tmp_path / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
+        async with asyncio.timeout(10):
+            while not caplog.records:  # noqa: ASYNC110 - a thread logs it
+                await asyncio.sleep(0.01)
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "signal 9 (Killed)" in record.getMessage()
+    assert str(tmp_path / "mongod.log") in record.getMessage()
+
+
+async def test_a_directory_in_use_is_refused_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        said = await refusal(tmp_path)
+    assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in said
+
+
+async def test_a_mongod_that_does_not_end_is_waited_for_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path):
+        pass
+    lock = tmp_path / "mongodb" / "mongod.lock"
+    with lock.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("4711\n")
+        file.flush()
+        with monkeypatch.context() as patch:
+            patch.setattr(embedded, "_FORMER_SECONDS", 0.1)
+            assert "process 4711" in await refusal(tmp_path)
+        waiting = asyncio.create_task(running(tmp_path).__aenter__())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        waiting.cancel()
+
+
+@pytest.mark.parametrize("place", ["file/data", "file"])
+async def test_a_directory_that_cannot_be_written_to_is_refused(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = await refusal(tmp_path / place)
+    assert said.startswith(f"cannot write to data directory {tmp_path / place} (")
+    assert "REGISTRY_DATA_DIR" in said
+
+
+async def test_data_that_cannot_be_read_are_said_to_be(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
+    said = await refusal(tmp_path)
+    assert "WiredTiger.turtle: fatal turtle file read error" in said
+    assert str(tmp_path / "mongod.log") in said
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo libcurl.so.4: cannot open shared object file >&2; exit 127", "libcurl.so.4: cannot"),
+        ('echo \'{"s": "I", "msg": "a"}\n{"s": "F", "msg": "b", "attr": {"error": "c"}}\'', "b: c"),
+        ("exit 14", "it ended with status 14"),
+        ("kill -ILL $$", "Illegal instruction"),
+    ],
+)
+async def test_the_reason_why_mongod_ends_at_once_is_told(
+    script: str, reason: str, tmp_path: Path
+) -> None:
+    said = await refusal(tmp_path / "data", program(tmp_path / "mongod", script))
+    assert f"mongod does not start: {reason}" in said
+
+
+async def test_a_mongod_that_is_never_ready_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_START_SECONDS", 0.2)
+    said = await refusal(tmp_path / "data", program(tmp_path / "mongod", "exec sleep 60"))
+    assert "mongod does not start: it was not ready after 0.2 s" in said
+
+
+@pytest.mark.parametrize("name", ["nothing", ".", "file"])
+async def test_a_mongod_that_is_no_program_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "is no program" in await refusal(tmp_path / "data", tmp_path / name)
+
+
+async def test_the_mongod_is_the_chosen_one_or_the_installed_one_or_the_one_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("chosen", "mongod"):
+        program(tmp_path / name, f"exec {shutil.which('env')} registry-{name}")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "registry-chosen" in await refusal(tmp_path / "data", Path("chosen"))
+    async with running(tmp_path / "data") as client:
+        assert (await binary(client)).endswith("fiftyone/db/bin/mongod")
+    monkeypatch.setitem(sys.modules, "fiftyone", None)
+    assert "registry-mongod" in await refusal(tmp_path / "data")
+    monkeypatch.setenv("PATH", "")
+    said = await refusal(tmp_path / "data")
+    assert said.startswith("no mongod for this platform: install MongoDB")
+    assert "REGISTRY_MONGOD" in said
+    assert "MONGODB_URI" in said

@@ -1,0 +1,145 @@
+"""Settings: from flags and environment variables, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from registry.settings import Settings
+
+SETTINGS = [
+    ("--mongodb-uri", "MONGODB_URI", "none"),
+    ("--database", "REGISTRY_DATABASE", "registry"),
+    ("--data-dir", "REGISTRY_DATA_DIR", "data"),
+    ("--mongod", "REGISTRY_MONGOD", "none"),
+    ("--host", "REGISTRY_HOST", "127.0.0.1"),
+    ("--port", "REGISTRY_PORT", "8080"),
+    ("--workers", "REGISTRY_WORKERS", "1"),
+    ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+]
+
+BAD = [
+    ("--port", "99999"),
+    ("--port", "-1"),
+    ("--port", "8_0"),
+    ("--port", " 80"),
+    ("--port", "\uff18\uff10"),
+    ("--port", ""),
+    ("--workers", "0"),
+    ("--workers", "two"),
+    ("--database", "a b"),
+    ("--database", "a.b"),
+    ("--database", "a/b"),
+    ("--database", "$a"),
+    ("--database", "x" * 64),
+    ("--database", "ä" * 32),
+    ("--database", "admin"),
+    ("--database", "Local"),
+    ("--public-url", "registry.example.com"),
+    ("--public-url", "ftp://registry.example.com"),
+    ("--public-url", "https://"),
+    ("--public-url", "https://:80"),
+    ("--public-url", "https://registry.example.com/?a=b"),
+    ("--public-url", "https://registry.example.com/#top"),
+    ("--public-url", "https://user:word@registry.example.com"),
+    ("--public-url", "https://registry.example.com:99999"),
+    ("--public-url", "https://registry.example.com:0"),
+    ("--public-url", "https://registry.example.com:http"),
+    ("--public-url", "https://[::1"),
+    ("--public-url", "https://registry example.com"),
+    ("--data-dir", ""),
+    ("--host", ""),
+    ("--mongodb-uri", ""),
+]
+
+
+def refusal(
+    arguments: list[str], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> str:
+    """Return the one line that is said of settings that cannot be used."""
+    with pytest.raises(SystemExit) as caught:
+        Settings.parse(arguments, environment)
+    assert caught.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_without_flags_and_variables_every_setting_has_its_default() -> None:
+    assert Settings.parse([], {}) == Settings(
+        mongodb_uri=None,
+        database="registry",
+        data_dir=Path("data"),
+        mongod=None,
+        host="127.0.0.1",
+        port=8080,
+        workers=1,
+        public_url=None,
+    )
+
+
+def test_flags_and_variables_set_the_same() -> None:
+    flags = {
+        "--mongodb-uri": "mongodb://db.example.com",
+        "--database": "people",
+        "--data-dir": "/srv/my data",
+        "--mongod": "/opt/mongod",
+        "--host": "::1",
+        "--port": "0",
+        "--workers": "1",
+        "--public-url": "https://example.com:8443/registry/",
+    }
+    expected = Settings(
+        mongodb_uri="mongodb://db.example.com",
+        database="people",
+        data_dir=Path("/srv/my data"),
+        mongod=Path("/opt/mongod"),
+        host="::1",
+        port=0,
+        workers=1,
+        public_url="https://example.com:8443/registry",
+    )
+    variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
+    assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected
+    assert Settings.parse([], variables) == expected
+
+
+def test_a_flag_wins_over_its_variable_even_over_one_that_cannot_be_used() -> None:
+    assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "82"}).port == 81
+    assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    assert Settings.parse([], {variable: "" for _, variable, _ in SETTINGS}) == Settings()
+
+
+@pytest.mark.parametrize(("flag", "value"), BAD)
+def test_a_value_that_cannot_be_used_is_one_line_with_its_key(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal([f"{flag}={value}"], {}, capsys).startswith(f"registry: {flag}: ")
+    if value:
+        variable = next(variable for name, variable, _ in SETTINGS if name == flag)
+        said = refusal([], {variable: value}, capsys)
+        assert said.startswith(f"registry: {variable}: ")
+
+
+@pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])
+def test_an_argument_that_is_none_is_one_line(
+    argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert argument in refusal([argument], {}, capsys)
+
+
+def test_help_lists_every_setting_with_its_default_and_its_variable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        Settings.parse(["--help"], {})
+    assert caught.value.code == 0
+    lines = " ".join(capsys.readouterr().out.split())
+    for flag, variable, default in SETTINGS:
+        assert f"{flag} VALUE" in lines
+        assert f"[{variable}, default: {default}]" in lines

@@ -28,6 +28,8 @@ _OPTIONS: dict[str, Any] = {
 }
 """What the service relies on, whatever MONGODB_URI says."""
 
+_ADVICE = "correct it or start that cluster, or leave it away for a private mongod"
+
 logger = logging.getLogger("registry")
 
 
@@ -49,8 +51,9 @@ async def connect(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict
             await _check(client, settings.database)
             yield client[settings.database]
         except PyMongoError as error:
-            key = "MONGODB_URI" if settings.mongodb_uri else "the private mongod"
-            raise StartError(f"{key}: {_reason(error)}") from error
+            if settings.mongodb_uri is None:
+                raise StartError(f"the private mongod: {_reason(error)}") from error
+            raise StartError(f"MONGODB_URI: {_reason(error)}; {_ADVICE}") from error
 
 
 @contextmanager
@@ -70,7 +73,7 @@ def _open(uri: str) -> AsyncIOMotorClient[dict[str, Any]]:
             warnings.simplefilter("error", UserWarning)
             return AsyncIOMotorClient(uri, **_OPTIONS)
     except (PyMongoError, ValueError, OSError, UserWarning) as error:
-        raise StartError(f"MONGODB_URI: {_reason(error)}") from error
+        raise StartError(f"MONGODB_URI: {_reason(error)}; {_ADVICE}") from error
 
 
 async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> None:
@@ -90,4 +93,4 @@ async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> N
 
 def _reason(error: Exception) -> str:
     """Return what pymongo says, without the state of the client that it adds."""
-    return re.split(r" \(configured timeouts|, Timeout: |, full error: ", str(error))[0]
+    return re.split(r" \(configured timeouts|, Timeout: |, full error: ", str(error))[0].rstrip(".")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from registry.settings import Settings
 from tests.support import Api
@@ -35,6 +39,9 @@ def comparable(text: str) -> Any:
     return document
 
 
+@pytest.mark.skipif(
+    not (shutil.which("curl") or "CI" in os.environ), reason="NO CURL: the tour is not checked"
+)
 async def test_the_tour_gives_the_answers_that_the_readme_shows(api: Api) -> None:
     steps = re.findall(r"```console\n\$ (curl (?:.*\\\n)*.*)\n((?:.*\n)+?)```", README)
     assert len(steps) >= 10

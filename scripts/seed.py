@@ -32,7 +32,7 @@ from yarl import URL
 
 Item = TypeVar("Item")
 
-CONCURRENCY = 16  # requests in flight: enough for the service to let them share round trips
+CONCURRENCY = 16  # requests in flight: enough to keep the service busy
 TIMEOUT_SECONDS = 30
 COLUMNS = ("first_name", "last_name", "email", "serials")
 CREATED = 201

@@ -50,6 +50,7 @@ class ResourceView(web.View):
     async def read_change(self, *, creating: bool) -> Change:
         """Return what the body asks for."""
         media.check_content_type(self.request.headers.get(hdrs.CONTENT_TYPE))
+        media.check_content_encoding(self.request.headers.get(hdrs.CONTENT_ENCODING))
         return payload.load(await self._read_body(), self.resource, creating=creating)
 
     async def _read_body(self) -> bytes:

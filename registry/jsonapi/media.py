@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType
+from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType, quoted
 
 MEDIA_TYPE = "application/vnd.api+json"
+
+_ENCODINGS = ("identity", "gzip", "deflate")
 
 # Commas and semicolons inside of quoted strings separate nothing (RFC 9110, 5.6.4).
 _LIST_ITEM = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')
@@ -20,7 +22,15 @@ def check_content_type(header: str | None) -> None:
     if _split(header) != [MEDIA_TYPE]:
         raise UnsupportedMediaType(
             f"A body has to be sent as `Content-Type: {MEDIA_TYPE}`, exactly so and without "
-            f"parameters such as `; charset=utf-8`; this one was `{header}`."
+            f"parameters such as `; charset=utf-8`; this one was {quoted(header)}."
+        )
+
+
+def check_content_encoding(header: str | None) -> None:
+    """Raise UnsupportedMediaType if a body is encoded as the service cannot read."""
+    if header is not None and header.strip().lower() not in _ENCODINGS:
+        raise UnsupportedMediaType(
+            f"A body may be encoded as {quoted(*_ENCODINGS)}; this one is {quoted(header)}."
         )
 
 

@@ -240,8 +240,8 @@ async def test_a_body_encoded_as_the_service_cannot_read_is_refused(
 ) -> None:
     body = json.dumps({"data": PERSON}).encode()
     answer = await api.request("POST", "/persons", body, headers={"Content-Encoding": encoding})
-    # Encodings that aiohttp knows and has no library for are told before a view is asked.
-    assert answer.status == (400 if encoding in {"br", "zstd"} else 415)
+    # What aiohttp knows, but has no library for, is refused before a view is asked.
+    assert answer.status in ({400, 415} if encoding in {"br", "zstd"} else {415})
     assert (await api.get("/persons")).data == []
 
 

@@ -23,7 +23,7 @@ from registry.jsonapi.media import MEDIA_TYPE, check_accept, check_content_type
 from registry.jsonapi.payload import load
 from registry.jsonapi.query import parse
 from registry.limits import Limits
-from registry.openapi_schemas import Json, attribute
+from registry.openapi_schemas import Json, attribute, collection_url
 from registry.resource import Graph, Resource
 
 REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
@@ -119,7 +119,7 @@ def collection(resource: Resource, single: Json, query: str = "") -> Json:
     return {
         **single,
         "data": [single["data"]],
-        "links": {"self": f"http://localhost:8080/{resource.collection}{query}"},
+        "links": {"self": collection_url(resource, query)},
         "meta": {"count": 1},
     }
 

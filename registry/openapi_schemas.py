@@ -73,6 +73,11 @@ def schema_of(resource: Resource, suffix: str) -> Json:
     return reference("schemas", title(resource) + suffix)
 
 
+def collection_url(resource: Resource, query: str = "") -> str:
+    """Return an example of the URL of a collection."""
+    return f"http://localhost:8080{resource.collection_path}{query}"
+
+
 def attribute(resource: Resource, name: str) -> Json:
     """Return the schema of an attribute, with an example."""
     found: Json = _CONVERTER.field2property(resource.full_schema.fields[name])
@@ -99,7 +104,7 @@ def _collection(resource: Resource) -> Json:
         "type": "string",
         "format": "uri",
         "description": "The URL as requested.",
-        "example": f"http://localhost:8080/{resource.collection}",
+        "example": collection_url(resource),
     }
     count = {"type": "integer", "minimum": 0, "example": 1}
     return _document(

@@ -107,11 +107,11 @@ class Resource:
     @property
     def detail_path(self) -> str:
         """The template of the path of one resource, `/persons/{id}`."""
-        return f"/{self.collection}/{{id}}"
+        return f"{self.collection_path}/{{id}}"
 
     def path(self, identifier: int) -> str:
         """Return the relative path of a resource, `/persons/1`."""
-        return f"/{self.collection}/{identifier}"
+        return f"{self.collection_path}/{identifier}"
 
     def project(self, records: Iterable[Record], names: frozenset[str]) -> list[dict[str, Any]]:
         """Return the named attributes of each record; names of other things are ignored."""

@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo import monitoring
 
 from registry.app import create_app
@@ -21,7 +20,8 @@ from registry.resources import RESOURCES
 from registry.server import Runner
 from registry.settings import Settings
 from registry.storage import embedded
-from tests.support import Api, CommandLog
+from tests.mongods import client_of
+from tests.support import Api, CommandLog, Database
 
 LIMITS = Limits(arrival_seconds=0.5, linger_seconds=0.5)
 """Short, so that the tests of what does not arrive in time are over soon."""
@@ -68,18 +68,17 @@ def settings(mongodb_uri: str) -> Settings:
 
 
 @pytest.fixture
-async def database(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict[str, Any]]]:
+async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Database]:
     """The stored documents, past the service."""
-    client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(settings.mongodb_uri)
-    yield client[settings.database]
-    await client.drop_database(settings.database)
-    client.close()
+    async with client_of(mongodb_uri) as client:
+        yield client[settings.database]
+        await client.drop_database(settings.database)
 
 
 @pytest.fixture
 async def serve(
     settings: Settings,
-    database: AsyncIOMotorDatabase[dict[str, Any]],  # noqa: ARG001 - dropped after the service
+    database: Database,  # noqa: ARG001 - dropped after the service
 ) -> AsyncIterator[Serve]:
     """Start the service, with other types or settings than its own where a test says so."""
     clients: list[TestClient[web.Request, web.Application]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from motor.motor_asyncio import (
 from pymongo import ReturnDocument
 from pymongo.errors import OperationFailure
 
-from registry.jsonapi.errors import NotFound, Problems
+from registry.jsonapi.errors import NotFound, Problems, Unavailable
 from registry.jsonapi.payload import Change
 from registry.resource import VERSION, Graph, Linked, Record, Resource
 from registry.storage.client import answering_unavailable
@@ -32,6 +33,10 @@ _PATIENCE_SECONDS = 10.0
 
 _IDS_A_QUERY = 100_000
 """A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
+
+
+class _LostRace(Exception):
+    """Another transaction wrote the same documents first."""
 
 
 class Repository:
@@ -150,23 +155,24 @@ class Repository:
         The driver's own repetition goes on for two minutes, even without a database.
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        try:
+        with suppress(_LostRace):
             return await self._attempt(write)
-        except OperationFailure as error:
-            lost = error
         # Those who lost take turns, or they would make each other lose again.
         async with self._turn:
-            while _lost_a_race(lost) and time.monotonic() < deadline:
-                try:
+            while time.monotonic() < deadline:
+                with suppress(_LostRace):
                     return await self._attempt(write)
-                except OperationFailure as error:
-                    lost = error
-        raise lost
+        raise Unavailable
 
     async def _attempt(self, write: _Write) -> Record | None:
         client = self._database.client
-        async with await client.start_session() as session, session.start_transaction():
-            return await write(session)
+        try:
+            async with await client.start_session() as session, session.start_transaction():
+                return await write(session)
+        except OperationFailure as error:
+            if error.has_error_label("TransientTransactionError"):
+                raise _LostRace from error
+            raise
 
     async def _check_targets(
         self, change: Change, session: AsyncIOMotorClientSession | None
@@ -209,10 +215,6 @@ class Repository:
     def _visible(resource: Resource) -> dict[str, bool] | None:
         # Hidden fields never leave the database.
         return dict.fromkeys(resource.hidden, False) or None
-
-
-def _lost_a_race(error: OperationFailure) -> bool:
-    return error.has_error_label("TransientTransactionError")
 
 
 def _columns(change: Change) -> dict[str, Linked]:

@@ -18,6 +18,9 @@ def to_many_computers(ids: Iterable[int]) -> dict[str, Any]:
     return {"computers": to_many(*map(str, ids))}
 
 
+POSTING = b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
+"""The head of a request with a body, up to what says how the body is sent."""
+
 PERSON = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
 
 
@@ -258,10 +261,7 @@ async def test_a_body_that_is_not_encoded_as_it_says_is_refused(
 
 @says("d.body_limits")
 async def test_a_body_that_does_not_arrive_in_time_is_given_up(api: Api) -> None:
-    status, document = await api.raw(
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
-        b"Content-Length: 100\r\nConnection: close\r\n\r\n{"
-    )
+    status, document = await api.raw(POSTING + b"Content-Length: 100\r\nConnection: close\r\n\r\n{")
     assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 
@@ -303,10 +303,7 @@ async def test_a_body_that_breaks_off_its_encoding_later_is_refused_at_once(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n"
-    )
+    writer.write(POSTING + b"Transfer-Encoding: chunked\r\n\r\n")
     await asyncio.sleep(0.1)
     writer.write(b"zz\r\n")
     answer = await asyncio.wait_for(reader.read(), timeout=10)
@@ -320,10 +317,7 @@ async def test_a_client_that_hangs_up_in_the_middle_of_its_body_is_no_defect(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
-        b"Content-Length: 100\r\n\r\n{"
-    )
+    writer.write(POSTING + b"Content-Length: 100\r\n\r\n{")
     await asyncio.sleep(0.1)
     writer.close()
     await asyncio.sleep(0.1)
@@ -334,16 +328,14 @@ async def test_a_client_that_hangs_up_in_the_middle_of_its_body_is_no_defect(
 @says("d.body_limits")
 async def test_a_body_that_is_declared_too_large_is_not_waited_for(api: Api) -> None:
     status, document = await api.raw(
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
-        b"Content-Length: 10000000000\r\nConnection: close\r\n\r\n{"
+        POSTING + b"Content-Length: 10000000000\r\nConnection: close\r\n\r\n{"
     )
     assert (status, document["errors"][0]["code"]) == (413, "body_too_large")
 
 
 async def test_a_chunked_body_that_is_malformed_is_refused(api: Api) -> None:
     status, document = await api.raw(
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
-        b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"
+        POSTING + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"
     )
     assert (status, document["errors"][0]["code"]) == (400, "malformed_request")
 

@@ -22,16 +22,16 @@ from motor.motor_asyncio import AsyncIOMotorClient
 
 from registry.settings import Settings, StartError
 from registry.storage import embedded
+from tests.mongods import client_of
 
 Client = AsyncIOMotorClient[dict[str, Any]]
 
 
 @asynccontextmanager
 async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[Client]:
-    async with embedded.mongod(Settings(data_dir=data_dir, mongod=mongod)) as uri:
-        client: Client = AsyncIOMotorClient(uri)
+    settings = Settings(data_dir=data_dir, mongod=mongod)
+    async with embedded.mongod(settings) as uri, client_of(uri) as client:
         yield client
-        client.close()
 
 
 async def refusal(data_dir: Path, mongod: Path | None = None) -> str:
@@ -101,9 +101,8 @@ async def test_only_this_user_can_reach_it_and_there_is_no_tcp_port(tmp_path: Pa
     home = tmp_path / "new" / "data"
     async with embedded.mongod(Settings(data_dir=home)) as uri:
         path = Path(unquote(urlsplit(uri).netloc))
-        client: Client = AsyncIOMotorClient(uri)
-        net = (await client.admin.command("getCmdLineOpts"))["parsed"]["net"]
-        client.close()
+        async with client_of(uri) as client:
+            net = (await client.admin.command("getCmdLineOpts"))["parsed"]["net"]
         assert [mode(place) for place in (home, path.parent, path)] == [
             "drwx------",
             "drwx------",

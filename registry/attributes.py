@@ -20,6 +20,21 @@ class ShortText(fields.String):
         super().__init__(validate=validate.Length(min=1, max=255), **kwargs)
 
 
+class JoinedText(fields.Field[str]):
+    """A read-only string: other attributes of the record, joined by one space.
+
+    It is stored beside them, so that an index can serve its order.
+    """
+
+    def __init__(self, *parts: str, **kwargs: Any) -> None:
+        super().__init__(dump_only=True, **kwargs)
+        self.parts = parts
+
+    def serialize(self, attr: str, obj: Any, *_: Any, **__: Any) -> str:  # noqa: ARG002 - marshmallow's
+        """Join the parts as they are in the record, whatever is stored beside them."""
+        return " ".join(str(obj.get(part, "")) for part in self.parts)
+
+
 class EmailAddress(fields.String):
     """An e-mail address of at most 254 characters, kept as sent; its domain has a dot."""
 

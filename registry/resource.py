@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 from marshmallow import Schema
 
+from registry.attributes import JoinedText
+
 Record: TypeAlias = dict[str, Any]
 """A stored document: `_id`, the attributes, and the keys of links."""
 
@@ -98,6 +100,18 @@ class Resource:
         return frozenset(
             {"id", *self.attributes, *self.relationships, *(link.column for link in self.links)}
         )
+
+    @cached_property
+    def columns(self) -> Mapping[str, str]:
+        """The stored field of each name that resources can be picked by: id, attributes, links."""
+        keys = {link.name: link.column for link in self.links}
+        return {"id": "_id", **{name: name for name in self.attributes}, **keys}
+
+    @cached_property
+    def joined(self) -> Mapping[str, tuple[str, ...]]:
+        """The stored fields that follow from others, each with those it is made of."""
+        fields = self.full_schema.fields
+        return {name: one.parts for name, one in fields.items() if isinstance(one, JoinedText)}
 
     @property
     def collection_path(self) -> str:

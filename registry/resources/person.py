@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from marshmallow import Schema, fields
+from marshmallow import Schema
 
-from registry.attributes import EmailAddress, ShortText
-from registry.resource import Record, Resource
+from registry.attributes import EmailAddress, JoinedText, ShortText
+from registry.resource import Resource
 
 
 class PersonSchema(Schema):
@@ -13,8 +13,9 @@ class PersonSchema(Schema):
 
     first_name = ShortText(required=True, metadata={"example": "Grace"})
     last_name = ShortText(required=True, metadata={"example": "Hopper"})
-    full_name = fields.Method(
-        "join_names",
+    full_name = JoinedText(
+        "first_name",
+        "last_name",
         metadata={
             "type": "string",
             "example": "Grace Hopper",
@@ -27,10 +28,6 @@ class PersonSchema(Schema):
         dump_default=None,
         metadata={"format": "email", "example": "grace.hopper@example.com"},
     )
-
-    def join_names(self, record: Record) -> str:
-        """Return the full name, whether or not the names it is made of are returned too."""
-        return f"{record.get('first_name', '')} {record.get('last_name', '')}"
 
 
 person = Resource(

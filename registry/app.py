@@ -15,7 +15,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
-from registry.views import routes
+from registry.views.routes import routes
 
 
 def create_app(
@@ -35,13 +35,13 @@ def create_app(
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(_open_repository)
     app.on_response_prepare.append(stamp)
-    app.add_routes(routes(graph.values()))
+    app.add_routes(routes(graph))
     swagger_ui.mount(app, openapi.describe(graph, settings.public_url))
     return app
 
 
 async def _open_repository(app: web.Application) -> AsyncIterator[None]:
     async with connect(app[SETTINGS]) as database:
-        app[REPOSITORY] = Repository(database, app[GRAPH])
+        app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS].query_seconds)
         await app[REPOSITORY].prepare()
         yield

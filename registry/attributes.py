@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
@@ -32,7 +33,11 @@ class JoinedText(fields.Field[str]):
 
     def serialize(self, attr: str, obj: Any, *_: Any, **__: Any) -> str:  # noqa: ARG002 - marshmallow's
         """Join the parts as they are in the record, whatever is stored beside them."""
-        return " ".join(str(obj.get(part, "")) for part in self.parts)
+        return self.join(obj)
+
+    def join(self, record: Mapping[str, Any]) -> str:
+        """Return the text of a record; a part that is missing is empty."""
+        return " ".join(str(record.get(part, "")) for part in self.parts)
 
 
 class EmailAddress(fields.String):

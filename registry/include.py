@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from registry.jsonapi.document import PLAIN, Compound
-from registry.jsonapi.query import Include
-from registry.resource import Graph, Linked, Record, Relationship, Resource
+from registry.jsonapi.query import Include, Query, Steps
+from registry.resource import FirstPage, Graph, Linked, Record, Relationship, Resource
 from registry.storage.repository import Repository
 
 
 async def resolve(
     resource: Resource,
     records: Sequence[Record],
-    include: Include | None,
+    query: Query,
     repository: Repository,
     graph: Graph,
 ) -> Compound:
@@ -23,33 +24,69 @@ async def resolve(
     Each resource is in the document once, and not in `included` if it is primary. A key that
     leads to no resource counts as no link. Raises Unavailable if the database does not answer.
     """
-    if include is None:
+    if query.include is None:
         return PLAIN
-    walk = _Walk(resource, records, repository, graph)
-    await walk.follow(resource, records, include)
+    walk = _Walk(query, repository, graph)
+    walk.meet(resource, records)
+    await walk.follow(resource, records, query.include)
+    return Compound(walk.links, walk.included)
+
+
+async def resolve_linkage(
+    relationship: Relationship,
+    records: Sequence[Record],
+    query: Query,
+    repository: Repository,
+    graph: Graph,
+) -> Compound:
+    """Return what is related when the primary data are the identifiers of these records.
+
+    relationship: what led to the records, and the first step of each include path. Raises as
+    `resolve` does.
+    """
+    if query.include is None:
+        return PLAIN
+    walk, target = _Walk(query, repository, graph), graph[relationship.target]
+    if relationship.name in query.include:
+        walk.add(target, records)
+        rest, path = query.include[relationship.name], (relationship.name,)
+        await walk.follow(target, records, rest, path)
     return Compound(walk.links, walk.included)
 
 
 class _Walk:
     """One traversal of the include tree; remembers what it has met."""
 
-    def __init__(
-        self, primary: Resource, records: Sequence[Record], repository: Repository, graph: Graph
-    ) -> None:
+    def __init__(self, query: Query, repository: Repository, graph: Graph) -> None:
+        self._bounds = query.bounds
         self._repository = repository
         self._graph = graph
         self._known: dict[str, dict[int, Record]] = defaultdict(dict)
-        self._known[primary.type] = {record["_id"]: record for record in records}
         self.links: dict[tuple[str, int], dict[str, Linked]] = defaultdict(dict)
         self.included: dict[str, list[Record]] = defaultdict(list)
 
-    async def follow(self, resource: Resource, records: Iterable[Record], include: Include) -> None:
-        """Take every step that starts at these records."""
+    def meet(self, resource: Resource, records: Iterable[Record]) -> None:
+        """Remember records that are not to be included."""
+        self._known[resource.type].update((record["_id"], record) for record in records)
+
+    def add(self, resource: Resource, records: Iterable[Record]) -> None:
+        """Include the records that are not in the document yet."""
+        known = self._known[resource.type]
+        new = {record["_id"]: record for record in records if record["_id"] not in known}
+        known.update(new)
+        self.included[resource.type] += new.values()
+
+    async def follow(
+        self, resource: Resource, records: Iterable[Record], include: Include, path: Steps = ()
+    ) -> None:
+        """Take every step that starts at these records; path: the steps that led to them."""
         for name, rest in include.items():
-            relationship = resource.relationships[name]
-            step = self._to_many if relationship.to_many else self._to_one
-            found = await step(resource, records, relationship)
-            await self.follow(self._graph[relationship.target], found, rest)
+            relationship, here = resource.relationships[name], (*path, name)
+            if relationship.to_many:
+                found = await self._to_many(resource, records, relationship, self._bounds.get(here))
+            else:
+                found = await self._to_one(resource, records, relationship)
+            await self.follow(self._graph[relationship.target], found, rest, here)
 
     async def _to_one(
         self, resource: Resource, records: Iterable[Record], relationship: Relationship
@@ -58,28 +95,35 @@ class _Walk:
         keys = {record["_id"]: record.get(relationship.column) for record in records}
         wanted = {key for key in keys.values() if key is not None}
         if unknown := wanted - known.keys():
-            self._add(target, await self._repository.find(target, "_id", unknown))
+            self.add(target, await self._repository.find(target, "_id", unknown))
         for number, key in keys.items():
             self.links[resource.type, number][relationship.name] = key if key in known else None
         return [known[key] for key in wanted if key in known]
 
     async def _to_many(
-        self, resource: Resource, records: Iterable[Record], relationship: Relationship
+        self,
+        resource: Resource,
+        records: Iterable[Record],
+        relationship: Relationship,
+        bound: int | None,
     ) -> list[Record]:
         target = self._graph[relationship.target]
-        members: dict[int, list[int]] = {record["_id"]: [] for record in records}
+        members: dict[int, list[Record]] = {record["_id"]: [] for record in records}
         if not members:
             return []
-        found = await self._repository.find(target, relationship.column, members.keys())
-        self._add(target, found)
+        if bound is None:
+            found = await self._repository.find(target, relationship.column, members.keys())
+        else:  # one more each, which tells whether there are others
+            found = await self._repository.find_first(
+                resource, relationship, list(members), bound + 1
+            )
         for record in found:
-            members[record[relationship.column]].append(record["_id"])
-        for number, ids in members.items():
-            self.links[resource.type, number][relationship.name] = ids
-        return found
-
-    def _add(self, resource: Resource, records: Iterable[Record]) -> None:
-        known = self._known[resource.type]
-        new = [record for record in records if record["_id"] not in known]
-        known.update((record["_id"], record) for record in new)
-        self.included[resource.type] += new
+            members[record[relationship.column]].append(record)
+        shown = [record for some in members.values() for record in some[:bound]]
+        self.add(target, sorted(shown, key=itemgetter("_id")))
+        for number, some in members.items():
+            ids = [record["_id"] for record in some[:bound]]
+            self.links[resource.type, number][relationship.name] = (
+                ids if bound is None else FirstPage(ids, bound, len(some) > bound)
+            )
+        return shown

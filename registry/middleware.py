@@ -48,8 +48,12 @@ async def errors_as_documents(request: web.Request, handler: Handler) -> web.Str
 
 
 async def stamp(request: web.Request, response: web.StreamResponse) -> None:
-    """Put the id of the request on every response; a signal handler of aiohttp."""
+    """Put on every response the id of the request, and that `Accept` can make another of it.
+
+    A signal handler of aiohttp (JSON:API 1.0, Content Negotiation).
+    """
     response.headers[REQUEST_ID_HEADER] = request_id(request)
+    response.headers[hdrs.VARY] = hdrs.ACCEPT
 
 
 def request_id(request: web.BaseRequest) -> str:

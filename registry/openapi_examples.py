@@ -20,8 +20,9 @@ from registry.jsonapi.errors import (
     Unavailable,
 )
 from registry.jsonapi.media import MEDIA_TYPE, check_accept, check_content_type
+from registry.jsonapi.page import Sizes
 from registry.jsonapi.payload import load
-from registry.jsonapi.query import parse
+from registry.jsonapi.query import Scope, parse
 from registry.limits import Limits
 from registry.openapi_schemas import Json, attribute, collection_url
 from registry.resource import Graph, Resource
@@ -33,7 +34,7 @@ def reading_problems(resource: Resource, graph: Graph) -> list[ApiError]:
     """Return a problem of each kind that a request for a collection can meet."""
     return [
         MalformedRequest("The header `Host` is no host name."),
-        _raised(lambda: parse([("sort", "x")], resource, graph)),
+        _raised(lambda: parse([("sort", "x")], Scope(resource, graph, Sizes(1, 1), many=True))),
         _raised(lambda: check_accept([f"{MEDIA_TYPE}; charset=utf-8"])),
         RequestTimeout("head", Limits().arrival_seconds),
         ExpectationFailed(),

@@ -16,8 +16,21 @@ from registry.attributes import JoinedText
 Record: TypeAlias = dict[str, Any]
 """A stored document: `_id`, the attributes, and the keys of links."""
 
-Linked: TypeAlias = "int | list[int] | None"
-"""Ids on the far side of a relationship: one or None when to-one, a list when to-many."""
+
+@dataclass(frozen=True, slots=True)
+class FirstPage:
+    """The first of the ids on the far side of a to-many relationship, rising.
+
+    size: how many there are at most; more: whether others follow.
+    """
+
+    ids: list[int]
+    size: int
+    more: bool
+
+
+Linked: TypeAlias = "int | list[int] | FirstPage | None"
+"""Ids on the far side of a relationship: one or None when to-one, all or a page when to-many."""
 
 LARGEST_ID = 2**63 - 1
 """The largest integer that MongoDB stores."""
@@ -108,10 +121,10 @@ class Resource:
         return {"id": "_id", **{name: name for name in self.attributes}, **keys}
 
     @cached_property
-    def joined(self) -> Mapping[str, tuple[str, ...]]:
-        """The stored fields that follow from others, each with those it is made of."""
+    def joined(self) -> Mapping[str, JoinedText]:
+        """The attributes that are made of others, and stored beside them."""
         fields = self.full_schema.fields
-        return {name: one.parts for name, one in fields.items() if isinstance(one, JoinedText)}
+        return {name: one for name, one in fields.items() if isinstance(one, JoinedText)}
 
     @property
     def collection_path(self) -> str:
@@ -123,9 +136,17 @@ class Resource:
         """The template of the path of one resource, `/persons/{id}`."""
         return f"{self.collection_path}/{{id}}"
 
-    def path(self, identifier: int) -> str:
+    def path(self, identifier: int | str) -> str:
         """Return the relative path of a resource, `/persons/1`."""
         return f"{self.collection_path}/{identifier}"
+
+    def relationship_path(self, identifier: int | str, name: str) -> str:
+        """Return the relative path of a linkage, `/persons/1/relationships/computers`."""
+        return f"{self.path(identifier)}/relationships/{name}"
+
+    def related_path(self, identifier: int | str, name: str) -> str:
+        """Return the relative path of what a relationship leads to, `/persons/1/computers`."""
+        return f"{self.path(identifier)}/{name}"
 
     def project(self, records: Iterable[Record], names: frozenset[str]) -> list[dict[str, Any]]:
         """Return the named attributes of each record; names of other things are ignored."""

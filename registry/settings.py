@@ -35,6 +35,18 @@ def _workers(text: str) -> int:
     return 1
 
 
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,6}", text) or not int(text):
+        raise ValueError(f"{text!r} is no number from 1 to 999999")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text) or not float(text):
+        raise ValueError(f"{text!r} is no number of seconds from 0.001 to 9999.999")
+    return float(text)
+
+
 def _public_url(text: str) -> str:
     parts = urlsplit(text)
     plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
@@ -75,6 +87,20 @@ class Settings:
     public_url: Annotated[
         str | None, _Key("REGISTRY_PUBLIC_URL", _public_url, "where clients reach the service")
     ] = None
+
+    page_size: Annotated[
+        int, _Key("REGISTRY_PAGE_SIZE", _count, "resources on a page, if a request does not say")
+    ] = 50
+    largest_page: Annotated[
+        int, _Key("REGISTRY_LARGEST_PAGE", _count, "most resources on a page")
+    ] = 1_000
+    most_operations: Annotated[
+        int, _Key("REGISTRY_MOST_OPERATIONS", _count, "most atomic operations in a request")
+    ] = 1_000
+    query_seconds: Annotated[
+        float,
+        _Key("REGISTRY_QUERY_SECONDS", _seconds, "longest time of a filter or sort"),
+    ] = 5.0
 
     @classmethod
     def parse(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Self:

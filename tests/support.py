@@ -140,6 +140,12 @@ def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 
     return {"data": [{"type": type, "id": number} for number in ids]}
 
 
+def linked(resource: Any) -> dict[str, Any]:
+    """Return the relationships of a resource object, without their links."""
+    relationships: dict[str, Any] = resource["relationships"]
+    return {name: {"data": one["data"]} for name, one in relationships.items()}
+
+
 def check_document(document: Any) -> None:
     """Hold a document against JSON:API 1.0, Document Structure."""
     assert document["jsonapi"] == {"version": "1.0"}
@@ -163,9 +169,9 @@ def _check_errors(document: Any) -> None:
     assert document.keys() == {"errors", "jsonapi"}
     assert document["errors"]
     for error in document["errors"]:
-        assert error.keys() <= {"id", "status", "code", "title", "detail", "source"}
-        assert {"id", "status", "code", "title", "detail"} <= error.keys()
-        assert all(isinstance(error[name], str) for name in error.keys() - {"source"})
+        texts = {"id", "status", "code", "title", "detail"}
+        assert texts <= error.keys() <= texts | {"source", "links", "meta"}
+        assert all(isinstance(error[name], str) for name in texts)
         assert "Traceback" not in error["detail"]
 
 
@@ -175,8 +181,12 @@ def _check_resource(resource: Any) -> None:
     assert isinstance(resource["id"], str)
     assert resource["links"] == {"self": f"/{resource['type']}s/{resource['id']}"}
     assert "password" not in resource["attributes"]
-    for relationship in resource.get("relationships", {}).values():
-        assert relationship.keys() == {"data"}
+    for name, relationship in resource.get("relationships", {}).items():
+        assert relationship.keys() == {"data", "links"}
+        path, links = resource["links"]["self"], relationship["links"]
+        assert links.keys() - {"first", "last", "prev", "next"} == {"self", "related"}
+        assert links["self"] == f"{path}/relationships/{name}"
+        assert links["related"] == f"{path}/{name}"
 
 
 def _targets(resource: Any) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ LAYERS = [
     "storage",
     "keys",
     "include",
+    "etags",
     "middleware",
     "urls",
     "views",

@@ -83,6 +83,17 @@ SENTENCES = {
     "d.collection_self": "the URL as requested, safe, absolute, host from the setting",
     "d.no_page": "the whole collection, streamed",
     "d.body_limits": "413 over a mebibyte, 408 for what does not arrive",
+    "d.deleting": "204; the computers of a deleted person become unowned",
+    # What JSON:API has beyond the service description.
+    "i.linkage_routes": "the linkage of each relationship is read, replaced, added to, removed from",
+    "i.related_routes": "what a relationship leads to is read like a resource or a collection",
+    "i.paging": "pages by number and by cursor, with links to the others",
+    "i.sorting": "any attribute, of the owner too, both directions, several keys, total by id",
+    "i.filtering": "conditions by name and operator, and their combinations in JSON",
+    "i.include_pages": "an included to-many relationship can be bounded",
+    "i.conditional": "entity tags, 304 and 412",
+    "i.negotiation": "415, 406 and Vary",
+    "i.operations": "Atomic Operations",
     # Promises about the way it is built.
     "r.queries": "one query a step of the include path",
     "r.new_type": "a new type is one declaration",

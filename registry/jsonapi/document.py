@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 
 from registry.jsonapi.errors import ApiError
+from registry.jsonapi.operations import RESULTS
+from registry.jsonapi.order import BY_ID
+from registry.jsonapi.page import CursorPage, Cursors, Window, page_links
 from registry.jsonapi.query import Query
-from registry.resource import Graph, Linked, Record, Resource
+from registry.resource import FirstPage, Graph, Linked, Record, Resource
 
 Links: TypeAlias = "Mapping[tuple[str, int], Mapping[str, Linked]]"
 """(type, id) of a resource -> name of a relationship -> what it is linked to."""
@@ -34,19 +37,38 @@ PLAIN = Compound({}, None)
 """Nothing beside the primary resources."""
 
 
-def single(
-    resource: Resource, record: Record, compound: Compound, query: Query, graph: Graph
+def whole(
+    data: Any,
+    compound: Compound,
+    query: Query,
+    graph: Graph,
+    links: Mapping[str, str | None],
+    meta: Mapping[str, int] | None = None,
 ) -> bytes:
-    """Return a single-resource document (section 4.6 of the service description)."""
-    (data,) = resource_objects(resource, [record], compound.links, query)
+    """Return a document in one piece (sections 4.6 and 4.7 of the service description).
+
+    data: a resource object, an identifier or null, or an array of them. meta: counts.
+    """
     return orjson.dumps(
         {
             "data": data,
             **_included(compound, query, graph),
             "jsonapi": JSONAPI,
-            "links": {"self": resource.path(record["_id"])},
+            "links": links,
+            **({"meta": meta} if meta else {}),
         }
     )
+
+
+def results(objects: Sequence[Mapping[str, Any] | None]) -> bytes:
+    """Return what operations have led to, each a resource object or nothing to be shown."""
+    found = [{} if one is None else {"data": one} for one in objects]
+    return orjson.dumps({RESULTS: found, "jsonapi": JSONAPI})
+
+
+def identifiers(resource: Resource, records: Iterable[Record]) -> list[dict[str, str]]:
+    """Return resource identifier objects."""
+    return [{"type": resource.type, "id": str(record["_id"])} for record in records]
 
 
 async def collection(
@@ -93,30 +115,51 @@ def resource_objects(
             "type": resource.type,
             "id": str(record["_id"]),
             "attributes": attributes,
-            **_relationships(resource, links.get((resource.type, record["_id"]), {})),
+            **_relationships(
+                resource, record["_id"], links.get((resource.type, record["_id"]), {})
+            ),
             "links": {"self": resource.path(record["_id"])},
         }
         for record, attributes in zip(records, projected, strict=True)
     ]
 
 
-def _relationships(resource: Resource, linked: Mapping[str, Linked]) -> dict[str, Any]:
+def _relationships(resource: Resource, number: int, linked: Mapping[str, Linked]) -> dict[str, Any]:
     if not linked:
         return {}
     return {
         "relationships": {
-            name: {"data": _linkage(resource.relationships[name].target, ids)}
+            name: {
+                "data": _linkage(resource.relationships[name].target, ids),
+                "links": {
+                    "self": resource.relationship_path(number, name),
+                    "related": resource.related_path(number, name),
+                    **_first_page_links(resource, number, name, ids),
+                },
+            }
             for name, ids in linked.items()
         }
     }
 
 
-def _linkage(target: str, ids: Linked) -> dict[str, str] | list[dict[str, str]] | None:
-    if ids is None:
+def _linkage(target: str, linked: Linked) -> dict[str, str] | list[dict[str, str]] | None:
+    if linked is None:
         return None
-    if isinstance(ids, list):
-        return [{"type": target, "id": str(number)} for number in ids]
-    return {"type": target, "id": str(ids)}
+    if isinstance(linked, int):
+        return {"type": target, "id": str(linked)}
+    ids = linked.ids if isinstance(linked, FirstPage) else linked
+    return [{"type": target, "id": str(number)} for number in ids]
+
+
+def _first_page_links(
+    resource: Resource, number: int, name: str, linked: Linked
+) -> dict[str, str | None]:
+    if not isinstance(linked, FirstPage):
+        return {}
+    page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
+    first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
+    window = Window((), linked.more, first, last)
+    return page_links(page, window, resource.relationship_path(number, name))
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:

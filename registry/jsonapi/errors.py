@@ -5,23 +5,29 @@ The docstrings of these classes are what the OpenAPI description says of their r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 MOST_ERRORS = 100
 """Errors in an answer: a body of a mebibyte has room for more than 300,000 mistakes."""
 
 
+_CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
+
+
 class ApiError(Exception):
     """One problem with one request (JSON:API 1.0, Error Objects).
 
     `detail` is a sentence for the reader; `pointer` is a JSON Pointer into the request document,
-    `parameter` the name of a query parameter. `headers` go with the response.
+    `parameter` the name of a query parameter. `headers` go with the response. `about` is the URL
+    by which the cursor profile names the kind of the problem, where it does.
     """
 
     status: ClassVar[int]
     code: ClassVar[str]
     title: ClassVar[str]
+    about: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -30,12 +36,14 @@ class ApiError(Exception):
         pointer: str | None = None,
         parameter: str | None = None,
         headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.pointer = pointer
         self.parameter = parameter
         self.headers = headers or {}
+        self.meta = meta
 
     def to_object(self, request_id: str) -> dict[str, Any]:
         """Return the error object; `id` is the id of the request, under which the log has it."""
@@ -50,6 +58,10 @@ class ApiError(Exception):
             error["source"] = {"pointer": self.pointer}
         elif self.parameter is not None:
             error["source"] = {"parameter": _encodable(self.parameter)}
+        if self.about is not None:
+            error["links"] = {"type": self.about}
+        if self.meta is not None:
+            error["meta"] = self.meta
         return error
 
 
@@ -75,6 +87,51 @@ class InvalidParameter(ApiError):
     status = 400
     code = "invalid_parameter"
     title = "Invalid query parameter"
+
+
+class PageTooLarge(ApiError):
+    """A page is asked for that is larger than the service gives."""
+
+    status = 400
+    code = "page_too_large"
+    title = "Page too large"
+    about = f"{_CURSOR_PROFILE}/max-size-exceeded"
+
+    def __init__(self, parameter: str, most: int) -> None:
+        super().__init__(
+            f"A page has at most {most} resources.",
+            parameter=parameter,
+            meta={"page": {"maxSize": most}},
+        )
+
+
+class RangeNotSupported(ApiError):
+    """A page is asked for that lies between two cursors."""
+
+    status = 400
+    code = "range_not_supported"
+    title = "Range pagination not supported"
+    about = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A page is after a cursor or before one, not between two.", parameter="page[before]"
+        )
+
+
+class QueryTooSlow(ApiError):
+    """The database would have to look at too much in order to filter, sort or count this."""
+
+    status = 400
+    code = "query_too_slow"
+    title = "Query too slow"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"This did not end within {seconds:g} s. Indexes serve `eq`, `in` and `prefix`, and "
+            "the order by one attribute of the type itself; a page after a cursor is found faster "
+            "than one with a great number, and `page[total]=false` saves the counting."
+        )
 
 
 class NotFound(ApiError):
@@ -125,6 +182,17 @@ class TypeConflict(ApiError):
     status = 409
     code = "type_conflict"
     title = "Type conflict"
+
+
+class PreconditionFailed(ApiError):
+    """The resource changed since the client read what `If-Match` names."""
+
+    status = 412
+    code = "precondition_failed"
+    title = "Precondition failed"
+
+    def __init__(self) -> None:
+        super().__init__("The resource is not as `If-Match` says; read it again.")
 
 
 class BodyTooLarge(ApiError):
@@ -217,6 +285,17 @@ class Problems:
         self._errors.append(error)
         if len(self._errors) == MOST_ERRORS:
             raise ApiErrors(self._errors)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note what the block raises, if anything, in place of letting it through."""
+        try:
+            yield
+        except ApiError as error:
+            self.add(error)
+        except ApiErrors as several:
+            for one in several.errors:
+                self.add(one)
 
     def raise_any(self) -> None:
         """Raise ApiErrors if there are problems."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType, quoted
 
@@ -15,15 +16,24 @@ _LIST_ITEM = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')
 _PART = re.compile(r'(?:[^;"]|"(?:\\.|[^"\\])*"?)+')
 
 
-def check_content_type(header: str | None) -> None:
-    """Raise UnsupportedMediaType unless a body is sent as JSON:API without parameters."""
+def check_content_type(header: str | None, extension: str | None = None) -> None:
+    """Raise UnsupportedMediaType unless a body is sent as JSON:API without other parameters.
+
+    extension: the URI of the extension that the body has to be sent with.
+    """
+    expected = media_type(extension)
     if header is None:
-        raise UnsupportedMediaType(f"Send the header `Content-Type: {MEDIA_TYPE}` with the body.")
-    if _split(header) != [MEDIA_TYPE]:
+        raise UnsupportedMediaType(f"Send the header `Content-Type: {expected}` with the body.")
+    if _split(header) != _split(expected):
         raise UnsupportedMediaType(
-            f"A body has to be sent as `Content-Type: {MEDIA_TYPE}`, exactly so and without "
+            f"A body has to be sent here as `Content-Type: {expected}`, exactly so and without "
             f"parameters such as `; charset=utf-8`; this one was {quoted(header)}."
         )
+
+
+def media_type(extension: str | None = None) -> str:
+    """Return the media type of JSON:API, with the URI of an extension if one is given."""
+    return MEDIA_TYPE if extension is None else f'{MEDIA_TYPE}; ext="{extension}"'
 
 
 def check_content_encoding(header: str | None) -> None:
@@ -34,15 +44,17 @@ def check_content_encoding(header: str | None) -> None:
         )
 
 
-def check_accept(headers: list[str]) -> None:
+def check_accept(headers: list[str], extension: str | None = None) -> None:
     """Raise NotAcceptable if JSON:API is asked for, but each time with parameters.
 
-    A weight (`q`) is not a parameter of the media type. Other media types are let through: an
-    answer that the client did not ask for is more useful to it than none.
+    A weight (`q`) is not a parameter of the media type, and the extension, if one is used, may be
+    asked for. Other media types are let through: an answer that the client did not ask for is more
+    useful to it than none.
     """
     wanted = [_split(item) for header in headers for item in _LIST_ITEM.findall(header)]
     jsonapi = [parts[1:] for parts in wanted if parts[:1] == [MEDIA_TYPE]]
-    if jsonapi and all(map(_modified, jsonapi)):
+    known = _split(media_type(extension))[1:]
+    if jsonapi and not any(_parameters(parts) in ([], known) for parts in jsonapi):
         raise NotAcceptable(
             f"Every `{MEDIA_TYPE}` in the header `Accept` carries parameters; "
             "send one without, or no `Accept` at all."
@@ -54,6 +66,6 @@ def _split(value: str) -> list[str]:
     return [part for part in (raw.strip().lower() for raw in _PART.findall(value)) if part]
 
 
-def _modified(parameters: list[str]) -> bool:
+def _parameters(parts: list[str]) -> list[str]:
     # What follows `q` belongs to Accept, not to the media type (RFC 9110, 12.5.1).
-    return bool(parameters) and not parameters[0].startswith("q=")
+    return list(takewhile(lambda part: not part.startswith("q="), parts))

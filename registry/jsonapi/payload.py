@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import orjson
@@ -33,12 +35,21 @@ class Identifier:
     pointer: str
 
 
+class Mode(Enum):
+    """What a linkage does to a to-many relationship (JSON:API 1.0, Updating Relationships)."""
+
+    REPLACE = "replace"
+    ADD = "add"
+    REMOVE = "remove"
+
+
 @dataclass(frozen=True, slots=True)
 class Linkage:
-    """What a relationship is to become: its only target, all of its targets, or none."""
+    """What a relationship is to become, or the members that it is to gain or lose."""
 
     relationship: Relationship
     identifiers: tuple[Identifier, ...]
+    mode: Mode = Mode.REPLACE
 
     @property
     def ids(self) -> list[int]:
@@ -47,7 +58,7 @@ class Linkage:
 
     @property
     def linked(self) -> Linked:
-        """What the relationship then leads to."""
+        """What the relationship then leads to, if it is replaced."""
         if self.relationship.to_many:
             return self.ids
         return next(iter(self.ids), None)
@@ -61,6 +72,30 @@ class Change:
     linkages: tuple[Linkage, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where in a request document something stands, and what its local ids stand for.
+
+    path: the way there from the root. local_ids: by (type, lid); None where there can be none.
+    """
+
+    path: tuple[str | int, ...]
+    local_ids: Mapping[tuple[str, str], int] | None = None
+
+    def __truediv__(self, step: str | int) -> Site:
+        """Return a place below this one."""
+        return replace(self, path=(*self.path, step))
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer to the place."""
+        return pointer_to(*self.path)
+
+
+DATA = Site(("data",))
+"""Where the primary data of a document stand."""
+
+
 def parse_id(text: str) -> int | None:
     """Return the id that the text stands for, None if it is no positive 64-bit integer."""
     if not ID.fullmatch(text):
@@ -72,39 +107,70 @@ def parse_id(text: str) -> int | None:
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
     """Return what a POST (creating) or PATCH document of this type asks for.
 
-    Required attributes have to be there only when creating; what may be left out gets its default
-    then. A client's `id` is discarded (sections 4.2 and 4.4 of the service description). Raises
-    MalformedDocument if there is no resource object, TypeConflict if it is one of another type,
-    else ApiErrors with every problem of it.
+    Raises MalformedDocument if there is no resource object, else what `load_resource` raises.
     """
-    data = _primary_data(body)
-    problems = Problems()
-    if problem := _type_problem(data, resource.type, "data"):
-        if isinstance(problem, TypeConflict):
-            raise problem  # this type cannot judge the attributes of another
-        problems.add(problem)
-    change = Change(
-        _attributes(data, resource, creating, problems), _linkages(data, resource, problems)
-    )
-    problems.raise_any()
-    return change
+    return load_resource(read_member(body, "data"), resource, DATA, creating=creating)
 
 
-def _primary_data(body: bytes) -> dict[str, Any]:
+def load_linkage(body: bytes, relationship: Relationship, mode: Mode) -> Change:
+    """Return what a document asks of a relationship (JSON:API 1.0, Updating Relationships).
+
+    Raises MalformedDocument or ApiErrors as `load_identifiers` does.
+    """
+    return load_identifiers(read_member(body, "data"), relationship, mode, DATA)
+
+
+def read_member(body: bytes, member: str) -> Any:
+    """Return a top-level member of a document. Raises MalformedDocument if there is none."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedDocument(f"The body is not JSON: {error}.", pointer="") from error
     if not isinstance(document, dict):
         raise MalformedDocument("The document is not an object.", pointer="")
-    data = document.get("data")
+    if member not in document:
+        raise MalformedDocument(
+            f"The document has no member `{member}`.", pointer=pointer_to(member)
+        )
+    return document[member]
+
+
+def load_resource(data: Any, resource: Resource, site: Site, *, creating: bool) -> Change:
+    """Return what a resource object asks for.
+
+    Required attributes have to be there only when creating; what may be left out gets its default
+    then. A client's `id` is discarded (sections 4.2 and 4.4 of the service description). Raises
+    MalformedDocument if it is no resource object, TypeConflict if it is one of another type, else
+    ApiErrors with every problem of it.
+    """
     if not isinstance(data, dict):
-        raise MalformedDocument("`data` is not a resource object.", pointer="/data")
-    return data
+        raise MalformedDocument("`data` is not a resource object.", pointer=site.pointer)
+    problems = Problems()
+    if problem := _type_problem(data, resource.type, site):
+        if isinstance(problem, TypeConflict):
+            raise problem  # this type cannot judge the attributes of another
+        problems.add(problem)
+    change = Change(
+        _attributes(data, resource, creating, site / "attributes", problems),
+        _linkages(data, resource, site / "relationships", problems),
+    )
+    problems.raise_any()
+    return change
 
 
-def _type_problem(linked: dict[str, Any], expected: str, *place: str | int) -> ApiError | None:
-    found, pointer = linked.get("type"), pointer_to(*place, "type")
+def load_identifiers(data: Any, relationship: Relationship, mode: Mode, site: Site) -> Change:
+    """Return what resource linkage asks for.
+
+    Raises ApiErrors with every problem of it: MalformedDocument, TypeConflict.
+    """
+    problems = Problems()
+    linkage = _linkage(data, relationship, mode, site, problems)
+    problems.raise_any()
+    return Change({}, (linkage,))
+
+
+def _type_problem(sent: dict[str, Any], expected: str, site: Site) -> ApiError | None:
+    found, pointer = sent.get("type"), (site / "type").pointer
     if not isinstance(found, str):
         return MalformedDocument("`type` is missing or not a string.", pointer=pointer)
     if found != expected:
@@ -112,21 +178,20 @@ def _type_problem(linked: dict[str, Any], expected: str, *place: str | int) -> A
     return None
 
 
-def _object(data: dict[str, Any], member: str, problems: Problems) -> dict[str, Any]:
-    """Return a member of the resource object that is an object itself, {} if there is none."""
-    found = data.get(member, {})
+def _object(data: dict[str, Any], site: Site, problems: Problems) -> dict[str, Any]:
+    """Return the member of the resource object at this place, {} if there is none."""
+    member = site.path[-1]
+    found = data.get(str(member), {})
     if isinstance(found, dict):
         return found
-    problems.add(
-        MalformedDocument(f"`{member}` is not an object.", pointer=pointer_to("data", member))
-    )
+    problems.add(MalformedDocument(f"`{member}` is not an object.", pointer=site.pointer))
     return {}
 
 
 def _attributes(
-    data: dict[str, Any], resource: Resource, creating: bool, problems: Problems
+    data: dict[str, Any], resource: Resource, creating: bool, site: Site, problems: Problems
 ) -> dict[str, Any]:
-    sent = _object(data, "attributes", problems)
+    sent = _object(data, site, problems)
     details = {name: _refusal(name, resource) for name in sent if name not in resource.writable}
     accepted = {name: value for name, value in sent.items() if name not in details}
     try:
@@ -136,7 +201,7 @@ def _attributes(
         details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
         loaded = {}
     for name, detail in details.items():
-        problems.add(InvalidField(detail, pointer=pointer_to("data", "attributes", name)))
+        problems.add(InvalidField(detail, pointer=(site / name).pointer))
     return loaded
 
 
@@ -146,35 +211,33 @@ def _refusal(name: str, resource: Resource) -> str:
     return f"`{resource.type}` has no such attribute; there are {quoted(*resource.attributes)}."
 
 
-def _linkages(data: dict[str, Any], resource: Resource, problems: Problems) -> tuple[Linkage, ...]:
+def _linkages(
+    data: dict[str, Any], resource: Resource, site: Site, problems: Problems
+) -> tuple[Linkage, ...]:
     found = []
-    for name, sent in _object(data, "relationships", problems).items():
-        place = ("data", "relationships", name)
-        relationship = resource.relationships.get(name)
+    for name, sent in _object(data, site, problems).items():
+        place, relationship = site / name, resource.relationships.get(name)
         if relationship is None:
             problems.add(
                 InvalidField(
                     f"`{resource.type}` has no such relationship; "
                     f"there are {quoted(*resource.relationships)}.",
-                    pointer=pointer_to(*place),
+                    pointer=place.pointer,
                 )
             )
         elif not isinstance(sent, dict) or "data" not in sent:
             problems.add(
-                MalformedDocument(
-                    "A relationship is an object with `data`.", pointer=pointer_to(*place)
-                )
+                MalformedDocument("A relationship is an object with `data`.", pointer=place.pointer)
             )
         else:
-            found.append(_linkage(sent["data"], relationship, (*place, "data"), problems))
+            found.append(
+                _linkage(sent["data"], relationship, Mode.REPLACE, place / "data", problems)
+            )
     return tuple(found)
 
 
 def _linkage(
-    sent: Any,
-    relationship: Relationship,
-    place: tuple[str | int, ...],
-    problems: Problems,
+    sent: Any, relationship: Relationship, mode: Mode, site: Site, problems: Problems
 ) -> Linkage:
     if relationship.to_many != isinstance(sent, list):
         expected = (
@@ -183,34 +246,32 @@ def _linkage(
             else "a resource identifier or null"
         )
         problems.add(
-            MalformedDocument(f"`{relationship.name}` is {expected}.", pointer=pointer_to(*place))
+            MalformedDocument(f"`{relationship.name}` is {expected}.", pointer=site.pointer)
         )
         return Linkage(relationship, ())
     if relationship.to_many:
-        places = [(item, (*place, index)) for index, item in enumerate(sent)]
+        places = [(item, site / index) for index, item in enumerate(sent)]
     else:
-        places = [] if sent is None else [(sent, place)]
-    return Linkage(
-        relationship,
-        tuple(_identifier(item, relationship.target, where, problems) for item, where in places),
+        places = [] if sent is None else [(sent, site)]
+    identifiers = (
+        load_identifier(item, relationship.target, place, problems) for item, place in places
     )
+    return Linkage(relationship, tuple(identifiers), mode)
 
 
-def _identifier(
-    sent: Any,
-    expected: str,
-    place: tuple[str | int, ...],
-    problems: Problems,
-) -> Identifier:
-    pointer = pointer_to(*place, "id")
+def load_identifier(sent: Any, expected: str, site: Site, problems: Problems) -> Identifier:
+    """Return a resource identifier, which names a resource by `id`, or by `lid` where it can.
+
+    What is wrong with it is added to the problems.
+    """
     if not isinstance(sent, dict):
-        problems.add(
-            MalformedDocument("A resource identifier is an object.", pointer=pointer_to(*place))
-        )
-        return Identifier(None, "", pointer)
-    if problem := _type_problem(sent, expected, *place):
+        problems.add(MalformedDocument("A resource identifier is an object.", pointer=site.pointer))
+        return Identifier(None, "", site.pointer)
+    if problem := _type_problem(sent, expected, site):
         problems.add(problem)
-    found = sent.get("id")
+    if site.local_ids is not None and "lid" in sent and "id" not in sent:
+        return _local(sent["lid"], site / "lid", expected, problems)
+    found, pointer = sent.get("id"), (site / "id").pointer
     # Integers are taken too, as the description shows them; one beyond 64 bits arrives as float.
     if isinstance(found, bool) or not isinstance(found, str | int | float):
         problems.add(
@@ -218,3 +279,15 @@ def _identifier(
         )
         return Identifier(None, "", pointer)
     return Identifier(parse_id(str(found)), str(found), pointer)
+
+
+def _local(sent: Any, site: Site, expected: str, problems: Problems) -> Identifier:
+    number = (site.local_ids or {}).get((expected, sent)) if isinstance(sent, str) else None
+    if number is None:
+        problems.add(
+            MalformedDocument(
+                f"No operation before this one adds a `{expected}` with this local id.",
+                pointer=site.pointer,
+            )
+        )
+    return Identifier(number, str(sent), site.pointer)

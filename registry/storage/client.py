@@ -23,10 +23,12 @@ _OPTIONS: dict[str, Any] = {
     "wTimeoutMS": 10_000,
     "readPreference": "primary",
     "serverSelectionTimeoutMS": 5_000,
-    "socketTimeoutMS": 10_000,
     "tz_aware": False,
 }
 """What the service relies on, whatever MONGODB_URI says."""
+
+_SOCKET_SECONDS = 10.0
+"""How long an answer of MongoDB may take, beyond the time that a query is given."""
 
 _ADVICE = "correct it or start that cluster, or leave it away for a private mongod"
 
@@ -45,7 +47,7 @@ async def connect(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict
         uri = settings.mongodb_uri
         if uri is None:
             uri = await stack.enter_async_context(mongod(settings))
-        client = _open(uri)
+        client = _open(uri, _SOCKET_SECONDS + settings.query_seconds)
         stack.callback(client.close)
         try:
             await _check(client, settings.database)
@@ -66,12 +68,13 @@ def answering_unavailable() -> Iterator[None]:
         raise Unavailable from error
 
 
-def _open(uri: str) -> AsyncIOMotorClient[dict[str, Any]]:
+def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
     try:
         with warnings.catch_warnings():
             # An option that is misspelt would be left out, be it one that protects.
             warnings.simplefilter("error", UserWarning)
-            return AsyncIOMotorClient(uri, **_OPTIONS)
+            milliseconds = round(seconds * 1_000)
+            return AsyncIOMotorClient(uri, **_OPTIONS, socketTimeoutMS=milliseconds)
     except (PyMongoError, ValueError, OSError, UserWarning) as error:
         raise StartError(f"MONGODB_URI: {_reason(error)}; {_ADVICE}") from error
 

@@ -26,13 +26,13 @@ class Counters:
             {"_id": resource.type}, {"$max": {"seq": newest["_id"] if newest else 0}}, upsert=True
         )
 
-    async def next(self, resource: Resource) -> int:
-        """Return an id that no resource of the type ever had, in one atomic step."""
+    async def reserve(self, resource: Resource, count: int) -> range:
+        """Return ids that no resource of the type ever had, in one atomic step."""
         counter = await self._database.counters.find_one_and_update(
             {"_id": resource.type},
-            {"$inc": {"seq": 1}},
+            {"$inc": {"seq": count}},
             upsert=True,
             return_document=ReturnDocument.AFTER,
         )
-        number: int = counter["seq"]
-        return number
+        last: int = counter["seq"]
+        return range(last - count + 1, last + 1)

@@ -1,66 +1,69 @@
-"""The verbs on stored resources: get, find, insert, update, link."""
+"""The verbs on stored resources: get, find, list, insert, update, delete, execute."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 from motor.motor_asyncio import (
-    AsyncIOMotorClientSession,
     AsyncIOMotorCollection,
     AsyncIOMotorDatabase,
 )
-from pymongo import ReturnDocument
-from pymongo.errors import OperationFailure
 
-from registry.jsonapi.errors import NotFound, Problems, Unavailable
+from registry.jsonapi.errors import NotFound
+from registry.jsonapi.operations import Operation, Verb
+from registry.jsonapi.order import BY_ID
 from registry.jsonapi.payload import Change
-from registry.resource import VERSION, Graph, Linked, Record, Resource
+from registry.jsonapi.query import Query
+from registry.resource import Graph, Record, Relationship, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
+from registry.storage.listing import Listing
+from registry.storage.matching import match
+from registry.storage.records import Stage, Versions, hiding, joining, visible
+from registry.storage.transactions import Transactions
+from registry.storage.writing import Writer
 
-_Write: TypeAlias = Callable[[AsyncIOMotorClientSession | None], Awaitable[Record | None]]
+_Result = TypeVar("_Result")
 
-CHUNK = 1_000
-"""Records a streamed collection holds at a time."""
-
-_PATIENCE_SECONDS = 10.0
-"""How long a transaction is begun anew when others write the same documents."""
+Write = Callable[[Writer], Awaitable[_Result]]
 
 _IDS_A_QUERY = 100_000
 """A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
 
-
-class _LostRace(Exception):
-    """Another transaction wrote the same documents first."""
+_JOINED_AT_ONCE = 10_000
+"""Records of other tools that get their joined fields in one step."""
 
 
 class Repository:
-    """The resources of one database. Its methods raise Unavailable if that does not answer."""
+    """The resources of one database. Its methods raise Unavailable if that does not answer.
 
-    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
+    seconds: how long the database may look for what a filter or an order asks for.
+    """
+
+    def __init__(
+        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, seconds: float
+    ) -> None:
         self._database = database
         self._graph = graph
+        self._seconds = seconds
         self._counters = Counters(database)
-        self._turn = asyncio.Lock()
+        self._transactions = Transactions(database.client)
 
     async def prepare(self) -> None:
         """Create what is missing, indexes and counters; before anything else is asked for."""
         for resource in self._graph.values():
-            for link in resource.links:
-                await self._collection(resource).create_index(link.column)
+            for column in resource.columns.values():
+                if column != "_id":
+                    await self._collection(resource).create_index([(column, 1), ("_id", 1)])
+            await self._join(resource)
             await self._counters.prepare(resource)
 
     async def get(self, resource: Resource, number: int) -> Record | None:
         """Return the record with this id."""
         with answering_unavailable():
-            return await self._collection(resource).find_one(
-                {"_id": number}, self._visible(resource)
-            )
+            return await self._collection(resource).find_one({"_id": number}, visible(resource))
 
     async def find(self, resource: Resource, field: str, values: Collection[int]) -> list[Record]:
         """Return the records in which the field has one of the values, by rising id."""
@@ -69,26 +72,50 @@ class Repository:
         for start in range(0, len(wanted), _IDS_A_QUERY):
             batch = {field: {"$in": wanted[start : start + _IDS_A_QUERY]}}
             with answering_unavailable():
-                cursor = self._collection(resource).find(batch, self._visible(resource))
+                cursor = self._collection(resource).find(batch, visible(resource))
                 found += await cursor.to_list(None)
         return sorted(found, key=itemgetter("_id"))
 
-    async def chunks(self, resource: Resource) -> AsyncGenerator[list[Record]]:
-        """Yield all records by rising id, CHUNK at a time."""
-        cursor = (
-            self._collection(resource)
-            .find({}, self._visible(resource), batch_size=CHUNK)
-            .sort("_id")
+    async def find_first(
+        self, resource: Resource, relationship: Relationship, numbers: Sequence[int], most: int
+    ) -> list[Record]:
+        """Return the first records, by rising id, of a to-many relationship of each resource."""
+        target = self._graph[relationship.target]
+        members = {
+            "from": target.collection,
+            "localField": "_id",
+            "foreignField": relationship.column,
+            "pipeline": [{"$sort": {"_id": 1}}, {"$limit": most}, *hiding(target)],
+            "as": "members",
+        }
+        found: list[Record] = []
+        for start in range(0, len(numbers), _IDS_A_QUERY):
+            stages: list[Stage] = [
+                {"$match": {"_id": {"$in": numbers[start : start + _IDS_A_QUERY]}}},
+                {"$project": {"_id": True}},
+                {"$lookup": members},
+            ]
+            with answering_unavailable():
+                async for one in self._collection(resource).aggregate(stages):
+                    found += one["members"]
+        return sorted(found, key=itemgetter("_id"))
+
+    async def listing(
+        self, resource: Resource, query: Query, within: Mapping[str, int] | None = None
+    ) -> Listing:
+        """Return the collection that a query asks for. within: fields that all of it share."""
+        if query.filters or query.order != BY_ID:
+            related = {key.relationship.target for key in query.order if key.relationship}
+            for name in {resource.type, *related}:
+                await self._join(self._graph[name])
+        return Listing(
+            self._collection(resource),
+            resource,
+            self._graph,
+            [dict(within or {}), *map(match, query.filters)],
+            query.order,
+            self._seconds,
         )
-        try:
-            while True:
-                with answering_unavailable():
-                    records = await cursor.to_list(CHUNK)
-                if not records:
-                    return
-                yield records
-        finally:
-            await cursor.close()
 
     async def insert(self, resource: Resource, change: Change) -> Record:
         """Store a new resource with its links and return its record.
@@ -97,130 +124,97 @@ class Repository:
         nothing is stored.
         """
         with answering_unavailable():
-            number = await self._counters.next(resource)
-        record = {
-            "_id": number,
-            **resource.hidden,
-            **{link.column: None for link in resource.links},
-            **change.attributes,
-            **_columns(change),
-            VERSION: 1,
-        }
+            (number,) = await self._counters.reserve(resource, 1)
+        return await self._write(change, lambda writer: writer.insert(resource, number, change))
 
-        async def write_record(session: AsyncIOMotorClientSession | None) -> Record:
-            await self._collection(resource).insert_one(record, session=session)
-            return record
-
-        await self._write(number, change, write_record)
-        return record
-
-    async def update(self, resource: Resource, number: int, change: Change) -> Record | None:
+    async def update(
+        self, resource: Resource, number: int, change: Change, versions: Versions = None
+    ) -> Record | None:
         """Change a resource and its links and return its record, None if there is none.
 
-        A to-many linkage replaces all of the relationship; what was linked to another resource
-        moves. Raises ApiErrors as `insert` does; then nothing is changed.
+        What was linked to another resource moves. Raises ApiErrors as `insert` does, or
+        PreconditionFailed if the record has none of the versions; then nothing is changed.
         """
-        values = change.attributes | _columns(change)
-        changes: dict[str, Any] = {"$inc": {VERSION: 1}} | ({"$set": values} if values else {})
+        return await self._write(
+            change, lambda writer: writer.update(resource, number, change, versions)
+        )
 
-        async def write_record(session: AsyncIOMotorClientSession | None) -> Record | None:
-            return await self._collection(resource).find_one_and_update(
-                {"_id": number},
-                changes,
-                self._visible(resource),
-                return_document=ReturnDocument.AFTER,
-                session=session,
-            )
+    async def delete(
+        self, resource: Resource, number: int, versions: Versions = None
+    ) -> Record | None:
+        """Delete a resource and the links to it and return its record, None if there is none.
 
-        return await self._write(number, change, write_record)
+        Raises PreconditionFailed if the record has none of the versions.
+        """
+        return await self._transact(lambda writer: writer.delete(resource, number, versions))
 
-    async def _write(self, number: int, change: Change, write_record: _Write) -> Record | None:
-        """Write a record and then its links, in one transaction where there are links."""
+    async def execute(self, operations: Sequence[Operation]) -> Sequence[Record]:
+        """Do all operations in their order, or none; return the record that each one wrote.
 
-        async def write_all(session: AsyncIOMotorClientSession | None) -> Record | None:
-            record = await write_record(session)
-            if record is not None:
-                await self._check_targets(change, session)
-                await self._link(number, change, session)
-            return record
+        Raises ApiErrors or NotFound, which points at the operation that failed.
+        """
+        ids = await self._reserve(operations)
+        numbered = [operation.numbered(ids) for operation in operations]
 
+        async def write(writer: Writer) -> list[Record]:
+            return [await _perform(operation, writer) for operation in numbered]
+
+        return await self._transact(write)
+
+    async def _reserve(self, operations: Sequence[Operation]) -> dict[int, int]:
+        """Return the ids of the resources that are created, by those they have in the request."""
+        ids: dict[int, int] = {}
+        for resource in self._graph.values():
+            new = [
+                operation.target.id
+                for operation in operations
+                if operation.verb is Verb.CREATE and operation.resource.type == resource.type
+            ]
+            if new:
+                with answering_unavailable():
+                    numbers = await self._counters.reserve(resource, len(new))
+                ids.update(zip((number for number in new if number), numbers, strict=True))
+        return ids
+
+    async def _write(self, change: Change, write: Write[_Result]) -> _Result:
+        """Write in a transaction if other resources are concerned."""
+        if change.linkages:
+            return await self._transact(write)
         with answering_unavailable():
-            if not change.linkages:
-                return await write_record(None)
-            return await self._transaction(write_all)
+            return await write(Writer(self._database, self._graph))
 
-    async def _transaction(self, write: _Write) -> Record | None:
-        """Write in a transaction, and anew when another one was first at the same documents.
-
-        The driver's own repetition goes on for two minutes, even without a database.
-        """
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        with suppress(_LostRace):
-            return await self._attempt(write)
-        # Those who lost take turns, or they would make each other lose again.
-        async with self._turn:
-            while time.monotonic() < deadline:
-                with suppress(_LostRace):
-                    return await self._attempt(write)
-        raise Unavailable
-
-    async def _attempt(self, write: _Write) -> Record | None:
-        client = self._database.client
-        try:
-            async with await client.start_session() as session, session.start_transaction():
-                return await write(session)
-        except OperationFailure as error:
-            if error.has_error_label("TransientTransactionError"):
-                raise _LostRace from error
-            raise
-
-    async def _check_targets(
-        self, change: Change, session: AsyncIOMotorClientSession | None
-    ) -> None:
-        """Raise ApiErrors if an identifier is of no resource."""
-        problems = Problems()
-        for linkage in change.linkages:
-            target = self._graph[linkage.relationship.target]
-            cursor = self._collection(target).find(
-                {"_id": {"$in": linkage.ids}}, {"_id": True}, session=session
+    async def _transact(self, write: Write[_Result]) -> _Result:
+        with answering_unavailable():
+            return await self._transactions.run(
+                lambda session: write(Writer(self._database, self._graph, session))
             )
-            existing = {record["_id"] for record in await cursor.to_list(None)}
-            for identifier in linkage.identifiers:
-                if identifier.id not in existing:
-                    problems.add(
-                        NotFound.resource(target.type, identifier.sent, identifier.pointer)
-                    )
-        problems.raise_any()
 
-    async def _link(
-        self, number: int, change: Change, session: AsyncIOMotorClientSession | None
-    ) -> None:
-        """Make the targets of each to-many relationship exactly those of the change."""
-        for linkage in change.linkages:
-            column, ids = linkage.relationship.column, linkage.ids
-            if linkage.relationship.to_many:
-                targets = self._collection(self._graph[linkage.relationship.target])
-                for changing, owner in (
-                    ({column: number, "_id": {"$nin": ids}}, None),
-                    ({column: {"$ne": number}, "_id": {"$in": ids}}, number),
+    async def _join(self, resource: Resource) -> None:
+        """Store the joined fields of records that other tools have written without."""
+        records = self._collection(resource)
+        for name in resource.joined:
+            with answering_unavailable():
+                while found := await records.find({name: None}, {"_id": True}).to_list(
+                    _JOINED_AT_ONCE
                 ):
-                    await targets.update_many(
-                        changing, {"$set": {column: owner}, "$inc": {VERSION: 1}}, session=session
-                    )
+                    ids = [record["_id"] for record in found]
+                    await records.update_many({"_id": {"$in": ids}}, joining(resource))
 
     def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
         return self._database[resource.collection]
 
-    @staticmethod
-    def _visible(resource: Resource) -> dict[str, bool] | None:
-        # Hidden fields never leave the database.
-        return dict.fromkeys(resource.hidden, False) or None
 
-
-def _columns(change: Change) -> dict[str, Linked]:
-    """Return the keys that the to-one linkages set on the record itself."""
-    return {
-        linkage.relationship.column: linkage.linked
-        for linkage in change.linkages
-        if not linkage.relationship.to_many
-    }
+async def _perform(operation: Operation, writer: Writer) -> Record:
+    resource, target, change = operation.resource, operation.target, operation.change
+    found: Record | None = None
+    if target.id is not None:
+        match operation.verb:
+            case Verb.CREATE:
+                return await writer.insert(resource, target.id, change)
+            case Verb.UPDATE:
+                found = await writer.update(resource, target.id, change)
+            case Verb.DELETE:
+                found = await writer.delete(resource, target.id)
+    if found is None:
+        raise NotFound.resource(resource.type, target.sent, target.pointer)
+    return found

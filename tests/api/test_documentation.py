@@ -22,7 +22,7 @@ from registry.jsonapi.errors import ApiError, MethodNotAllowed
 from registry.openapi import describe
 from registry.resource import Graph, Resource
 from registry.resources import RESOURCES
-from registry.views import ResourceView
+from registry.views.base import DocumentView
 from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, Api, says, to_many
 
@@ -162,7 +162,7 @@ async def test_every_route_is_described_and_every_operation_exists(api: Api) -> 
         for route in api.client.app.router.routes()
         if route.resource is not None
         and isinstance(route.handler, type)
-        and issubclass(route.handler, ResourceView)
+        and issubclass(route.handler, DocumentView)
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         if hasattr(route.handler, method.lower())
     }

@@ -71,8 +71,8 @@ async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
     [
         ("/persons", "GET, HEAD, OPTIONS, POST"),
         ("/computers", "GET, HEAD, OPTIONS, POST"),
-        ("/persons/1", "GET, HEAD, OPTIONS, PATCH"),
-        ("/computers/1", "GET, HEAD, OPTIONS, PATCH"),
+        ("/persons/1", "DELETE, GET, HEAD, OPTIONS, PATCH"),
+        ("/computers/1", "DELETE, GET, HEAD, OPTIONS, PATCH"),
     ],
 )
 async def test_a_wrong_method_is_answered_with_those_allowed(
@@ -433,7 +433,15 @@ async def test_operators_of_mongodb_stay_words(api: Api, database: Database) -> 
     assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "Grace Hopper"
     stored = await database.persons.find_one({"_id": 1})
     assert stored is not None
-    assert stored.keys() == {"_id", "first_name", "last_name", "email", "password", "version"}
+    assert stored.keys() == {
+        "_id",
+        "first_name",
+        "last_name",
+        "full_name",
+        "email",
+        "password",
+        "version",
+    }
 
 
 async def test_a_defect_is_told_without_its_traceback(

@@ -16,7 +16,7 @@ from registry.resources import RESOURCES
 from tests.support import check_document
 
 GRAPH = Graph(RESOURCES)
-EVERYTHING = Query({}, None)
+EVERYTHING = Query()
 
 
 async def in_chunks(*sizes: int) -> AsyncIterator[list[dict[str, Any]]]:
@@ -40,6 +40,6 @@ async def test_the_pieces_of_a_collection_make_one_document(sizes: tuple[int, ..
 def test_attributes_come_in_the_order_of_their_declaration() -> None:
     record = {"_id": 1, "email": None, "last_name": "B", "first_name": "A"}
     for names in (["email", "full_name"], ["full_name", "email"]):
-        query = Query({"person": frozenset(names)}, None)
-        text = document.single(GRAPH["person"], record, PLAIN, query, GRAPH)
-        assert list(orjson.loads(text)["data"]["attributes"]) == ["full_name", "email"]
+        query = Query({"person": frozenset(names)})
+        (shown,) = document.resource_objects(GRAPH["person"], [record], {}, query)
+        assert list(shown["attributes"]) == ["full_name", "email"]

@@ -6,32 +6,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.errors import ApiErrors
-from registry.jsonapi.query import Query, parse
+from registry.jsonapi.page import Sizes
+from registry.jsonapi.query import Query, Scope, parse
 from registry.resource import Graph
 from registry.resources import RESOURCES
 
 GRAPH = Graph(RESOURCES)
 PERSON, COMPUTER = GRAPH["person"], GRAPH["computer"]
+PERSONS = Scope(PERSON, GRAPH, Sizes(50, 1000), many=True)
 
 WORDS = st.sampled_from(
-    ["fields", "[", "]", "person", "computer", "include", "owner", "computers", ".", ",", "id"]
+    [
+        *["fields", "include", "sort", "filter", "page", "[", "]", "number", "size", "after", "-"],
+        *["person", "computer", "owner", "computers", ".", ",", "id", "email", "1", "null", "eq"],
+    ]
 )
 TEXT = st.lists(WORDS | st.text(max_size=3), max_size=8).map("".join)
 
 
 def test_no_parameters_ask_for_everything_and_include_nothing() -> None:
-    query = parse([], PERSON, GRAPH)
-    assert query == Query({}, None)
+    query = parse([], PERSONS)
+    assert query == Query()
     assert query.attributes(PERSON) == {"first_name", "last_name", "full_name", "email"}
 
 
 def test_paths_that_share_steps_become_one_tree() -> None:
-    query = parse([("include", "computers.owner,computers")], PERSON, GRAPH)
+    query = parse([("include", "computers.owner,computers")], PERSONS)
     assert query.include == {"computers": {"owner": {}}}
 
 
 def test_fields_are_kept_for_each_type_by_itself() -> None:
-    query = parse([("fields[person]", "email"), ("fields[computer]", "")], COMPUTER, GRAPH)
+    query = parse([("fields[person]", "email"), ("fields[computer]", "")], PERSONS)
     assert query.attributes(PERSON) == {"email"}
     assert query.attributes(COMPUTER) == frozenset()
 
@@ -42,11 +47,11 @@ def test_any_query_string_is_understood_or_refused_by_parameter(
 ) -> None:
     names = [name for name, _ in parameters]
     try:
-        query = parse(parameters, PERSON, GRAPH)
+        parse(parameters, PERSONS)
     except ApiErrors as error:
         refused = error
     else:
-        assert len(query.fields) + (query.include is not None) == len(parameters)
+        assert len(set(names)) == len(names)
         return
     assert refused.status == 400
-    assert all(error.parameter in names for error in refused.errors)
+    assert all(error.parameter in {*names, "page[before]"} for error in refused.errors)

@@ -13,15 +13,15 @@ async def test_a_counter_starts_where_the_stored_ids_end(database: Database) -> 
     await database.persons.insert_many([{"_id": 7}, {"_id": "text"}, {"_id": 3}])
     counters = Counters(database)
     await counters.prepare(person)
-    assert await counters.next(person) == 8
+    assert list(await counters.reserve(person, 2)) == [8, 9]
 
 
 async def test_a_second_preparation_takes_nothing_back(database: Database) -> None:
     counters = Counters(database)
     await counters.prepare(person)
-    assert [await counters.next(person), await counters.next(person)] == [1, 2]
+    assert list(await counters.reserve(person, 2)) == [1, 2]
     await counters.prepare(person)
-    assert await counters.next(person) == 3
+    assert list(await counters.reserve(person, 1)) == [3]
 
 
 async def test_an_id_is_not_used_again_after_its_resource_is_gone(

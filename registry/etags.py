@@ -1,0 +1,56 @@
+"""Entity tags: strong validators of answers, which tell the version of the resource as well."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from aiohttp import hdrs, web
+
+from registry.resource import VERSION, Record
+from registry.storage.records import Versions
+
+_DIGEST_BYTES = 12
+_VERSIONED = re.compile(r"([0-9]{1,18})-[0-9a-f]{24}", re.ASCII)
+_TAG = re.compile(r'(W/)?"([^"]*)"')
+_ANY = "*"
+
+
+def tag_of(body: bytes, record: Record | None = None) -> str:
+    """Return the tag of an answer; record: the resource that it represents, if it is one alone.
+
+    It changes with every byte of the answer, so that each choice of parameters has another; what
+    `If-Match` needs of it is the version at its beginning.
+    """
+    digest = blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
+    return digest if record is None else f"{_version(record)}-{digest}"
+
+
+def versions(request: web.Request) -> Versions:
+    """Return the versions that `If-Match` names (RFC 9110, 13.1.1); None if any will do.
+
+    A tag that is weak, or none of this service, names no version.
+    """
+    if hdrs.IF_MATCH not in request.headers or _is_any(request, hdrs.IF_MATCH):
+        return None
+    strong = (value for weak, value in _tags(request, hdrs.IF_MATCH) if not weak)
+    return frozenset(int(found[1]) for found in map(_VERSIONED.fullmatch, strong) if found)
+
+
+def is_known(request: web.Request, tag: str) -> bool:
+    """Whether the client says by `If-None-Match` that it has this answer (RFC 9110, 13.1.2)."""
+    known = {value for _, value in _tags(request, hdrs.IF_NONE_MATCH)}
+    return tag in known or _is_any(request, hdrs.IF_NONE_MATCH)
+
+
+def _is_any(request: web.Request, header: str) -> bool:
+    return request.headers.get(header, "").strip() == _ANY
+
+
+def _tags(request: web.Request, header: str) -> list[tuple[str, str]]:
+    return _TAG.findall(",".join(request.headers.getall(header, [])))
+
+
+def _version(record: Record) -> int:
+    version = record.get(VERSION)
+    return version if isinstance(version, int) else 0

@@ -1,0 +1,253 @@
+"""Collections as they are listed: filtered, in an order, as a whole or a page of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from motor.motor_asyncio import AsyncIOMotorCollection
+from pymongo import ASCENDING, DESCENDING
+from pymongo.errors import ExecutionTimeout
+
+from registry.jsonapi.errors import QueryTooSlow
+from registry.jsonapi.order import BY_ID, Key, Order
+from registry.jsonapi.page import END, CursorPage, NumberedPage, Page, Position, Window
+from registry.resource import Graph, Record, Resource
+from registry.storage.client import answering_unavailable
+from registry.storage.records import Stage, hiding, visible
+
+CHUNK = 1_000
+"""Records a streamed collection holds at a time."""
+
+_RELATED = "_related"
+"""The field of a listed record that holds what it is sorted by of related resources."""
+
+
+class Listing:
+    """The resources of a type that fulfil all conditions, in an order.
+
+    conditions: queries of MongoDB. seconds: how long the database may take for what is more than
+    a walk along the ids. Its methods raise Unavailable, and QueryTooSlow after that time.
+    """
+
+    def __init__(
+        self,
+        records: AsyncIOMotorCollection[Record],
+        resource: Resource,
+        graph: Graph,
+        conditions: Sequence[dict[str, Any]],
+        order: Order,
+        seconds: float,
+    ) -> None:
+        self._records = records
+        self._resource = resource
+        self._graph = graph
+        self._conditions = [condition for condition in conditions if condition]
+        self._order = order
+        self._seconds = seconds
+
+    async def chunks(self) -> AsyncGenerator[list[Record]]:
+        """Yield all records, CHUNK at a time."""
+        cursor = self._cursor(self._conditions, self._order, batch=CHUNK)
+        try:
+            while True:
+                with self._answering():
+                    records = await cursor.to_list(CHUNK)
+                if not records:
+                    return
+                yield records
+        finally:
+            await cursor.close()
+
+    async def window(self, page: Page) -> Window:
+        """Return a page."""
+        with self._answering():
+            if isinstance(page, NumberedPage):
+                return await self._numbered(page)
+            return await self._beside_cursor(page)
+
+    async def _numbered(self, page: NumberedPage) -> Window:
+        skip = (page.number - 1) * page.size
+        found = await self._find(self._conditions, self._order, page.size + 1, skip)
+        total = await self._count() if page.total else None
+        return Window(found[: page.size], len(found) > page.size, total=total)
+
+    async def _beside_cursor(self, page: CursorPage) -> Window:
+        order = _reversed(self._order) if page.backwards else self._order
+        found = await self._from(self._conditions, order, page.position or END, page.size + 1)
+        records = found[: page.size]
+        if page.backwards:
+            records.reverse()
+        if not records:
+            return Window((), more=False)
+        first, last = (_position(record, self._order) for record in (records[0], records[-1]))
+        return Window(records, len(found) > page.size, first, last)
+
+    async def _from(
+        self, conditions: list[dict[str, Any]], order: Order, position: Position, most: int
+    ) -> list[Record]:
+        """Return the first records after a position.
+
+        They share its first value and follow in the other keys, or else they go beyond it: each
+        of the two is a range of an index, however far on the position is.
+        """
+        if not position:
+            return await self._first(conditions, order, most)
+        (key, *rest), (value, *values) = order, position
+        found: list[Record] = []
+        if rest:
+            same = {_path(key): {"$eq": value}}
+            found = await self._from([*conditions, same], tuple(rest), tuple(values), most)
+        beyond = _beyond(key, value)
+        if len(found) < most and beyond:
+            more = await self._first([*conditions, *beyond], order, most - len(found))
+            # One that changed its place in the meantime may have been found before.
+            met = {record["_id"] for record in found}
+            found += [record for record in more if record["_id"] not in met]
+        return found
+
+    async def _first(
+        self, conditions: list[dict[str, Any]], order: Order, most: int
+    ) -> list[Record]:
+        """Return the first records of an order.
+
+        Where an index serves no more than its first key, that key alone tells which value the last
+        of them has; then nothing beyond that value needs to be sorted.
+        """
+        if _is_served_in_part(order):
+            edge = await self._find(conditions, order[:1], 1, most - 1)
+            if edge:
+                (value,) = _position(edge[0], order[:1])
+                conditions = [*conditions, *({"$nor": [one]} for one in _beyond(order[0], value))]
+        return await self._find(conditions, order, most)
+
+    async def _find(
+        self, conditions: list[dict[str, Any]], order: Order, most: int, skip: int = 0
+    ) -> list[Record]:
+        found: list[Record] = await self._cursor(conditions, order, most, skip).to_list(None)
+        return found
+
+    async def _count(self) -> int:
+        return await self._records.count_documents(
+            _all(self._conditions), maxTimeMS=self._milliseconds
+        )
+
+    def _cursor(
+        self,
+        conditions: list[dict[str, Any]],
+        order: Order,
+        most: int = 0,
+        skip: int = 0,
+        batch: int = 0,
+    ) -> Any:
+        """Return a cursor of motor; that of `find`, which is faster, where it is enough."""
+        sort = [(_path(key), DESCENDING if key.descending else ASCENDING) for key in order]
+        if any(key.relationship for key in order):
+            stages = self._stages(conditions, dict(sort), most, skip)
+            return self._records.aggregate(
+                stages, batchSize=batch, maxTimeMS=self._milliseconds, allowDiskUse=True
+            )
+        is_walk = not conditions and not skip and order[0].column == BY_ID[0].column
+        return self._records.find(
+            _all(conditions),
+            visible(self._resource),
+            sort=sort,
+            skip=skip,
+            limit=most,
+            batch_size=batch,
+            max_time_ms=None if is_walk else self._milliseconds,
+            allow_disk_use=True,
+        )
+
+    def _stages(
+        self,
+        conditions: list[dict[str, Any]],
+        sort: dict[str, int],
+        most: int,
+        skip: int,
+    ) -> list[Stage]:
+        own = len(self._conditions)  # those that follow are about related resources too
+        return [
+            {"$match": _all(conditions[:own])},
+            *self._lookups(),
+            {"$match": _all(conditions[own:])},
+            {"$sort": sort},
+            *([{"$skip": skip}] if skip else []),
+            *([{"$limit": most}] if most else []),
+            *hiding(self._resource),
+        ]
+
+    def _lookups(self) -> Iterator[Stage]:
+        """Yield what adds the fields that the order needs of each related resource."""
+        relationships = {key.relationship for key in self._order if key.relationship}
+        for relationship in relationships:
+            columns = [key.column for key in self._order if key.relationship == relationship]
+            place = f"{_RELATED}.{relationship.name}"
+            yield {
+                "$lookup": {
+                    "from": self._graph[relationship.target].collection,
+                    "localField": relationship.column,
+                    "foreignField": "_id",
+                    "pipeline": [{"$project": dict.fromkeys(columns, 1)}],
+                    "as": place,
+                }
+            }
+            yield {"$set": {place: {"$first": f"${place}"}}}
+
+    @property
+    def _milliseconds(self) -> int:
+        return round(self._seconds * 1_000)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        with answering_unavailable():
+            try:
+                yield
+            except ExecutionTimeout as error:
+                raise QueryTooSlow(self._seconds) from error
+
+
+def _all(conditions: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"$and": conditions} if conditions else {}
+
+
+def _is_served_in_part(order: Order) -> bool:
+    """Whether there is an index on the first key, but none in this order: one key and the id."""
+    if any(key.relationship for key in order):
+        return False
+    directions = {key.descending for key in order}
+    return len(order) > 2 or len(directions) > 1
+
+
+def _reversed(order: Order) -> Order:
+    return tuple(replace(key, descending=not key.descending) for key in order)
+
+
+def _path(key: Key) -> str:
+    return f"{_RELATED}.{key.relationship.name}.{key.column}" if key.relationship else key.column
+
+
+def _position(record: Record, order: Order) -> Position:
+    return tuple(_value(record, _path(key)) for key in order)
+
+
+def _value(record: Record, path: str) -> Any:
+    found: Any = record
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _beyond(key: Key, value: str | int | None) -> list[dict[str, Any]]:
+    """Return the condition of what follows all that have this value; none if nothing does.
+
+    MongoDB compares `$gt` and `$lt` within one type; null, which comes first, is another.
+    """
+    path = _path(key)
+    if value is None:
+        return [] if key.descending else [{path: {"$ne": None}}]
+    if not key.descending:
+        return [{path: {"$gt": value}}]
+    return [{path: {"$lt": value}} if path == "_id" else {path: {"$not": {"$gte": value}}}]

@@ -1,0 +1,1 @@
+"""Class-based views: each method reads as the pipeline from request to response."""

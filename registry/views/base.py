@@ -1,0 +1,96 @@
+"""What all views share: from the request to checked input, from a document to the response."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import hdrs, web
+
+from registry.etags import is_known, tag_of
+from registry.jsonapi import media
+from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, RequestTimeout
+from registry.jsonapi.page import Sizes
+from registry.jsonapi.query import Query, Scope, parse
+from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.resource import Graph, Record
+from registry.settings import Settings
+from registry.storage.repository import Repository
+from registry.urls import absolute_url
+
+
+class DocumentView(web.View):
+    """A view of JSON:API documents."""
+
+    @property
+    def graph(self) -> Graph:
+        """All types."""
+        return self.request.app[GRAPH]
+
+    @property
+    def repository(self) -> Repository:
+        """The stored resources."""
+        return self.request.app[REPOSITORY]
+
+    @property
+    def settings(self) -> Settings:
+        """What the service was told at start."""
+        return self.request.app[SETTINGS]
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many resources a page has."""
+        largest = self.settings.largest_page
+        return Sizes(min(self.settings.page_size, largest), largest)
+
+    @property
+    def url(self) -> str:
+        """The absolute URL as requested."""
+        return absolute_url(self.request, self.settings.public_url)
+
+    async def options(self) -> web.Response:
+        """Answer with the methods of this path in `Allow`."""
+        allowed = sorted(name for name in hdrs.METH_ALL if hasattr(self, name.lower()))
+        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(allowed)})
+
+    def read_query(self, scope: Scope) -> Query:
+        """Negotiate the media type and return the checked query string."""
+        self.check_accept()
+        return parse(self.request.query.items(), scope)
+
+    def check_accept(self) -> None:
+        """Raise NotAcceptable if the client does not take what is answered."""
+        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []))
+
+    async def read_body(self, extension: str | None = None) -> bytes:
+        """Return the body, sent as JSON:API, with this extension if one is named."""
+        media.check_content_type(self.request.headers.get(hdrs.CONTENT_TYPE), extension)
+        media.check_content_encoding(self.request.headers.get(hdrs.CONTENT_ENCODING))
+        limits = self.request.app[LIMITS]
+        if (self.request.content_length or 0) > limits.body_bytes:
+            raise BodyTooLarge(limits.body_bytes)
+        try:
+            async with asyncio.timeout(limits.arrival_seconds):
+                return await self.request.read()
+        except TimeoutError as error:
+            raise RequestTimeout("body", limits.arrival_seconds) from error
+        except web.RequestPayloadError as error:
+            raise MalformedRequest("The body is not encoded as its headers say.") from error
+
+    def answer(
+        self,
+        body: bytes,
+        record: Record | None = None,
+        *,
+        status: int = 200,
+    ) -> web.Response:
+        """Answer with a document and its entity tag, or with 304 if the client has it.
+
+        record: what the document represents, if it is a resource or the linkage of one.
+        """
+        tag = tag_of(body, record)
+        if self.request.method in {hdrs.METH_GET, hdrs.METH_HEAD} and is_known(self.request, tag):
+            response = web.Response(status=304)
+        else:
+            response = web.Response(status=status, body=body, content_type=media.MEDIA_TYPE)
+        response.etag = tag
+        return response

@@ -1,0 +1,109 @@
+"""The view of all resources of a type, and how a collection is answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from aiohttp import hdrs, web
+
+from registry import include
+from registry.jsonapi import document, media
+from registry.jsonapi.document import PLAIN, Compound
+from registry.jsonapi.page import Window, page_links
+from registry.jsonapi.payload import load
+from registry.jsonapi.query import Query
+from registry.resource import Record, Resource
+from registry.storage.listing import Listing
+from registry.views.resource import TypeView
+
+
+class ListView(TypeView):
+    """A view that answers with resources of one type, all of them or a page."""
+
+    async def answer_listing(
+        self, resource: Resource, listing: Listing, query: Query
+    ) -> web.StreamResponse:
+        """Answer with a page; or stream all, which with `include` are all gathered first."""
+        if query.page is not None:
+            return await self._answer_page(resource, listing, query)
+        if query.include is None:
+            return await self._stream(resource, listing.chunks(), PLAIN, query)
+        async with aclosing(listing.chunks()) as chunks:
+            records = [record async for chunk in chunks for record in chunk]
+        compound = await include.resolve(resource, records, query, self.repository, self.graph)
+        return await self._stream(resource, _chunk(records), compound, query)
+
+    async def _answer_page(
+        self, resource: Resource, listing: Listing, query: Query
+    ) -> web.Response:
+        assert query.page is not None  # noqa: S101 - for mypy: the caller has looked
+        window = await listing.window(query.page)
+        records = window.records
+        compound = await include.resolve(resource, records, query, self.repository, self.graph)
+        objects = document.resource_objects(resource, records, compound.links, query)
+        links = {"self": self.url, **page_links(query.page, window, self.url)}
+        meta = counts(window)
+        return self.answer(document.whole(objects, compound, query, self.graph, links, meta))
+
+    async def _stream(
+        self,
+        resource: Resource,
+        chunks: AsyncGenerator[Sequence[Record]],
+        compound: Compound,
+        query: Query,
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: media.MEDIA_TYPE})
+        pieces = document.collection(resource, chunks, compound, query, self.graph, self.url)
+        async with aclosing(chunks), aclosing(pieces):
+            # Until the first piece is there, a failure still gets a status of its own.
+            piece = await anext(pieces)
+            await response.prepare(self.request)
+            if self.request.method == hdrs.METH_HEAD:
+                return response
+            try:
+                await response.write(piece)
+                async for piece in pieces:
+                    await response.write(piece)
+            except BaseException:
+                # What was sent must not pass for a whole document.
+                self._break_off()
+                raise
+        await response.write_eof()
+        return response
+
+    def _break_off(self) -> None:
+        if self.request.transport is not None:
+            self.request.transport.abort()
+
+
+class CollectionView(ListView):
+    """All resources of a type: section 4.2 and 4.5 of the service description."""
+
+    async def get(self) -> web.StreamResponse:
+        """Return the collection that the parameters ask for."""
+        query = self.read_query(replace(self.scope, many=True))
+        listing = await self.repository.listing(self.resource, query)
+        return await self.answer_listing(self.resource, listing, query)
+
+    head = get
+
+    async def post(self) -> web.Response:
+        """Create a resource; the answer shows the attributes that a client may send."""
+        asked = self.read_query(self.scope)
+        query = replace(asked, fields={self.resource.type: self.resource.writable, **asked.fields})
+        change = load(await self.read_body(), self.resource, creating=True)
+        record = await self.repository.insert(self.resource, change)
+        return await self.answer_change(record, change, query, status=201)
+
+
+def counts(window: Window) -> dict[str, int]:
+    """Return `meta`: how many resources there are in `data`, and on all pages if counted."""
+    count = {"count": len(window.records)}
+    return count if window.total is None else {**count, "total": window.total}
+
+
+async def _chunk(records: Sequence[Record]) -> AsyncGenerator[Sequence[Record]]:
+    if records:
+        yield records

@@ -1,0 +1,46 @@
+"""The view of Atomic Operations: several changes in one request, all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import hdrs, web
+
+from registry.jsonapi import document, media
+from registry.jsonapi.errors import InvalidParameter, quoted
+from registry.jsonapi.operations import EXTENSION, Operation, Verb, load_operations
+from registry.jsonapi.query import Query
+from registry.resource import Record
+from registry.views.base import DocumentView
+
+
+class OperationsView(DocumentView):
+    """The path that takes operations (Atomic Operations, Processing)."""
+
+    async def post(self) -> web.Response:
+        """Do the operations in their order; the results stand in the same one."""
+        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []), EXTENSION)
+        for name in self.request.query:
+            raise InvalidParameter(f"There is no parameter {quoted(name)} here.", parameter=name)
+        body = await self.read_body(EXTENSION)
+        operations = load_operations(body, self.graph, self.settings.most_operations)
+        records = await self.repository.execute(operations)
+        results = [_result(*one) for one in zip(operations, records, strict=True)]
+        return web.Response(
+            body=document.results(results),
+            headers={hdrs.CONTENT_TYPE: media.media_type(EXTENSION)},
+        )
+
+
+def _result(operation: Operation, record: Record) -> Mapping[str, Any] | None:
+    """Return the resource as a request of its own would have answered with it."""
+    if not operation.shown:
+        return None
+    resource = operation.resource
+    linked = {one.relationship.name: one.linked for one in operation.change.linkages}
+    creating = operation.verb is Verb.CREATE
+    query = Query({resource.type: resource.writable}) if creating else Query()
+    links = {(resource.type, record["_id"]): linked}
+    (shown,) = document.resource_objects(resource, [record], links, query)
+    return shown

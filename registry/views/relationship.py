@@ -1,0 +1,151 @@
+"""The views of relationships: the linkage, and the resources that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from aiohttp import web
+
+from registry import include
+from registry.etags import versions
+from registry.jsonapi import document
+from registry.jsonapi.page import Window, page_links
+from registry.jsonapi.payload import Mode, load_linkage
+from registry.jsonapi.query import Query, Scope
+from registry.resource import Record, Relationship, Resource
+from registry.storage.listing import Listing
+from registry.views.collection import ListView, counts
+
+
+class _RelationshipView(ListView):
+    """A view of one relationship of a type."""
+
+    relationship: ClassVar[Relationship]
+
+    @property
+    def target(self) -> Resource:
+        """The type that the relationship leads to."""
+        return self.graph[self.relationship.target]
+
+    @property
+    def related_scope(self) -> Scope:
+        """What the parameters are about when the answer holds related resources."""
+        return Scope(self.target, self.graph, self.sizes, many=self.relationship.to_many)
+
+    async def listing(self, owner: Record, query: Query) -> Listing:
+        """Return the resources that a to-many relationship leads to."""
+        within = {self.relationship.column: owner["_id"]}
+        return await self.repository.listing(self.target, query, within)
+
+    async def related(self, owner: Record) -> Record | None:
+        """Return the resource that a to-one relationship leads to."""
+        key = owner.get(self.relationship.column)
+        return None if key is None else await self.repository.get(self.target, key)
+
+
+class RelatedView(_RelationshipView):
+    """What a relationship leads to (JSON:API 1.0, Related Resource Links)."""
+
+    async def get(self) -> web.StreamResponse:
+        """Return the related resource, or the collection of them that the parameters ask for."""
+        query = self.read_query(self.related_scope)
+        owner = await self.find()
+        if self.relationship.to_many:
+            listing = await self.listing(owner, query)
+            return await self.answer_listing(self.target, listing, query)
+        record = await self.related(owner)
+        records = [record] if record else []
+        compound = await include.resolve(self.target, records, query, self.repository, self.graph)
+        path = self.resource.related_path(owner["_id"], self.relationship.name)
+        objects = document.resource_objects(self.target, records, compound.links, query)
+        data = next(iter(objects), None)
+        return self.answer(document.whole(data, compound, query, self.graph, {"self": path}))
+
+    head = get
+
+
+class LinkageView(_RelationshipView):
+    """The linkage of a relationship (JSON:API 1.0, Fetching and Updating Relationships)."""
+
+    async def get(self) -> web.Response:
+        """Return the identifiers of the related resources."""
+        linkage = (self.resource, self.relationship)
+        query = self.read_query(replace(self.related_scope, linkage=linkage))
+        owner = await self.find()
+        if self.relationship.to_many:
+            return await self._answer_many(owner, query)
+        record = await self.related(owner)
+        records = [record] if record else []
+        data = next(iter(document.identifiers(self.target, records)), None)
+        paths = owner["_id"], self.relationship.name
+        links = {
+            "self": self.resource.relationship_path(*paths),
+            "related": self.resource.related_path(*paths),
+        }
+        return await self._answer(owner, data, records, query, links)
+
+    async def _answer_many(self, owner: Record, query: Query) -> web.Response:
+        """Answer with the identifiers of a page, or of all, which are few bytes each."""
+        listing = await self.listing(owner, query)
+        if query.page is None:
+            async with aclosing(listing.chunks()) as chunks:
+                window = Window([record async for chunk in chunks for record in chunk], more=False)
+        else:
+            window = await listing.window(query.page)
+        pages = page_links(query.page, window, self.url) if query.page else {}
+        links = {"self": self.url, "related": self._related_url, **pages}
+        data = document.identifiers(self.target, window.records)
+        return await self._answer(owner, data, window.records, query, links, counts(window))
+
+    async def _answer(
+        self,
+        owner: Record,
+        data: Any,
+        records: Sequence[Record],
+        query: Query,
+        links: Mapping[str, str | None],
+        meta: Mapping[str, int] | None = None,
+    ) -> web.Response:
+        compound = await include.resolve_linkage(
+            self.relationship, records, query, self.repository, self.graph
+        )
+        body = document.whole(data, compound, query, self.graph, links, meta)
+        return self.answer(body, owner)
+
+    @property
+    def _related_url(self) -> str:
+        """The URL of the related resources, absolute as `self` of a collection is."""
+        path = self.url.partition("?")[0]
+        return path.removesuffix(f"relationships/{self.relationship.name}") + self.relationship.name
+
+    head = get
+
+    async def patch(self) -> web.Response:
+        """Replace the linkage: what was linked to another resource moves."""
+        return await self._change(Mode.REPLACE)
+
+    async def _change(self, mode: Mode) -> web.Response:
+        self.read_query(self.scope)
+        identifier = self.identifier
+        change = load_linkage(await self.read_body(), self.relationship, mode)
+        record = await self.repository.update(
+            self.resource, identifier, change, versions(self.request)
+        )
+        if record is None:
+            raise self.missing()
+        return web.Response(status=204)
+
+
+class MembersView(LinkageView):
+    """The linkage of a to-many relationship, which can gain and lose members."""
+
+    async def post(self) -> web.Response:
+        """Add members; those that are there already stay."""
+        return await self._change(Mode.ADD)
+
+    async def delete(self) -> web.Response:
+        """Remove members; those that are not there are no error."""
+        return await self._change(Mode.REMOVE)

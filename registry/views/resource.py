@@ -1,0 +1,109 @@
+"""The view of one resource, and what the other views of a type share with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from aiohttp import hdrs, web
+
+from registry import include
+from registry.etags import versions
+from registry.jsonapi import document
+from registry.jsonapi.document import Compound
+from registry.jsonapi.errors import NotFound
+from registry.jsonapi.payload import Change, load, parse_id
+from registry.jsonapi.query import Query, Scope
+from registry.resource import Record, Resource
+from registry.views.base import DocumentView
+
+
+class TypeView(DocumentView):
+    """A view below the path of a type."""
+
+    resource: ClassVar[Resource]
+
+    @property
+    def scope(self) -> Scope:
+        """What the parameters are about: one resource of the type."""
+        return Scope(self.resource, self.graph, self.sizes)
+
+    @property
+    def identifier(self) -> int:
+        """The id in the path. Raises NotFound if no resource can have it."""
+        identifier = parse_id(self.request.match_info["id"])
+        if identifier is None:
+            raise self.missing()
+        return identifier
+
+    def missing(self) -> NotFound:
+        """Return the error for a resource that is not there."""
+        return NotFound.resource(self.resource.type, self.request.match_info["id"])
+
+    async def find(self) -> Record:
+        """Return the resource that the path names. Raises NotFound if there is none."""
+        record = await self.repository.get(self.resource, self.identifier)
+        if record is None:
+            raise self.missing()
+        return record
+
+    async def answer_change(
+        self, record: Record, change: Change, query: Query, status: int = 200
+    ) -> web.Response:
+        """Answer with the written resource, and with the relationships that were written."""
+        compound = await include.resolve(
+            self.resource, [record], query, self.repository, self.graph
+        )
+        changed = {one.relationship.name: one.linked for one in change.linkages}
+        key = (self.resource.type, record["_id"])
+        links = {**compound.links, key: {**changed, **compound.links.get(key, {})}}
+        return self.answer_one(record, replace(compound, links=links), query, status)
+
+    def answer_one(
+        self, record: Record, compound: Compound, query: Query, status: int = 200
+    ) -> web.Response:
+        """Answer with a single-resource document."""
+        path = self.resource.path(record["_id"])
+        (data,) = document.resource_objects(self.resource, [record], compound.links, query)
+        body = document.whole(data, compound, query, self.graph, {"self": path})
+        response = self.answer(body, record, status=status)
+        if status == 201:
+            response.headers[hdrs.LOCATION] = path
+        return response
+
+
+class DetailView(TypeView):
+    """One resource: section 4.3 and 4.4 of the service description."""
+
+    async def get(self) -> web.Response:
+        """Return the resource."""
+        query = self.read_query(self.scope)
+        record = await self.find()
+        compound = await include.resolve(
+            self.resource, [record], query, self.repository, self.graph
+        )
+        return self.answer_one(record, compound, query)
+
+    head = get
+
+    async def patch(self) -> web.Response:
+        """Change the attributes and relationships that the body names, all or none."""
+        query = self.read_query(self.scope)
+        identifier = self.identifier
+        change = load(await self.read_body(), self.resource, creating=False)
+        record = await self.repository.update(
+            self.resource, identifier, change, versions(self.request)
+        )
+        if record is None:
+            raise self.missing()
+        return await self.answer_change(record, change, query)
+
+    async def delete(self) -> web.Response:
+        """Delete the resource; what was linked to it stays, unlinked."""
+        self.read_query(self.scope)
+        deleted = await self.repository.delete(
+            self.resource, self.identifier, versions(self.request)
+        )
+        if deleted is None:
+            raise self.missing()
+        return web.Response(status=204)

@@ -1,0 +1,40 @@
+"""The paths of the service, and the views that answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aiohttp import web
+
+from registry.resource import Graph, Resource
+from registry.views.base import DocumentView
+from registry.views.collection import CollectionView
+from registry.views.operations import OperationsView
+from registry.views.relationship import LinkageView, MembersView, RelatedView
+from registry.views.resource import DetailView
+
+OPERATIONS_PATH = "/operations"
+
+
+def routes(graph: Graph) -> list[web.RouteDef]:
+    """Return the routes of all types (section 4.1 of the service description)."""
+    found = [route for resource in graph.values() for route in _of_type(resource)]
+    return [*found, web.view(OPERATIONS_PATH, OperationsView, name="operations")]
+
+
+def _of_type(resource: Resource) -> Iterator[web.RouteDef]:
+    paths = resource.collection_path, resource.detail_path
+    yield _route(CollectionView, paths[0], f"{resource.type}_list", resource=resource)
+    yield _route(DetailView, paths[1], f"{resource.type}_detail", resource=resource)
+    for name, relationship in resource.relationships.items():
+        about = {"resource": resource, "relationship": relationship}
+        linkage = MembersView if relationship.to_many else LinkageView
+        paths = resource.relationship_path("{id}", name), resource.related_path("{id}", name)
+        yield _route(linkage, paths[0], f"{resource.type}_{name}_linkage", **about)
+        yield _route(RelatedView, paths[1], f"{resource.type}_{name}", **about)
+
+
+def _route(view: type[DocumentView], path: str, name: str, **about: Any) -> web.RouteDef:
+    """Return the route of a view of its own, which knows what it is about."""
+    return web.view(path, type(view.__name__, (view,), about), name=name)

@@ -24,6 +24,9 @@ CHUNK = 1_000
 _RELATED = "_related"
 """The field of a listed record that holds what it is sorted by of related resources."""
 
+_FOUND = "_found"
+"""The field that holds a related record for as long as that is read."""
+
 
 class Listing:
     """The resources of a type that fulfil all conditions, in an order.
@@ -120,7 +123,7 @@ class Listing:
             edge = await self._find(conditions, order[:1], 1, most - 1)
             if edge:
                 (value,) = _position(edge[0], order[:1])
-                conditions = [*conditions, *({"$nor": [one]} for one in _beyond(order[0], value))]
+                conditions = [*conditions, *_as_far_as(order[0], value)]
         return await self._find(conditions, order, most)
 
     async def _find(
@@ -184,17 +187,17 @@ class Listing:
         relationships = {key.relationship for key in self._order if key.relationship}
         for relationship in relationships:
             columns = [key.column for key in self._order if key.relationship == relationship]
-            place = f"{_RELATED}.{relationship.name}"
+            # With a pipeline of its own, a look-up takes seven times as long.
             yield {
                 "$lookup": {
                     "from": self._graph[relationship.target].collection,
                     "localField": relationship.column,
                     "foreignField": "_id",
-                    "pipeline": [{"$project": dict.fromkeys(columns, 1)}],
-                    "as": place,
+                    "as": _FOUND,
                 }
             }
-            yield {"$set": {place: {"$first": f"${place}"}}}
+            shown = {column: {"$first": f"${_FOUND}.{column}"} for column in columns}
+            yield {"$set": {f"{_RELATED}.{relationship.name}": shown, _FOUND: "$$REMOVE"}}
 
     @property
     def _milliseconds(self) -> int:
@@ -251,3 +254,11 @@ def _beyond(key: Key, value: str | int | None) -> list[dict[str, Any]]:
     if not key.descending:
         return [{path: {"$gt": value}}]
     return [{path: {"$lt": value}} if path == "_id" else {path: {"$not": {"$gte": value}}}]
+
+
+def _as_far_as(key: Key, value: str | int | None) -> list[dict[str, Any]]:
+    """Return the condition of what is not beyond this value; none if nothing is."""
+    path = _path(key)
+    if key.descending:
+        return [] if value is None else [{path: {"$gte": value}}]
+    return [{path: {"$eq": None} if value is None else {"$not": {"$gt": value}}}]

@@ -35,9 +35,10 @@ Item = TypeVar("Item")
 CONCURRENCY = 16  # requests in flight: enough to keep the service busy
 TIMEOUT_SECONDS = 30
 COLUMNS = ("first_name", "last_name", "email", "serials")
-CREATED = 201
+JSON_API = "application/vnd.api+json"
+ATOMIC = f'{JSON_API}; ext="https://jsonapi.org/ext/atomic"'
+DONE = {200, 201}
 NOT_ACCEPTABLE = {400, 413, 422}  # the answers to a resource that can never go in
-UNKNOWN_ATTRIBUTE = "rehearsal"
 SHARE_WITH_EMAIL = 0.9
 SHARE_OWNED = 0.9
 
@@ -97,38 +98,41 @@ class Service:
 
     async def create_person(self, attributes: dict[str, str]) -> str:
         """Create a person and return its id."""
-        number = await self._post("person", attributes)
+        number = await self._create("persons", {"type": "person", "attributes": attributes})
         self._tally.persons += 1
         return number
 
     async def create_computer(self, serial: str, owner: str | None) -> None:
         """Create a computer that belongs to the person with the id `owner`, or to nobody."""
-        await self._post("computer", {"serial": serial}, owner)
+        identifier = None if owner is None else {"type": "person", "id": owner}
+        await self._create("computers", _computer(serial, identifier))
         self._tally.computers += 1
         self._tally.owned += owner is not None
 
-    async def rehearse_computer(self, serial: str) -> None:
-        """Find out whether such a computer is acceptable, and create nothing.
+    async def create_owner(self, attributes: dict[str, str], serials: list[str]) -> None:
+        """Create a person and the computers that belong to it: all of them, or none."""
+        owner = {"type": "person", "lid": "owner"}
+        resources = [
+            owner | {"attributes": attributes},
+            *(_computer(serial, owner) for serial in serials),
+        ]
+        operations = [{"op": "add", "data": resource} for resource in resources]
+        await self._send("operations", {"atomic:operations": operations}, ATOMIC)
+        self._tally.persons += 1
+        self._tally.computers += len(serials)
+        self._tally.owned += len(serials)
 
-        With an attribute that no type has, a document is always refused, and all else that is
-        wrong with it is told as well.
-        """
+    async def _create(self, path: str, resource: dict[str, Any]) -> str:
+        body = await self._send(path, {"data": resource}, JSON_API)
         try:
-            await self._post("computer", {"serial": serial, UNKNOWN_ATTRIBUTE: ""})
-        except BadResourceError as refusal:
-            other = [one for one in refusal.args if not one.startswith(f"{UNKNOWN_ATTRIBUTE}:")]
-            if other:
-                raise BadResourceError(*other) from None
-        else:
-            raise SeedError("the service does not refuse an unknown attribute")
+            return str(json.loads(body)["data"]["id"])
+        except (ValueError, LookupError, TypeError):
+            raise SeedError(f"this is no registry: no id in its answer to POST /{path}") from None
 
-    async def _post(self, type_: str, attributes: dict[str, str], owner: str | None = None) -> str:
-        resource: dict[str, Any] = {"type": type_, "attributes": attributes}
-        if owner is not None:
-            resource["relationships"] = {"owner": {"data": {"type": "person", "id": owner}}}
+    async def _send(self, path: str, document: dict[str, Any], media_type: str) -> bytes:
         try:
             async with self._session.post(
-                f"{type_}s", json={"data": resource}, allow_redirects=False
+                path, json=document, headers={"Content-Type": media_type}, allow_redirects=False
             ) as response:
                 body = await response.read()
         except TimeoutError:
@@ -138,12 +142,15 @@ class Service:
             raise SeedError(
                 f"the service is out of reach (does it run, is --url right?): {reason}"
             ) from None
-        if response.status != CREATED:
+        if response.status not in DONE:
             _raise_refusal(response, body)
-        try:
-            return str(json.loads(body)["data"]["id"])
-        except (ValueError, LookupError, TypeError):
-            raise SeedError(f"{response.url} is no registry: no id in its answer") from None
+        return body
+
+
+def _computer(serial: str, owner: dict[str, str] | None) -> dict[str, Any]:
+    """Return the resource object of a computer; owner: the identifier of a person."""
+    resource: dict[str, Any] = {"type": "computer", "attributes": {"serial": serial}}
+    return resource if owner is None else resource | {"relationships": {"owner": {"data": owner}}}
 
 
 def _raise_refusal(response: aiohttp.ClientResponse, body: bytes) -> NoReturn:
@@ -297,20 +304,12 @@ def _is_text(fields: list[str]) -> bool:
 
 
 async def load_row(service: Service, values: dict[str, str]) -> None:
-    """Create the person of a row and its computers, or raise BadResourceError and create nothing.
-
-    The API cannot take back what it created, and what is acceptable is for the service to say: it
-    is asked about every serial before the person, who may be refused as well, is created.
-    """
+    """Create the person of a row and its computers; after BadResourceError, neither is there."""
     serials = [serial for part in values["serials"].split(";") if (serial := part.strip())]
-    for serial in serials:
-        await service.rehearse_computer(serial)
     attributes = {name: values[name] for name in ("first_name", "last_name")}
     if values["email"]:
         attributes["email"] = values["email"]
-    owner = await service.create_person(attributes)
-    for serial in serials:
-        await service.create_computer(serial, owner)
+    await service.create_owner(attributes, serials)
 
 
 async def load(service: Service, path: Path, tally: Tally, bar: tqdm[NoReturn]) -> None:
@@ -336,9 +335,7 @@ async def load(service: Service, path: Path, tally: Tally, bar: tqdm[NoReturn]) 
 async def seed(options: argparse.Namespace, tally: Tally) -> None:
     """Do what the options say; raise SeedError, or OSError if the file cannot be read."""
     session = aiohttp.ClientSession(
-        base_url=f"{options.url}/",
-        headers={"Content-Type": "application/vnd.api+json"},
-        timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
+        base_url=f"{options.url}/", timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     )
     total = None if options.csv else options.persons + options.computers
     async with session:

@@ -332,7 +332,7 @@ async def test_a_url_that_leads_past_the_service_is_one_clear_line(api: Api, url
             "503 Service Unavailable: No database.",
             id="no database",
         ),
-        pytest.param(web.Response(text="<html>"), "200 OK", id="no registry"),
+        pytest.param(web.Response(text="<html>"), "no registry", id="no registry"),
     ],
 )
 async def test_a_service_that_fails_in_the_middle_is_one_clear_line_with_what_was_made(

@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 from aiohttp import hdrs, web
 
-from registry.resource import VERSION, Record
-from registry.storage.records import Versions
+from registry.resource import Record
+from registry.storage.records import Versions, version_of
 
 _DIGEST_BYTES = 12
 _VERSIONED = re.compile(r"([0-9]{1,18})-[0-9a-f]{24}", re.ASCII)
@@ -23,7 +23,7 @@ def tag_of(body: bytes, record: Record | None = None) -> str:
     `If-Match` needs of it is the version at its beginning.
     """
     digest = blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
-    return digest if record is None else f"{_version(record)}-{digest}"
+    return digest if record is None else f"{version_of(record)}-{digest}"
 
 
 def versions(request: web.Request) -> Versions:
@@ -49,8 +49,3 @@ def _is_any(request: web.Request, header: str) -> bool:
 
 def _tags(request: web.Request, header: str) -> list[tuple[str, str]]:
     return _TAG.findall(",".join(request.headers.getall(header, [])))
-
-
-def _version(record: Record) -> int:
-    version = record.get(VERSION)
-    return version if isinstance(version, int) else 0

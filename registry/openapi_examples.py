@@ -2,83 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 
 import orjson
 
 from registry.jsonapi import document
 from registry.jsonapi.document import JSONAPI
-from registry.jsonapi.errors import (
-    ApiError,
-    ApiErrors,
-    BodyTooLarge,
-    ExpectationFailed,
-    InternalError,
-    MalformedRequest,
-    NotFound,
-    RequestTimeout,
-    Unavailable,
-)
-from registry.jsonapi.media import MEDIA_TYPE, check_accept, check_content_type
-from registry.jsonapi.page import Sizes
-from registry.jsonapi.payload import load
-from registry.jsonapi.query import Scope, parse
-from registry.limits import Limits
-from registry.openapi_schemas import Json, attribute, collection_url
-from registry.resource import Graph, Resource
+from registry.jsonapi.errors import ApiError
+from registry.jsonapi.operations import OPERATIONS, RESULTS
+from registry.jsonapi.page import NumberedPage, Sizes, Window, page_links
+from registry.openapi_schemas import Json, absolute, attribute
+from registry.resource import Graph, Relationship, Resource
 
 REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
 
-def reading_problems(resource: Resource, graph: Graph) -> list[ApiError]:
-    """Return a problem of each kind that a request for a collection can meet."""
-    return [
-        MalformedRequest("The header `Host` is no host name."),
-        _raised(lambda: parse([("sort", "x")], Scope(resource, graph, Sizes(1, 1), many=True))),
-        _raised(lambda: check_accept([f"{MEDIA_TYPE}; charset=utf-8"])),
-        RequestTimeout("head", Limits().arrival_seconds),
-        ExpectationFailed(),
-        InternalError(),
-        Unavailable(),
-    ]
-
-
-def finding_problems(resource: Resource, graph: Graph) -> list[ApiError]:
-    """Return a problem of each kind that a request for one resource can meet."""
-    return [*reading_problems(resource, graph), NotFound.resource(resource.type, "999")]
-
-
-def writing_problems(resource: Resource, graph: Graph) -> list[ApiError]:
-    """Return a problem of each kind that a request with a body can meet."""
-
-    def refused(data: Json | None) -> ApiError:
-        return _raised(lambda: load(orjson.dumps({"data": data}), resource, creating=False))
-
-    return [
-        *finding_problems(resource, graph),
-        refused(None),
-        refused({"type": "other"}),
-        refused({"type": resource.type, "attributes": {"unknown": "x"}}),
-        BodyTooLarge(Limits().body_bytes),
-        _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8")),
-    ]
-
-
-def _raised(call: Callable[[], object]) -> ApiError:
-    """Return the error that a call of the protocol raises: an example that cannot be untrue."""
-    try:
-        call()
-    except ApiError as error:
-        return error
-    except ApiErrors as several:
-        return several.errors[0]
-    raise AssertionError("this is no example of an error")
-
-
 def creation(resource: Resource) -> Json:
     """Return the document that creates the resource."""
-    attributes = _attributes(resource, resource.writable)
-    return {"data": {"type": resource.type, "attributes": attributes}}
+    return {"data": _new(resource)}
 
 
 def created(resource: Resource) -> Json:
@@ -90,7 +31,8 @@ def update(resource: Resource) -> Json:
     """Return a document that sends all that can be changed."""
     attributes = _attributes(resource, resource.writable)
     data = {"type": resource.type, "id": "1", "attributes": attributes}
-    return {"data": data | _relationships(resource)}
+    linked = {name: {"data": linkage(one)} for name, one in resource.relationships.items()}
+    return {"data": data | ({"relationships": linked} if linked else {})}
 
 
 def updated(resource: Resource) -> Json:
@@ -115,14 +57,65 @@ def included(resource: Resource, graph: Graph) -> Json:
     return found
 
 
-def collection(resource: Resource, single: Json, query: str = "") -> Json:
-    """Return the collection that holds nothing but the resource of a document."""
+def collection(single: Json, url: str) -> Json:
+    """Return the collection at a URL that holds nothing but the resource of a document."""
+    return {**single, "data": [single["data"]], "links": {"self": url}, "meta": {"count": 1}}
+
+
+def page(whole: Json, sizes: Sizes) -> Json:
+    """Return the first page of a collection, counted."""
+    url = f"{whole['links']['self']}?page%5Bnumber%5D=1"
+    window = Window([whole["data"]], more=False, total=1)
+    links = {"self": url, **page_links(NumberedPage(1, sizes.default), window, url)}
+    return {**whole, "links": links, "meta": {"count": 1, "total": window.total}}
+
+
+def related(single: Json | None, resource: Resource, name: str) -> Json:
+    """Return what a to-one relationship leads to: the resource of a document, or null."""
+    found = {"data": None, "jsonapi": JSONAPI} if single is None else single
+    return {**found, "links": {"self": resource.related_path(1, name)}}
+
+
+def linkage_document(resource: Resource, relationship: Relationship) -> Json:
+    """Return the linkage of a relationship."""
+    links = _relationship_links(resource, relationship.name)
+    found = {"data": linkage(relationship), "jsonapi": JSONAPI, "links": links}
+    if not relationship.to_many:
+        return found
+    urls = {name: absolute(path) for name, path in links.items()}
+    return {**found, "links": urls, "meta": {"count": 1}}
+
+
+def linkage(relationship: Relationship) -> Json | list[Json]:
+    """Return resource linkage."""
+    identifier = {"type": relationship.target, "id": "1"}
+    return [identifier] if relationship.to_many else identifier
+
+
+def operations(graph: Graph) -> Json:
+    """Return a document that adds a resource of each type, and links them."""
     return {
-        **single,
-        "data": [single["data"]],
-        "links": {"self": collection_url(resource, query)},
-        "meta": {"count": 1},
+        OPERATIONS: [
+            *(
+                {"op": "add", "data": {**_new(resource), "lid": _local_id(resource.type)}}
+                for resource in graph.values()
+            ),
+            *(
+                {
+                    "op": "update",
+                    "ref": {**_local(resource.type), "relationship": relationship.name},
+                    "data": _local(relationship.target),
+                }
+                for resource, relationship in _to_one(graph)
+            ),
+        ]
     }
+
+
+def results(graph: Graph) -> Json:
+    """Return the answer to `operations`."""
+    shown = [{"data": _resource(resource, resource.writable)} for resource in graph.values()]
+    return {RESULTS: [*shown, *({} for _ in _to_one(graph))], "jsonapi": JSONAPI}
 
 
 def error(problem: ApiError) -> Json:
@@ -131,12 +124,45 @@ def error(problem: ApiError) -> Json:
     return found
 
 
+def _to_one(graph: Graph) -> Iterable[tuple[Resource, Relationship]]:
+    return [
+        (resource, relationship)
+        for resource in graph.values()
+        for relationship in resource.relationships.values()
+        if not relationship.to_many
+    ]
+
+
+def _local(type_name: str) -> Json:
+    return {"type": type_name, "lid": _local_id(type_name)}
+
+
+def _local_id(type_name: str) -> str:
+    return f"new-{type_name}"
+
+
+def _new(resource: Resource) -> Json:
+    return {"type": resource.type, "attributes": _attributes(resource, resource.writable)}
+
+
 def _document(resource: Resource, data: Json) -> Json:
     return {"data": data, "jsonapi": JSONAPI, "links": {"self": resource.path(1)}}
 
 
 def _linked(resource: Resource) -> Json:
-    return _resource(resource, resource.attributes) | _relationships(resource)
+    linked = {
+        name: {"data": linkage(relationship), "links": _relationship_links(resource, name)}
+        for name, relationship in resource.relationships.items()
+    }
+    found = _resource(resource, resource.attributes)
+    return found | ({"relationships": linked} if linked else {})
+
+
+def _relationship_links(resource: Resource, name: str) -> Json:
+    return {
+        "self": resource.relationship_path(1, name),
+        "related": resource.related_path(1, name),
+    }
 
 
 def _resource(resource: Resource, names: Collection[str]) -> Json:
@@ -152,11 +178,3 @@ def _attributes(resource: Resource, names: Collection[str]) -> Json:
     return {
         name: attribute(resource, name)["example"] for name in resource.attributes if name in names
     }
-
-
-def _relationships(resource: Resource) -> Json:
-    found = {}
-    for name, relationship in resource.relationships.items():
-        identifier = {"type": relationship.target, "id": "1"}
-        found[name] = {"data": [identifier] if relationship.to_many else identifier}
-    return {"relationships": found} if found else {}

@@ -11,18 +11,33 @@ from apispec.ext.marshmallow import MarshmallowPlugin
 from registry.jsonapi.document import JSONAPI
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.payload import ID
-from registry.resource import Graph, Relationship, Resource
+from registry.resource import LARGEST_ID, Graph, Relationship, Resource
 
 Json: TypeAlias = dict[str, Any]
 
 OPENAPI = "3.0.0"
 
+_PAGE_LINKS = ("first", "last", "prev", "next")
+
+NUMBER: Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}
+"""The schema of what counts from 1: an id, or the number of a page."""
+
+NEVER: Json = {"not": {}}
+"""The schema of a member that is not there."""
+
 _CONVERTER = MarshmallowPlugin.Converter(OPENAPI, lambda _: None, APISpec("", "", OPENAPI))
 _ID: Json = {"type": "string", "pattern": f"^{ID.pattern}$", "example": "1"}
-_ID_OR_NUMBER: Json = {
-    "oneOf": [_ID, {"type": "integer", "format": "int64", "minimum": 1}],
-    "example": "1",
+_IDS: dict[str, Json] = {
+    "Identifier": _ID,
+    "Reference": {
+        "oneOf": [_ID, {"type": "integer", "format": "int64", "minimum": 1}],
+        "example": "1",
+    },
+    "Removal": {"oneOf": [{"type": "string"}, {"type": "number"}], "example": "1"},
 }
+"""The `id` of a resource identifier that is answered; that links; that unlinks, for which it may
+name what does not exist."""
+_LOCAL = "Local"
 _EXAMPLES = {
     "string": "text",
     "integer": 1,
@@ -40,16 +55,8 @@ def schemas(graph: Graph) -> Json:
     """Return the component schemas: those of each type, and those that all types share."""
     found: Json = {}
     for resource in graph.values():
-        name = title(resource)
-        found |= {
-            f"{name}Document": _single(resource),
-            f"{name}Collection": _collection(resource),
-            f"{name}Resource": _resource(resource, graph),
-            f"{name}Identifier": _identifier(resource, sent=False),
-            f"{name}Create": _request(resource, graph, creating=True),
-            f"{name}Update": _request(resource, graph, creating=False),
-            f"{name}Reference": _identifier(resource, sent=True),
-        }
+        made = _of_type(resource, graph) | _of_target(resource, graph)
+        found |= {title(resource) + suffix: schema for suffix, schema in made.items()}
     return found | {
         "AnyResource": _any_resource(graph),
         "JsonApi": _json_api(),
@@ -73,9 +80,9 @@ def schema_of(resource: Resource, suffix: str) -> Json:
     return reference("schemas", title(resource) + suffix)
 
 
-def collection_url(resource: Resource, query: str = "") -> str:
-    """Return an example of the URL of a collection."""
-    return f"http://localhost:8080{resource.collection_path}{query}"
+def absolute(path: str) -> str:
+    """Return an example of the URL of a path."""
+    return f"http://localhost:8080{path}"
 
 
 def attribute(resource: Resource, name: str) -> Json:
@@ -85,7 +92,7 @@ def attribute(resource: Resource, name: str) -> Json:
     return {"example": found.get("enum", [_EXAMPLES.get(kind or "")])[0]} | found
 
 
-def _object(properties: Json, *, required: Iterable[str] = (), closed: bool = True) -> Json:
+def object_of(properties: Json, *, required: Iterable[str] = (), closed: bool = True) -> Json:
     """Return the schema of an object; a closed one has no other members."""
     found: Json = {"type": "object", "properties": properties}
     if names := list(required):
@@ -95,26 +102,149 @@ def _object(properties: Json, *, required: Iterable[str] = (), closed: bool = Tr
     return found
 
 
-def _single(resource: Resource) -> Json:
-    return _document(schema_of(resource, "Resource"), self_link=_path(resource))
-
-
-def _collection(resource: Resource) -> Json:
-    url = {
-        "type": "string",
-        "format": "uri",
-        "description": "The URL as requested.",
-        "example": collection_url(resource),
+def resource_sent(resource: Resource, graph: Graph, suffix: str, *, creating: bool) -> Json:
+    """Return the schema of a resource object of a request; suffix: of its identifiers."""
+    attributes = _attributes(resource, resource.writable, creating=creating)
+    relationships = {
+        name: object_of(
+            {"data": linkage(relationship, graph, suffix)}, required=["data"], closed=False
+        )
+        for name, relationship in resource.relationships.items()
     }
-    count = {"type": "integer", "minimum": 0, "example": 1}
-    return _document(
-        {"type": "array", "items": schema_of(resource, "Resource")},
-        self_link=url,
-        meta=_object({"count": count}, required=["count"]),
+    properties = {
+        "type": type_of(resource),
+        "id": {"description": "Discarded, whatever it is.", "example": "1"},
+        "attributes": attributes,
+        "relationships": {
+            **object_of(relationships),
+            "description": "Each replaces all that the relationship led to before.",
+        },
+    }
+    required = ["type", "attributes"] if "required" in attributes else ["type"]
+    return object_of(properties, required=required, closed=False)
+
+
+def linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
+    """Return the schema of resource linkage; suffix: of its identifiers."""
+    target = graph[relationship.target]
+    if relationship.to_many:
+        return {"type": "array", "items": schema_of(target, suffix)}
+    # OpenAPI 3.0 has no way to say that a reference may be null.
+    return _or_null(identifier(target, suffix))
+
+
+def identifier(resource: Resource, suffix: str) -> Json:
+    """Return the schema of a resource identifier.
+
+    suffix: `Identifier`, `Reference` or `Removal`; before the last two, `Local` allows a `lid`.
+    """
+    if suffix.startswith(_LOCAL):
+        numbered = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
+        local = {"type": type_of(resource), "lid": text("Of a resource that was added before.")}
+        return {
+            "oneOf": [
+                object_of({**numbered, "lid": NEVER}, required=numbered, closed=False),
+                object_of({**local, "id": NEVER}, required=local, closed=False),
+            ]
+        }
+    return object_of(
+        {"type": type_of(resource), "id": _IDS[suffix]},
+        required=["type", "id"],
+        closed=suffix == "Identifier",
     )
 
 
-def _document(data: Json, self_link: Json, **more: Json) -> Json:
+def type_of(resource: Resource) -> Json:
+    """Return the schema of the member `type`."""
+    return {"type": "string", "enum": [resource.type], "example": resource.type}
+
+
+def text(description: str, **more: Any) -> Json:
+    """Return the schema of a text."""
+    return {"type": "string", "description": description, **more}
+
+
+def _of_type(resource: Resource, graph: Graph) -> Json:
+    """Return the schemas of a type by what follows its name."""
+    return {
+        "Document": _document(schema_of(resource, "Resource"), _single_links(resource)),
+        "Collection": _collection(resource),
+        "Resource": _resource(resource, graph),
+        "Identifier": identifier(resource, "Identifier"),
+        "Create": _request(resource_sent(resource, graph, "Reference", creating=True)),
+        "Update": _request(resource_sent(resource, graph, "Reference", creating=False)),
+        "Reference": identifier(resource, "Reference"),
+    }
+
+
+def _of_target(resource: Resource, graph: Graph) -> Json:
+    """Return the schemas of a type that relationships lead to."""
+    found: Json = {}
+    for one in graph.values():
+        for relationship in one.relationships.values():
+            if relationship.target == resource.type:
+                found |= (_to_many if relationship.to_many else _to_one)(relationship, graph)
+    return found
+
+
+def _to_one(relationship: Relationship, graph: Graph) -> Json:
+    resource = _or_null(_resource(graph[relationship.target], graph))
+    self_link = object_of({"self": text("The path of this.")}, required=["self"])
+    links = _linkage_links("The path of this.")
+    return {
+        "DocumentOrNull": _document(resource, self_link),
+        "ToOneLinkage": _document(linkage(relationship, graph, "Identifier"), links),
+        "ToOneChange": _request(linkage(relationship, graph, "Reference")),
+    }
+
+
+def _to_many(relationship: Relationship, graph: Graph) -> Json:
+    links = _linkage_links("The URL as requested.", _page_links())
+    data = linkage(relationship, graph, "Identifier")
+    return {
+        "ToManyLinkage": _document(data, links, meta=_meta()),
+        "ToManyChange": _request(linkage(relationship, graph, "Reference")),
+        "ToManyRemoval": _request(linkage(relationship, graph, "Removal")),
+        "Removal": identifier(graph[relationship.target], "Removal"),
+    }
+
+
+def _collection(resource: Resource) -> Json:
+    url = text("The URL as requested.", format="uri", example=absolute(resource.collection_path))
+    return _document(
+        {"type": "array", "items": schema_of(resource, "Resource")},
+        object_of({"self": url, **_page_links()}, required=["self"]),
+        meta=_meta(),
+    )
+
+
+def _meta() -> Json:
+    count = {"type": "integer", "minimum": 0}
+    properties = {
+        "count": {**count, "description": "How many there are in `data`.", "example": 1},
+        "total": {**count, "description": "How many there are on all pages.", "example": 1},
+    }
+    return object_of(properties, required=["count"])
+
+
+def _page_links() -> Json:
+    nullable = {"prev", "next"}
+    return {
+        name: text(f"The {name} page.", **({"nullable": True} if name in nullable else {}))
+        for name in _PAGE_LINKS
+    }
+
+
+def _linkage_links(own: str, pages: Json | None = None) -> Json:
+    links = {"self": text(own), "related": text("Where the resources themselves are.")}
+    return object_of({**links, **(pages or {})}, required=links)
+
+
+def _single_links(resource: Resource) -> Json:
+    return object_of({"self": _path(resource)}, required=["self"])
+
+
+def _document(data: Json, links: Json, **more: Json) -> Json:
     properties = {
         "data": data,
         "included": {
@@ -123,10 +253,10 @@ def _document(data: Json, self_link: Json, **more: Json) -> Json:
             "description": "Related resources, each once; present when `include` is sent.",
         },
         "jsonapi": reference("schemas", "JsonApi"),
-        "links": _object({"self": self_link}, required=["self"]),
+        "links": links,
         **more,
     }
-    return _object(properties, required=properties.keys() - {"included"})
+    return object_of(properties, required=properties.keys() - {"included"})
 
 
 def _path(resource: Resource) -> Json:
@@ -135,19 +265,19 @@ def _path(resource: Resource) -> Json:
 
 def _resource(resource: Resource, graph: Graph) -> Json:
     properties = {
-        "type": _type(resource),
+        "type": type_of(resource),
         "id": _ID,
         "attributes": {
             **_attributes(resource, resource.attributes),
             "description": "Those that `fields` asks for, by default all.",
         },
         "relationships": {
-            **_relationships(resource, graph, sent=False),
+            **_relationships(resource, graph),
             "description": "Those that `include` asks for and those that the request changed.",
         },
-        "links": _object({"self": _path(resource)}, required=["self"]),
+        "links": _single_links(resource),
     }
-    return _object(properties, required=properties.keys() - {"relationships"})
+    return object_of(properties, required=properties.keys() - {"relationships"})
 
 
 def _any_resource(graph: Graph) -> Json:
@@ -159,20 +289,8 @@ def _any_resource(graph: Graph) -> Json:
     }
 
 
-def _request(resource: Resource, graph: Graph, *, creating: bool) -> Json:
-    attributes = _attributes(resource, resource.writable, creating=creating)
-    properties = {
-        "type": _type(resource),
-        "id": {"description": "Discarded, whatever it is.", "example": "1"},
-        "attributes": attributes,
-        "relationships": {
-            **_relationships(resource, graph, sent=True),
-            "description": "Each replaces all that the relationship led to before.",
-        },
-    }
-    required = ["type", "attributes"] if "required" in attributes else ["type"]
-    data = _object(properties, required=required, closed=False)
-    return _object({"data": data}, required=["data"], closed=False)
+def _request(data: Json) -> Json:
+    return object_of({"data": data}, required=["data"], closed=False)
 
 
 def _attributes(resource: Resource, names: Collection[str], *, creating: bool = False) -> Json:
@@ -180,49 +298,43 @@ def _attributes(resource: Resource, names: Collection[str], *, creating: bool = 
     properties = {name: attribute(resource, name) for name in resource.attributes if name in names}
     if creating:
         fields = resource.full_schema.fields
-        return _object(properties, required=[name for name in properties if fields[name].required])
+        return object_of(
+            properties, required=[name for name in properties if fields[name].required]
+        )
     for found in properties.values():
         found.pop("default", None)
-    return _object(properties)
+    return object_of(properties)
 
 
-def _relationships(resource: Resource, graph: Graph, *, sent: bool) -> Json:
-    """Return the schema of `relationships`, as clients may send it or as it is answered."""
-    return _object(
+def _relationships(resource: Resource, graph: Graph) -> Json:
+    """Return the schema of `relationships` as they are answered."""
+    return object_of(
         {
-            name: _object(
-                {"data": _linkage(relationship, graph, sent=sent)},
-                required=["data"],
-                closed=not sent,
+            name: object_of(
+                {
+                    "data": linkage(relationship, graph, "Identifier"),
+                    "links": _linkage_links(
+                        "Where the identifiers are.",
+                        _page_links() if relationship.to_many else None,
+                    ),
+                },
+                required=["data", "links"],
             )
             for name, relationship in resource.relationships.items()
         }
     )
 
 
-def _linkage(relationship: Relationship, graph: Graph, *, sent: bool) -> Json:
-    target = graph[relationship.target]
-    if relationship.to_many:
-        return {"type": "array", "items": schema_of(target, "Reference" if sent else "Identifier")}
-    # OpenAPI 3.0 has no way to say that a reference may be null.
-    return {**_identifier(target, sent=sent), "nullable": True}
-
-
-def _identifier(resource: Resource, *, sent: bool) -> Json:
-    return _object(
-        {"type": _type(resource), "id": _ID_OR_NUMBER if sent else _ID},
-        required=["type", "id"],
-        closed=not sent,
-    )
-
-
-def _type(resource: Resource) -> Json:
-    return {"type": "string", "enum": [resource.type], "example": resource.type}
+def _or_null(schema: Json) -> Json:
+    if "oneOf" not in schema:
+        return {**schema, "nullable": True}
+    first, *others = schema["oneOf"]
+    return {"oneOf": [_or_null(first), *others]}
 
 
 def _json_api() -> Json:
     version = JSONAPI["version"]
-    return _object(
+    return object_of(
         {"version": {"type": "string", "enum": [version], "example": version}},
         required=["version"],
     )
@@ -233,23 +345,22 @@ def _error_document() -> Json:
         "errors": {"type": "array", "minItems": 1, "items": reference("schemas", "Error")},
         "jsonapi": reference("schemas", "JsonApi"),
     }
-    return _object(properties, required=properties)
+    return object_of(properties, required=properties)
 
 
 def _error() -> Json:
     kinds = ApiError.__subclasses__()
     pointer = "A JSON Pointer into the document that was sent."
-    source = {"pointer": _text(pointer), "parameter": _text("The name of the query parameter.")}
+    source = {"pointer": text(pointer), "parameter": text("The name of the query parameter.")}
+    largest = {"type": "integer", "description": "How many resources a page has at most."}
     properties = {
-        "id": _text("The id of the request, under which the log has it."),
-        "status": _text("The HTTP status.", enum=sorted({str(kind.status) for kind in kinds})),
-        "code": _text("The kind of the problem.", enum=sorted(kind.code for kind in kinds)),
-        "title": _text("What this kind of problem is called."),
-        "detail": _text("What is wrong with this request."),
-        "source": _object(source),
+        "id": text("The id of the request, under which the log has it."),
+        "status": text("The HTTP status.", enum=sorted({str(kind.status) for kind in kinds})),
+        "code": text("The kind of the problem.", enum=sorted(kind.code for kind in kinds)),
+        "title": text("What this kind of problem is called."),
+        "detail": text("What is wrong with this request."),
+        "source": object_of(source),
+        "links": object_of({"type": text("What the cursor profile calls it.", format="uri")}),
+        "meta": object_of({"page": object_of({"maxSize": largest})}),
     }
-    return _object(properties, required=properties.keys() - {"source"})
-
-
-def _text(description: str, **more: list[str]) -> Json:
-    return {"type": "string", "description": description, **more}
+    return object_of(properties, required=properties.keys() - {"source", "links", "meta"})

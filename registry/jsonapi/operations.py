@@ -28,6 +28,9 @@ EXTENSION = "https://jsonapi.org/ext/atomic"
 OPERATIONS = "atomic:operations"
 RESULTS = "atomic:results"
 
+_BARRED = ("data", "included", "errors", RESULTS)
+"""What a document of operations must not have (Atomic Operations, Document Structure)."""
+
 _NOTHING = Change({}, ())
 _MODES = {"add": Mode.ADD, "update": Mode.REPLACE, "remove": Mode.REMOVE}
 
@@ -79,10 +82,11 @@ class _Target:
 def load_operations(body: bytes, graph: Graph, most: int) -> list[Operation]:
     """Return the operations of a request, in their order.
 
-    Raises MalformedDocument if there are none or more than `most`, else ApiErrors with every
-    problem of every operation: pointers lead into `/atomic:operations/<index>`.
+    Raises MalformedDocument if there are none or more than `most`, or beside them what only other
+    documents have, else ApiErrors with every problem of every operation: pointers lead into
+    `/atomic:operations/<index>` (Atomic Operations, Operation Objects).
     """
-    sent = read_member(body, OPERATIONS)
+    sent = read_member(body, OPERATIONS, without=_BARRED)
     if not isinstance(sent, list) or not 0 < len(sent) <= most:
         raise MalformedDocument(
             f"`{OPERATIONS}` is an array of 1 to {most} operations.",
@@ -111,12 +115,14 @@ def _introduce(sent: Any, site: Site, number: int, local_ids: dict[tuple[str, st
     data = sent.get("data")
     if not isinstance(data, dict) or "lid" not in data or "ref" in sent:
         return
-    key, pointer = (data.get("type"), data["lid"]), (site / "data" / "lid").pointer
-    if not all(isinstance(part, str) for part in key):
+    name, local_id, pointer = data.get("type"), data["lid"], (site / "data" / "lid").pointer
+    if not isinstance(local_id, str):
         raise MalformedDocument("`lid` is not a string.", pointer=pointer)
-    if key in local_ids:
+    if not isinstance(name, str):
+        return  # the operation is refused for that
+    if (name, local_id) in local_ids:
         raise MalformedDocument("An operation before this one has this local id.", pointer=pointer)
-    local_ids[key] = number  # type: ignore[index] # both parts are strings, as checked above
+    local_ids[name, local_id] = number
 
 
 def _operation(sent: Any, site: Site, number: int, graph: Graph) -> Operation:
@@ -185,14 +191,17 @@ def _of_data(data: Any, code: str, site: Site, graph: Graph) -> _Target:
 
 
 def _of_reference(sent: Any, site: Site, graph: Graph) -> _Target:
-    resource = _type(sent, site, graph)
-    name = sent.get("relationship")
-    relationship = _relationship(resource, name, site / "relationship") if name else None
+    resource, place = _type(sent, site, graph), site / "relationship"
+    # One that is null or empty must not pass for none: `remove` would take the whole resource.
+    named = "relationship" in sent
+    relationship = _relationship(resource, sent["relationship"], place) if named else None
     return _Target(resource, _identifier(sent, resource, site), relationship)
 
 
 def _of_href(sent: Any, site: Site, graph: Graph) -> _Target:
     """Return what a path of this service leads to: that of a collection, resource or linkage."""
+    if not isinstance(sent, str):
+        raise MalformedDocument("`href` is not a string.", pointer=site.pointer)
     collections = {resource.collection: resource for resource in graph.values()}
     match _segments(sent):
         case ["", collection] if collection in collections:
@@ -204,17 +213,20 @@ def _of_href(sent: Any, site: Site, graph: Graph) -> _Target:
                 return _Target(resource, identifier)
             if len(rest) == 2 and rest[0] == "relationships":
                 return _Target(resource, identifier, _relationship(resource, rest[1], site))
-    raise NotFound("There is no target of an operation at this path.", pointer=site.pointer)
+    raise NotFound(
+        "`href` is the path of a collection, a resource or its linkage here, and nothing more.",
+        pointer=site.pointer,
+    )
 
 
-def _segments(sent: Any) -> Sequence[str]:
-    """Return the parts of the path of a URL; none if it is no URL."""
-    if not isinstance(sent, str):
-        return []
+def _segments(sent: str) -> Sequence[str]:
+    """Return the parts of a path; none if it is no path, or more than one."""
     try:
-        return [unquote(part) for part in urlsplit(sent).path.split("/")]
+        url = urlsplit(sent)
     except ValueError:
         return []
+    # The path of another host is not of here, and parameters would have no effect.
+    return [unquote(part) for part in url.path.split("/")] if url.path == sent else []
 
 
 def _type(sent: Any, site: Site, graph: Graph) -> Resource:
@@ -237,7 +249,9 @@ def _identifier(sent: dict[str, Any], resource: Resource, site: Site) -> Identif
 
 
 def _relationship(resource: Resource, name: Any, site: Site) -> Relationship:
-    if not isinstance(name, str) or name not in resource.relationships:
+    if not isinstance(name, str):
+        raise MalformedDocument("`relationship` is not a string.", pointer=site.pointer)
+    if name not in resource.relationships:
         raise NotFound(
             f"`{resource.type}` has no such relationship; "
             f"there are {quoted(*resource.relationships)}.",

@@ -24,7 +24,9 @@ MEMBERS = ("number", "size", "after", "before", "total")
 """The members of `page` that choose a page of the primary data."""
 
 _PAGE = re.compile(rf"page\[(?:{'|'.join(MEMBERS)})\]")
-_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+_POSITIVE = re.compile("0*([1-9][0-9]*)")
+_MOST_DIGITS = 20
+"""A number of so many digits is beyond all bounds, whatever digits follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +217,12 @@ def _number(value: str, size: int) -> int:
 
 
 def _positive(value: str, parameter: str) -> int:
-    if not _NUMBER.fullmatch(value) or not int(value):
+    found = _POSITIVE.fullmatch(value)
+    if found is None:
         raise InvalidParameter(
             f"{quoted(parameter)} is a positive integer, not {quoted(value)}.", parameter=parameter
         )
-    return int(value)
+    return int(found[1][:_MOST_DIGITS])
 
 
 def _total(value: str) -> bool:

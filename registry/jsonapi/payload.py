@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -120,8 +120,11 @@ def load_linkage(body: bytes, relationship: Relationship, mode: Mode) -> Change:
     return load_identifiers(read_member(body, "data"), relationship, mode, DATA)
 
 
-def read_member(body: bytes, member: str) -> Any:
-    """Return a top-level member of a document. Raises MalformedDocument if there is none."""
+def read_member(body: bytes, member: str, without: Sequence[str] = ()) -> Any:
+    """Return a top-level member of a document.
+
+    Raises MalformedDocument if there is none, or one of those that the document is to be without.
+    """
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -132,6 +135,11 @@ def read_member(body: bytes, member: str) -> Any:
         raise MalformedDocument(
             f"The document has no member `{member}`.", pointer=pointer_to(member)
         )
+    for name in without:
+        if name in document:
+            raise MalformedDocument(
+                f"A document with `{member}` has no `{name}`.", pointer=pointer_to(name)
+            )
     return document[member]
 
 
@@ -267,10 +275,13 @@ def load_identifier(sent: Any, expected: str, site: Site, problems: Problems) ->
     if not isinstance(sent, dict):
         problems.add(MalformedDocument("A resource identifier is an object.", pointer=site.pointer))
         return Identifier(None, "", site.pointer)
-    if problem := _type_problem(sent, expected, site):
+    problem = _type_problem(sent, expected, site)
+    if problem:
         problems.add(problem)
-    if site.local_ids is not None and "lid" in sent and "id" not in sent:
-        return _local(sent["lid"], site / "lid", expected, problems)
+    if site.local_ids is not None and "lid" in sent:
+        if problem:
+            return Identifier(None, "", site.pointer)  # what the local id is of, is not known
+        return _local(sent, site, expected, problems)
     found, pointer = sent.get("id"), (site / "id").pointer
     # Integers are taken too, as the description shows them; one beyond 64 bits arrives as float.
     if isinstance(found, bool) or not isinstance(found, str | int | float):
@@ -281,13 +292,18 @@ def load_identifier(sent: Any, expected: str, site: Site, problems: Problems) ->
     return Identifier(parse_id(str(found)), str(found), pointer)
 
 
-def _local(sent: Any, site: Site, expected: str, problems: Problems) -> Identifier:
-    number = (site.local_ids or {}).get((expected, sent)) if isinstance(sent, str) else None
-    if number is None:
+def _local(sent: dict[str, Any], site: Site, expected: str, problems: Problems) -> Identifier:
+    local_id, pointer = sent["lid"], (site / "lid").pointer
+    number = (site.local_ids or {}).get((expected, local_id)) if isinstance(local_id, str) else None
+    if "id" in sent:
+        problems.add(
+            MalformedDocument("A resource has `id` or `lid`, not both.", pointer=site.pointer)
+        )
+    elif number is None:
         problems.add(
             MalformedDocument(
                 f"No operation before this one adds a `{expected}` with this local id.",
-                pointer=site.pointer,
+                pointer=pointer,
             )
         )
-    return Identifier(number, str(sent), site.pointer)
+    return Identifier(number, str(local_id), pointer)

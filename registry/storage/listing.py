@@ -50,6 +50,7 @@ class Listing:
         self._conditions = [condition for condition in conditions if condition]
         self._order = order
         self._seconds = seconds
+        self._relationships = {key.relationship for key in order if key.relationship}
 
     async def chunks(self) -> AsyncGenerator[list[Record]]:
         """Yield all records, CHUNK at a time."""
@@ -78,6 +79,8 @@ class Listing:
         return Window(found[: page.size], len(found) > page.size, total=total)
 
     async def _beside_cursor(self, page: CursorPage) -> Window:
+        if page.position == END and not page.backwards:
+            return Window((), more=False)  # nothing follows the end
         order = _reversed(self._order) if page.backwards else self._order
         found = await self._from(self._conditions, order, page.position or END, page.size + 1)
         records = found[: page.size]
@@ -105,11 +108,12 @@ class Listing:
             found = await self._from([*conditions, same], tuple(rest), tuple(values), most)
         beyond = _beyond(key, value)
         if len(found) < most and beyond:
-            more = await self._first([*conditions, *beyond], order, most - len(found))
-            # One that changed its place in the meantime may have been found before.
+            # Those that changed their places in the meantime may be found again: as many as are
+            # wanted in all are enough even then.
+            more = await self._first([*conditions, *beyond], order, most)
             met = {record["_id"] for record in found}
             found += [record for record in more if record["_id"] not in met]
-        return found
+        return found[:most]
 
     async def _first(
         self, conditions: list[dict[str, Any]], order: Order, most: int
@@ -119,17 +123,29 @@ class Listing:
         Where an index serves no more than its first key, that key alone tells which value the last
         of them has; then nothing beyond that value needs to be sorted.
         """
-        if _is_served_in_part(order):
+        if self._is_served_in_part(order):
             edge = await self._find(conditions, order[:1], 1, most - 1)
             if edge:
                 (value,) = _position(edge[0], order[:1])
-                conditions = [*conditions, *_as_far_as(order[0], value)]
+                within = [*conditions, *_as_far_as(order[0], value)]
+                found = await self._find(within, order, most)
+                if len(found) == most:
+                    return found  # fewer if some were deleted in the meantime: others follow
         return await self._find(conditions, order, most)
+
+    def _is_served_in_part(self, order: Order) -> bool:
+        """Whether an index has the first key, but none has this order: that is a key and the id."""
+        if self._relationships:
+            return False
+        directions = {key.descending for key in order}
+        return len(order) > 2 or len(directions) > 1
 
     async def _find(
         self, conditions: list[dict[str, Any]], order: Order, most: int, skip: int = 0
     ) -> list[Record]:
-        found: list[Record] = await self._cursor(conditions, order, most, skip).to_list(None)
+        # With room for one more, the first batch is the last one too.
+        cursor = self._cursor(conditions, order, most, skip, batch=most + 1)
+        found: list[Record] = await cursor.to_list(None)
         return found
 
     async def _count(self) -> int:
@@ -143,11 +159,12 @@ class Listing:
         order: Order,
         most: int = 0,
         skip: int = 0,
-        batch: int = 0,
+        *,
+        batch: int,
     ) -> Any:
         """Return a cursor of motor; that of `find`, which is faster, where it is enough."""
         sort = [(_path(key), DESCENDING if key.descending else ASCENDING) for key in order]
-        if any(key.relationship for key in order):
+        if self._relationships:
             stages = self._stages(conditions, dict(sort), most, skip)
             return self._records.aggregate(
                 stages, batchSize=batch, maxTimeMS=self._milliseconds, allowDiskUse=True
@@ -184,8 +201,7 @@ class Listing:
 
     def _lookups(self) -> Iterator[Stage]:
         """Yield what adds the fields that the order needs of each related resource."""
-        relationships = {key.relationship for key in self._order if key.relationship}
-        for relationship in relationships:
+        for relationship in self._relationships:
             columns = [key.column for key in self._order if key.relationship == relationship]
             # With a pipeline of its own, a look-up takes seven times as long.
             yield {
@@ -214,14 +230,6 @@ class Listing:
 
 def _all(conditions: list[dict[str, Any]]) -> dict[str, Any]:
     return {"$and": conditions} if conditions else {}
-
-
-def _is_served_in_part(order: Order) -> bool:
-    """Whether there is an index on the first key, but none in this order: one key and the id."""
-    if any(key.relationship for key in order):
-        return False
-    directions = {key.descending for key in order}
-    return len(order) > 2 or len(directions) > 1
 
 
 def _reversed(order: Order) -> Order:

@@ -13,8 +13,34 @@ Versions: TypeAlias = frozenset[int] | None
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
 
-NEXT_VERSION = {VERSION: {"$add": [{"$cond": [{"$isNumber": f"${VERSION}"}, f"${VERSION}", 0]}, 1]}}
-"""The version after the present one; other tools may have stored none."""
+_LARGEST_VERSION = 10**18 - 1
+"""No record gets there; what is greater was stored by another tool, and is no version."""
+
+_PRESENT_VERSION: Stage = {
+    "$cond": [
+        {
+            "$and": [
+                {"$in": [{"$type": f"${VERSION}"}, ["int", "long"]]},
+                {"$gte": [f"${VERSION}", 0]},
+                {"$lte": [f"${VERSION}", _LARGEST_VERSION]},
+            ]
+        },
+        f"${VERSION}",
+        0,
+    ]
+}
+"""What `version_of` says of a record, in the words of MongoDB."""
+
+NEXT_VERSION = {VERSION: {"$add": [_PRESENT_VERSION, 1]}}
+"""The version after the present one."""
+
+
+def version_of(record: Record) -> int:
+    """Return the version of a record, 0 if other tools have stored none or what is none."""
+    found = record.get(VERSION)
+    if not isinstance(found, int) or isinstance(found, bool):
+        return 0
+    return found if 0 <= found <= _LARGEST_VERSION else 0
 
 
 def new_record(resource: Resource, number: int, change: Change) -> Record:
@@ -41,13 +67,10 @@ def hiding(resource: Resource) -> list[Stage]:
 
 
 def chosen(number: int, versions: Versions) -> dict[str, Any]:
-    """Return the query of the record with this id, if it has one of the versions.
-
-    The version of a record that has none is 0.
-    """
+    """Return the query of the record with this id, if it has one of the versions."""
     if versions is None:
         return {"_id": number}
-    return {"_id": number, VERSION: {"$in": [*versions, *([None] if 0 in versions else [])]}}
+    return {"_id": number, "$expr": {"$in": [_PRESENT_VERSION, list(versions)]}}
 
 
 def keys(change: Change) -> dict[str, Linked]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from motor.motor_asyncio import (
@@ -17,6 +17,7 @@ from registry.jsonapi.payload import Change, Linkage, Mode
 from registry.resource import Graph, Record, Relationship, Resource
 from registry.storage.records import (
     NEXT_VERSION,
+    Stage,
     Versions,
     changes,
     chosen,
@@ -92,7 +93,7 @@ class Writer:
             if relationship.to_many:
                 await self._assign(relationship, {relationship.column: number}, None)
             else:
-                await self._touch(relationship.target, {record.get(relationship.column)})
+                await self._touch(relationship.target, [record.get(relationship.column)])
         return record
 
     async def _check_absence(self, resource: Resource, number: int, versions: Versions) -> None:
@@ -119,8 +120,8 @@ class Writer:
             if linkage.relationship.to_many:
                 await self._set_members(resource, number, linkage)
             else:
-                column = linkage.relationship.column
-                changed = {before.get(column)} ^ {linkage.linked}
+                was, becomes = before.get(linkage.relationship.column), linkage.linked
+                changed = [] if was == becomes else [was, becomes]
                 await self._touch(linkage.relationship.target, changed)
 
     async def _check_targets(self, linkage: Linkage) -> None:
@@ -147,11 +148,19 @@ class Writer:
             await self._assign(linkage.relationship, {column: number, "_id": leaving}, None)
         if linkage.mode is not Mode.REMOVE:
             joining = {column: {"$ne": number}, "_id": {"$in": ids}}
-            owners = await self._targets(linkage.relationship).distinct(
-                column, joining, session=self._session
-            )
+            owners = await self._owners(linkage.relationship, joining)
             await self._assign(linkage.relationship, joining, number)
             await self._touch(resource.type, owners)
+
+    async def _owners(self, relationship: Relationship, condition: dict[str, Any]) -> list[Any]:
+        """Return what the resources are linked to, each once."""
+        # In a transaction, `distinct` would not work on a collection that is sharded.
+        stages: list[Stage] = [
+            {"$match": condition},
+            {"$group": {"_id": f"${relationship.column}"}},
+        ]
+        cursor = self._targets(relationship).aggregate(stages, session=self._session)
+        return [group["_id"] for group in await cursor.to_list(None)]
 
     async def _assign(
         self, relationship: Relationship, condition: dict[str, Any], key: int | None
@@ -160,9 +169,9 @@ class Writer:
             condition, [{"$set": {relationship.column: key, **NEXT_VERSION}}], session=self._session
         )
 
-    async def _touch(self, type_name: str, numbers: Collection[Any]) -> None:
-        """Give the resources a new version."""
-        if present := [number for number in numbers if number is not None]:
+    async def _touch(self, type_name: str, numbers: Sequence[Any]) -> None:
+        """Give the resources a new version; what other tools have stored may be no number."""
+        if present := [number for number in numbers if isinstance(number, int | float)]:
             await self._collection(self._graph[type_name]).update_many(
                 {"_id": {"$in": present}}, [{"$set": NEXT_VERSION}], session=self._session
             )

@@ -8,7 +8,13 @@ from aiohttp import hdrs, web
 
 from registry.etags import is_known, tag_of
 from registry.jsonapi import media
-from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, RequestTimeout
+from registry.jsonapi.errors import (
+    BodyTooLarge,
+    InvalidParameter,
+    MalformedRequest,
+    RequestTimeout,
+    quoted,
+)
 from registry.jsonapi.page import Sizes
 from registry.jsonapi.query import Query, Scope, parse
 from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
@@ -60,6 +66,14 @@ class DocumentView(web.View):
     def check_accept(self) -> None:
         """Raise NotAcceptable if the client does not take what is answered."""
         media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []))
+
+    def refuse_parameters(self) -> None:
+        """Raise InvalidParameter if there is one: the answer holds no document to ask more of.
+
+        JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
+        """
+        for name in self.request.query:
+            raise InvalidParameter(f"There is no parameter {quoted(name)} here.", parameter=name)
 
     async def read_body(self, extension: str | None = None) -> bytes:
         """Return the body, sent as JSON:API, with this extension if one is named."""

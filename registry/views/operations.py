@@ -26,7 +26,9 @@ class OperationsView(DocumentView):
         body = await self.read_body(EXTENSION)
         operations = load_operations(body, self.graph, self.settings.most_operations)
         records = await self.repository.execute(operations)
-        results = [_result(*one) for one in zip(operations, records, strict=True)]
+        done = list(zip(operations, records, strict=True))
+        ids = {one.target.id: record["_id"] for one, record in done if one.target.id is not None}
+        results = [_result(one.numbered(ids), record) for one, record in done]
         return web.Response(
             body=document.results(results),
             headers={hdrs.CONTENT_TYPE: media.media_type(EXTENSION)},

@@ -118,8 +118,8 @@ class LinkageView(_RelationshipView):
     @property
     def _related_url(self) -> str:
         """The URL of the related resources, absolute as `self` of a collection is."""
-        path = self.url.partition("?")[0]
-        return path.removesuffix(f"relationships/{self.relationship.name}") + self.relationship.name
+        above = self.url.partition("?")[0].rsplit("/", 2)[0]
+        return f"{above}/{self.relationship.name}"
 
     head = get
 
@@ -128,7 +128,8 @@ class LinkageView(_RelationshipView):
         return await self._change(Mode.REPLACE)
 
     async def _change(self, mode: Mode) -> web.Response:
-        self.read_query(self.scope)
+        self.check_accept()
+        self.refuse_parameters()
         identifier = self.identifier
         change = load_linkage(await self.read_body(), self.relationship, mode)
         record = await self.repository.update(

@@ -1,0 +1,124 @@
+"""The graph -> what resources can be filtered by, told as OpenAPI schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from registry.jsonapi.errors import InvalidParameter
+from registry.jsonapi.filter import Condition, Operator, parse_parameter
+from registry.openapi_schemas import NUMBER, Json, attribute, object_of, schema_of, title
+from registry.resource import Graph, Resource
+
+_Value = TypeVar("_Value")
+
+_NULL = "null"
+_TAKES_NULL = (Operator.EQ, Operator.NE, Operator.IN)
+_STRING: Json = {"type": "string"}
+
+
+def operators(resource: Resource, name: str) -> list[str]:
+    """Return the operators that the service takes for a field."""
+    found = [str(one) for one in Operator if _taken(resource, name, one, "1")]
+    return [*found, _NULL] if _taken(resource, name, _NULL, "true") else found
+
+
+def sent_value(resource: Resource, name: str, operator: str) -> Json:
+    """Return the schema of the value of a query parameter."""
+
+    def or_null(value: Json) -> Json:
+        if value == _STRING:
+            return value
+        return {"anyOf": [value, {"type": "string", "enum": [_NULL]}]}
+
+    return _compared(resource, name, operator, or_null)
+
+
+def filter_schemas(graph: Graph) -> Json:
+    """Return the schemas of conditions in JSON, which may lie inside of each other."""
+    found: Json = {}
+    for resource in graph.values():
+        many: Json = {"type": "array", "items": schema_of(resource, "Condition")}
+        found[f"{title(resource)}Filter"] = many
+        found[f"{title(resource)}Condition"] = {
+            "anyOf": [
+                *_conditions(resource),
+                object_of({"and": many}, required=["and"]),
+                object_of({"or": {**many, "minItems": 1}}, required=["or"]),
+                object_of({"not": schema_of(resource, "Condition")}, required=["not"]),
+            ]
+        }
+    return found
+
+
+def _conditions(resource: Resource) -> Iterator[Json]:
+    """Yield a schema for each set of fields and operators that are used alike."""
+    fields = _alike((name, list(_values(resource, name))) for name in resource.columns)
+    for names, values in fields:
+        for known, value in values:
+            properties = {
+                "name": {"type": "string", "enum": names},
+                "op": {"type": "string", "enum": known},
+                "val": value,
+            }
+            yield object_of(properties, required=properties)
+
+
+def _values(resource: Resource, name: str) -> list[tuple[list[str], Json]]:
+    """Return what a field is compared with, by operators that take the same."""
+
+    def or_null(value: Json) -> Json:
+        return {**value, "nullable": True}
+
+    return _alike(
+        (operator, _compared(resource, name, operator, or_null))
+        for operator in operators(resource, name)
+    )
+
+
+def _alike(pairs: Iterable[tuple[str, _Value]]) -> list[tuple[list[str], _Value]]:
+    """Return the names that have the same value together."""
+    found: list[tuple[list[str], _Value]] = []
+    for name, value in pairs:
+        names = next((names for names, same in found if same == value), None)
+        if names is None:
+            found.append(([name], value))
+        else:
+            names.append(name)
+    return found
+
+
+def _compared(
+    resource: Resource, name: str, operator: str, or_null: Callable[[Json], Json]
+) -> Json:
+    """Return the schema of what a field is compared with; or_null: adds null to a schema."""
+    if operator == _NULL:
+        return {"type": "boolean"}
+    value = _value(resource, name)
+    if operator in _TAKES_NULL and _is_nullable(resource, name):
+        value = or_null(value)
+    return {"type": "array", "items": value} if operator == Operator.IN else value
+
+
+def _value(resource: Resource, name: str) -> Json:
+    """Return the schema of any value of a field, which is wider than what can be stored."""
+    if name not in resource.attributes:
+        return NUMBER
+    if Operator.PREFIX in operators(resource, name):
+        return _STRING
+    kind = attribute(resource, name)
+    return {key: kind[key] for key in ("type", "format") if key in kind}
+
+
+def _is_nullable(resource: Resource, name: str) -> bool:
+    found = _taken(resource, name, Operator.EQ, _NULL)
+    return found is not None and found.value is None
+
+
+def _taken(resource: Resource, name: str, operator: str, value: str) -> Condition | None:
+    """Return the condition that the service understands: what it refuses is not described."""
+    try:
+        found = parse_parameter("", [name, operator], value, resource)
+    except InvalidParameter:
+        return None
+    return found if isinstance(found, Condition) else None

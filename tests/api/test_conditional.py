@@ -1,0 +1,497 @@
+"""Conditional requests (RFC 9110, 13) by the entity tags of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.support import MEDIA_TYPE, Answer, Api, Database, says, to_many
+
+TAGGED = (
+    "/persons/1",
+    "/persons/1?include=computers",
+    "/persons/1?fields[person]=email",
+    "/persons?page[size]=1",
+    "/persons?page[number]=1&page[size]=1&include=computers",
+    "/persons/1/computers?page[size]=1",
+    "/persons/1/relationships/computers",
+    "/persons/1/relationships/computers?page[size]=1",
+    "/persons/1/relationships/computers?include=computers",
+    "/computers/1",
+    "/computers/1?include=owner.computers",
+    "/computers/1/owner",
+    "/computers/2/owner",
+    "/computers/1/relationships/owner",
+    "/computers/2/relationships/owner",
+)
+"""A path of every kind that has an entity tag."""
+
+WHOLE = ("/persons", "/computers?include=owner", "/persons/1/computers", "/persons?sort=-email")
+"""Collections without pages, which are streamed."""
+
+_STRONG = re.compile(r'"[!#-~]+"')
+
+LINKAGE = "/persons/1/relationships/computers"
+OLD = f'"0-{"0" * 24}"'
+
+IDENTIFIER = {"type": "person", "id": "1"}
+RENAMING = {"type": "person", "attributes": {"first_name": "New"}}
+GIVING = {"type": "person", "relationships": {"computers": to_many("2")}}
+
+PATCHING = (
+    f"PATCH /persons/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: {MEDIA_TYPE}\r\n"
+)
+"""The head of a change of the first person, up to what this file is about."""
+
+Write = tuple[str, str, Any]
+
+PERSON_WRITES: list[Write] = [
+    ("PATCH", "/persons/1", RENAMING),
+    ("PATCH", "/persons/1", GIVING),
+    ("PATCH", LINKAGE, to_many("2")["data"]),
+    ("POST", LINKAGE, to_many("2")["data"]),
+    ("DELETE", LINKAGE, to_many("1")["data"]),
+    ("DELETE", "/persons/1", None),
+]
+COMPUTER_WRITES: list[Write] = [
+    ("PATCH", "/computers/1", {"type": "computer", "attributes": {"serial": "New"}}),
+    ("PATCH", "/computers/1", {"type": "computer", "relationships": {"owner": {"data": None}}}),
+    ("PATCH", "/computers/1/relationships/owner", {"type": "person", "id": "2"}),
+    ("DELETE", "/computers/1", None),
+]
+"""Every way to change the first person or computer of `fleet`."""
+
+
+async def fleet(api: Api) -> None:
+    """Store two persons, and two computers of which the first person owns one."""
+    await api.person()
+    await api.person()
+    await api.computer(owner="1")
+    await api.computer()
+
+
+async def tag(api: Api, path: str) -> str:
+    """Return the entity tag of what is there."""
+    async with api.client.get(path) as response:
+        assert response.status == 200
+        return response.headers["ETag"]
+
+
+async def send(api: Api, write: Write, match: str | None = None) -> Answer:
+    method, path, data = write
+    return await api.request(
+        method,
+        path,
+        None if data is None and method == "DELETE" else {"data": data},
+        headers={} if match is None else {"If-Match": match},
+    )
+
+
+async def stored(database: Database) -> list[Any]:
+    return [
+        [record async for record in database[name].find().sort("_id")]
+        for name in ("persons", "computers")
+    ]
+
+
+@says("i.conditional")
+@pytest.mark.parametrize("path", TAGGED)
+async def test_what_is_read_has_a_strong_tag_that_stays_while_it_does(api: Api, path: str) -> None:
+    await fleet(api)
+    found = await tag(api, path)
+    assert _STRONG.fullmatch(found)
+    assert await tag(api, path) == found
+    assert (await api.request("HEAD", path)).headers["ETag"] == found
+
+
+@says("i.conditional", "i.negotiation")
+@pytest.mark.parametrize("path", TAGGED)
+async def test_who_has_the_answer_already_is_told_so(api: Api, path: str) -> None:
+    await fleet(api)
+    found = await tag(api, path)
+    for known in (found, f"W/{found}", f'"x", {found}', f'W/"x",{found} , "y"', "*", " * "):
+        for method in ("GET", "HEAD"):
+            answer = await api.request(method, path, headers={"If-None-Match": known})
+            assert (answer.status, answer.document) == (304, None)
+            assert (answer.headers["ETag"], answer.headers["Vary"]) == (found, "Accept")
+            assert not {"Content-Type", "Content-Length"} & answer.headers.keys()
+
+
+@says("i.conditional")
+@pytest.mark.parametrize("path", TAGGED)
+async def test_who_has_another_answer_gets_this_one(api: Api, path: str) -> None:
+    await fleet(api)
+    found = await tag(api, path)
+    unquoted = found.strip('"')
+    for known in ('"x"', unquoted, f'"{unquoted.upper()}x"', '"*"', "", ",", '"', f'"{unquoted}'):
+        async with api.client.get(path, headers={"If-None-Match": known}) as response:
+            assert (response.status, response.headers["ETag"]) == (200, found)
+            assert await response.read()
+
+
+@says("i.conditional")
+async def test_the_tags_of_several_header_lines_count_together(api: Api) -> None:
+    await fleet(api)
+    found = await tag(api, "/persons/1")
+    lines = f'If-None-Match: "x"\r\nIf-None-Match: {found}\r\n'
+    status, _, body = await api.exchange(
+        f"GET /persons/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{lines}\r\n".encode()
+    )
+    assert (status, body) == (304, b"")
+    assert await _patch_by_lines(api, '"x"', OLD) == 412
+    assert await _patch_by_lines(api, OLD, found) == 200
+    assert await _patch_by_lines(api, OLD, found) == 412
+
+
+async def _patch_by_lines(api: Api, *tags: str) -> int:
+    body = json.dumps({"data": RENAMING})
+    lines = "".join(f"If-Match: {one}\r\n" for one in tags)
+    status, _ = await api.raw(
+        f"{PATCHING}Content-Length: {len(body)}\r\n{lines}\r\n{body}".encode()
+    )
+    return status
+
+
+@says("i.conditional", "d.no_page")
+@pytest.mark.parametrize("path", WHOLE)
+async def test_a_collection_that_is_streamed_has_no_tag(api: Api, path: str) -> None:
+    await fleet(api)
+    for known in ("*", '"x"'):
+        answer = await api.get(path, **{"If-None-Match": known})
+        assert (answer.status, "ETag" in answer.headers) == (200, False)
+
+
+@says("i.conditional")
+async def test_an_error_has_no_tag_and_is_not_known(api: Api) -> None:
+    for path in ("/persons/9", "/persons/9/computers", "/persons?page[size]=x", "/nothing"):
+        answer = await api.get(path, **{"If-None-Match": "*"})
+        assert (answer.status in {400, 404}, "ETag" in answer.headers) == (True, False)
+
+
+@says("i.conditional")
+async def test_the_tag_differs_by_what_is_asked_for(api: Api) -> None:
+    await fleet(api)
+    queries = ("", "?fields[person]=email", "?fields[person]=", "?include=computers", "?include=")
+    tags = {await tag(api, f"/persons/1{query}") for query in queries}
+    assert len(tags) == len(queries)
+
+
+@says("i.conditional")
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("/persons/1?include=computers", ("PATCH", "/computers/1", "serial")),
+        ("/persons?page[size]=1&include=computers", ("PATCH", "/computers/1", "serial")),
+        (f"{LINKAGE}?include=computers", ("PATCH", "/computers/1", "serial")),
+        ("/persons/1/computers?page[size]=1", ("PATCH", "/computers/1", "serial")),
+        ("/computers/1?include=owner", ("PATCH", "/persons/1", "last_name")),
+        ("/computers/1/owner", ("PATCH", "/persons/1", "last_name")),
+        ("/computers/1/relationships/owner?include=owner", ("PATCH", "/persons/1", "last_name")),
+    ],
+)
+async def test_the_tag_changes_with_what_is_included_or_related(
+    api: Api, path: str, change: Write
+) -> None:
+    await fleet(api)
+    before = await tag(api, path)
+    method, changed, attribute = change
+    kind = changed.split("/")[1].removesuffix("s")
+    answer = await send(
+        api, (method, changed, {"type": kind, "attributes": {attribute: "Changed"}})
+    )
+    assert answer.status == 200
+    assert await tag(api, path) != before
+    async with api.client.get(path, headers={"If-None-Match": before}) as response:
+        assert response.status == 200
+
+
+@says("i.conditional")
+@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
+async def test_a_change_is_made_if_the_resource_is_as_it_was_read(api: Api, write: Write) -> None:
+    await fleet(api)
+    path = "/".join(write[1].split("/")[:3])
+    answer = await send(api, write, f"{OLD}, {await tag(api, path)}")
+    assert answer.status in {200, 204}
+    assert (await send(api, write, "*")).status == (
+        404 if write[:2] == ("DELETE", path) else answer.status
+    )
+
+
+@says("i.conditional")
+@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
+async def test_a_change_of_what_changed_meanwhile_is_refused(
+    api: Api, database: Database, write: Write
+) -> None:
+    await fleet(api)
+    path = "/".join(write[1].split("/")[:3])
+    before = await tag(api, path)
+    kind = "person" if path.startswith("/persons") else "computer"
+    assert (await send(api, ("PATCH", path, {"type": kind}))).status == 200
+    records = await stored(database)
+    weak = f"W/{await tag(api, path)}"
+    for match in (
+        before,
+        f"W/{before}",
+        weak,
+        OLD,
+        '"*"',
+        '"x"',
+        "x",
+        "",
+        ",",
+        '"',
+        f'"{"9" * 99}"',
+    ):
+        answer = await send(api, write, match)
+        assert (answer.status, answer.errors) == (412, [(412, "")])
+        assert answer.document["errors"][0]["code"] == "precondition_failed"
+    assert await stored(database) == records
+
+
+@pytest.mark.parametrize(
+    "match", ["\x7f", "é", '"é"', "W/", "*, *", f'"{"9" * 18}-{"0" * 24}"', f'"-1-{"0" * 24}"']
+)
+async def test_an_odd_precondition_is_one_that_fails(api: Api, match: str) -> None:
+    await fleet(api)
+    body = json.dumps({"data": RENAMING})
+    request = f"{PATCHING}Content-Length: {len(body)}\r\nIf-Match: {match}\r\n\r\n{body}"
+    status, _ = await api.raw(request.encode("latin-1"))
+    assert status in {400, 412}
+    assert (await api.get("/persons/1")).data["attributes"]["first_name"] == "Grace"
+
+
+@says("i.conditional", "d.no_such")
+@pytest.mark.parametrize("match", ["*", OLD, "x"])
+@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
+async def test_a_precondition_on_what_is_not_there_is_not_found(
+    api: Api, write: Write, match: str
+) -> None:
+    answer = await send(api, write, match)
+    assert (answer.status, answer.errors) == (404, [(404, "")])
+
+
+@says("i.conditional")
+@pytest.mark.parametrize("query", ["", "?include=computers", "?fields[person]=email&include="])
+async def test_the_tag_of_an_answer_to_a_change_fits_the_next_one(api: Api, query: str) -> None:
+    await api.computer()
+    new = {
+        "type": "person",
+        "attributes": {"first_name": "Grace", "last_name": "Hopper"},
+        "relationships": {"computers": to_many("1")},
+    }
+    answer = await api.post(f"/persons{query}", new)
+    assert answer.status == 201
+    for data in (RENAMING, {**RENAMING, "relationships": {"computers": {"data": []}}}, RENAMING):
+        write = ("PATCH", f"/persons/1{query}", data)
+        known, answer = answer.headers["ETag"], await send(api, write, answer.headers["ETag"])
+        assert answer.status == 200
+        assert (await send(api, write, known)).status == 412
+    assert (await send(api, ("DELETE", "/persons/1", None), answer.headers["ETag"])).status == 204
+
+
+@says("i.conditional")
+async def test_the_tag_of_an_answer_about_a_computer_fits_the_next_change(api: Api) -> None:
+    await api.person()
+    owner = {"owner": {"data": IDENTIFIER}}
+    new = {"type": "computer", "attributes": {"serial": "x"}, "relationships": owner}
+    answer = await api.post("/computers", new)
+    for relationships in ({"owner": {"data": None}}, owner, {}):
+        write = ("PATCH", "/computers/1", {"type": "computer", "relationships": relationships})
+        answer = await send(api, write, answer.headers["ETag"])
+        assert answer.status == 200
+    linkage = ("PATCH", "/computers/1/relationships/owner", None)
+    assert (await send(api, linkage, answer.headers["ETag"])).status == 204
+    assert (await send(api, linkage, answer.headers["ETag"])).status == 412
+
+
+@says("i.conditional")
+@pytest.mark.parametrize(
+    "path", [one for one in TAGGED if re.match(r"/persons/1(?!/computers)", one)]
+)
+async def test_the_tag_of_every_answer_about_a_resource_fits_a_change_of_it(
+    api: Api, path: str
+) -> None:
+    await fleet(api)
+    for write in PERSON_WRITES:
+        assert (await send(api, write, await tag(api, path))).status in {200, 204}
+
+
+MOVES: list[Write] = [
+    ("PATCH", "/persons/2", {"type": "person", "relationships": {"computers": to_many("1")}}),
+    ("PATCH", "/persons/2/relationships/computers", to_many("1")["data"]),
+    ("POST", "/persons/2/relationships/computers", to_many("1")["data"]),
+    ("PATCH", "/computers/1/relationships/owner", {"type": "person", "id": "2"}),
+    (
+        "PATCH",
+        "/computers/1",
+        {"type": "computer", "relationships": {"owner": {"data": {"type": "person", "id": "2"}}}},
+    ),
+]
+
+
+@says("i.conditional", "d.moves")
+@pytest.mark.parametrize("move", MOVES)
+async def test_a_move_changes_the_computer_and_both_owners(api: Api, move: Write) -> None:
+    await fleet(api)
+    await api.person()
+    concerned, others = ("/computers/1", "/persons/1", "/persons/2"), ("/computers/2", "/persons/3")
+    before = {path: await tag(api, path) for path in (*concerned, *others)}
+    assert (await send(api, move)).status in {200, 204}
+    after = {path: await tag(api, path) for path in before}
+    assert {path for path in before if before[path] != after[path]} == set(concerned)
+    for path in concerned:
+        assert (await send(api, ("DELETE", path, None), before[path])).status == 412
+
+
+@says("i.conditional", "d.deleting")
+async def test_a_deletion_changes_what_was_linked(api: Api) -> None:
+    await fleet(api)
+    for path, other in (("/persons/1", "/computers/1"), ("/computers/2", "/persons/2")):
+        if other == "/persons/2":
+            await send(
+                api, ("PATCH", "/computers/2/relationships/owner", {"type": "person", "id": "2"})
+            )
+        before = await tag(api, other)
+        assert (await send(api, ("DELETE", path, None))).status == 204
+        assert await tag(api, other) != before
+        assert (await send(api, ("DELETE", other, None), before)).status == 412
+
+
+@says("i.conditional")
+@pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], *PERSON_WRITES[3:]])
+async def test_of_many_who_change_what_they_read_one_does(api: Api, write: Write) -> None:
+    await fleet(api)
+    found = await tag(api, "/persons/1")
+    answers = await asyncio.gather(*(send(api, write, found) for _ in range(12)))
+    refused = {404} if write[:2] == ("DELETE", "/persons/1") else {412}
+    statuses = [answer.status for answer in answers]
+    assert len([status for status in statuses if status < 300]) == 1
+    assert {status for status in statuses if status >= 300} <= refused | {412}
+
+
+@says("i.conditional")
+async def test_of_those_who_change_it_in_different_ways_one_does(api: Api) -> None:
+    for _ in range(5):
+        number, other = await api.person(), await api.person()
+        mine, free = await api.computer(owner=number), await api.computer()
+        path = f"/persons/{number}"
+        writes: list[Write] = [
+            ("PATCH", path, RENAMING),
+            ("PATCH", path, {"type": "person", "relationships": {"computers": to_many(free)}}),
+            ("POST", f"{path}/relationships/computers", to_many(free)["data"]),
+            ("DELETE", f"{path}/relationships/computers", to_many(mine)["data"]),
+            ("DELETE", path, None),
+        ]
+        found = await tag(api, path)
+        answers = await asyncio.gather(*(send(api, write, found) for write in writes * 2))
+        assert len([one for one in answers if one.status < 300]) == 1
+        assert {one.status for one in answers if one.status >= 300} <= {404, 412}
+        assert (await send(api, ("DELETE", f"/persons/{other}", None))).status == 204
+
+
+@says("i.conditional")
+async def test_of_those_who_move_a_computer_they_read_one_does(api: Api) -> None:
+    await api.computer()
+    persons = [await api.person() for _ in range(10)]
+    found = await tag(api, "/computers/1")
+    answers = await asyncio.gather(
+        *(
+            send(
+                api,
+                ("PATCH", "/computers/1/relationships/owner", {"type": "person", "id": person}),
+                found,
+            )
+            for person in persons
+        )
+    )
+    assert sorted(answer.status for answer in answers) == [204] + [412] * 9
+    winner = persons[[answer.status for answer in answers].index(204)]
+    assert (await api.get("/computers/1/owner")).id == winner
+
+
+@says("i.conditional")
+async def test_a_change_from_the_other_side_is_seen_by_those_who_read_before(api: Api) -> None:
+    """Either the computer moves first and the owner has changed, or the other way round."""
+    owner = ("PATCH", "/computers/{}/relationships/owner", IDENTIFIER)
+    await api.person()
+    for _ in range(10):
+        number = await api.computer()
+        found = await tag(api, "/persons/1")
+        moved, renamed = await asyncio.gather(
+            send(api, (owner[0], owner[1].format(number), owner[2])),
+            send(api, PERSON_WRITES[0], found),
+        )
+        assert moved.status == 204
+        assert renamed.status in {200, 412}
+        assert (await send(api, PERSON_WRITES[0], found)).status == 412
+
+
+@says("i.conditional")
+@pytest.mark.parametrize(
+    "version",
+    [
+        ...,
+        None,
+        "x",
+        "",
+        True,
+        1.5,
+        3.0,
+        float("nan"),
+        float("inf"),
+        -1,
+        2**62,
+        [1],
+        [],
+        {},
+        {"x": 1},
+    ],
+    ids=repr,
+)
+async def test_a_record_without_a_version_can_be_changed_on_a_condition(
+    api: Api, database: Database, version: Any
+) -> None:
+    more = {} if version is ... else {"version": version}
+    names = {"first_name": "A", "last_name": "B"}
+    await database.persons.insert_many([{"_id": number, **names, **more} for number in (1, 2)])
+    await database.computers.insert_many([{"_id": 1, "serial": "x", **more}, {"_id": 2, **more}])
+    for path, write in (
+        ("/persons/1", PERSON_WRITES[0]),
+        ("/persons/1", PERSON_WRITES[3]),
+        ("/computers/1", COMPUTER_WRITES[0]),
+        ("/computers/1", COMPUTER_WRITES[2]),
+    ):
+        before = await tag(api, path)
+        for refused in ('"x"', f'"1{before[1:]}'):
+            assert (await send(api, write, refused)).status == 412
+        assert (await send(api, write, before)).status in {200, 204}
+        assert (await send(api, write, before)).status == 412
+
+
+@says("i.conditional")
+@pytest.mark.parametrize("version", [..., "x", 2.0])
+@pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], PERSON_WRITES[5]])
+async def test_of_many_who_change_a_record_without_a_version_one_does(
+    api: Api, database: Database, version: Any, write: Write
+) -> None:
+    more = {} if version is ... else {"version": version}
+    await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B", **more})
+    await database.computers.insert_many([{"_id": 1, "person": 1}, {"_id": 2}])
+    found = await tag(api, "/persons/1")
+    answers = await asyncio.gather(*(send(api, write, found) for _ in range(8)))
+    assert len([one for one in answers if one.status < 300]) == 1
+    assert {one.status for one in answers if one.status >= 300} <= {404, 412}
+
+
+@says("i.conditional")
+async def test_what_is_written_past_the_service_is_seen_by_who_has_the_answer(
+    api: Api, database: Database
+) -> None:
+    await fleet(api)
+    before = await tag(api, "/persons/1")
+    await database.persons.update_one({"_id": 1}, {"$set": {"email": "g@example.com"}})
+    assert (await api.get("/persons/1", **{"If-None-Match": before})).status == 200

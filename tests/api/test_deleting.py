@@ -1,0 +1,198 @@
+"""DELETE: JSON:API 1.0, Deleting Resources."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.support import MEDIA_TYPE, Api, Database, linked, says, to_many
+
+ROUNDS = 16
+"""How often those who delete and those who link start at the same time."""
+
+
+async def owners(database: Database) -> dict[int, Any]:
+    """Return who owns each computer, past the service."""
+    return {one["_id"]: one["person"] async for one in database.computers.find().sort("_id")}
+
+
+async def check_links(database: Database) -> None:
+    """See that every computer that has an owner has one who is there."""
+    present = await database.persons.distinct("_id")
+    lost = {number: owner for number, owner in (await owners(database)).items() if owner}
+    assert set(lost.values()) <= set(present)
+
+
+@says("d.deleting")
+async def test_a_deleted_computer_is_gone(api: Api, database: Database) -> None:
+    await api.person()
+    await api.computer(owner="1")
+    await api.computer(owner="1")
+    answer = await api.request("DELETE", "/computers/1")
+    assert (answer.status, answer.document) == (204, None)
+    assert "Content-Type" not in answer.headers
+    for method in ("GET", "DELETE"):
+        answer = await api.request(method, "/computers/1")
+        assert (answer.status, answer.errors) == (404, [(404, "")])
+    assert [one["id"] for one in (await api.get("/computers")).data] == ["2"]
+    read = await api.get("/persons/1?include=computers")
+    assert linked(read.data) == {"computers": to_many("2")}
+    assert await owners(database) == {2: 1}
+
+
+@says("d.deleting")
+async def test_the_computers_of_a_deleted_person_become_unowned(
+    api: Api, database: Database
+) -> None:
+    await api.person()
+    await api.person()
+    for owner in ("1", "2", "1", None):
+        await api.computer(owner=owner)
+    answer = await api.request("DELETE", "/persons/1")
+    assert (answer.status, answer.document) == (204, None)
+    assert (await api.get("/persons/1")).status == 404
+    assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
+    assert await owners(database) == {1: None, 2: 2, 3: None, 4: None}
+    read = await api.get("/computers/1?include=owner")
+    assert (linked(read.data), read.included) == ({"owner": {"data": None}}, [])
+
+
+@says("d.deleting", "d.no_such")
+@pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", "%20", str(2**63)])
+async def test_what_is_not_there_cannot_be_deleted(api: Api, number: str) -> None:
+    await api.person()
+    await api.computer(owner="1")
+    for path in ("/persons", "/computers"):
+        answer = await api.request("DELETE", f"{path}/{number}")
+        assert (answer.status, answer.errors) == (404, [(404, "")])
+        assert len((await api.get(path)).data) == 1
+
+
+@says("d.deleting")
+@pytest.mark.parametrize("path", ["/persons", "/computers", "/persons?filter[id]=1"])
+async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
+    await api.person()
+    assert (await api.request("DELETE", path)).status == 405
+    assert (await api.get("/persons/1")).status == 200
+
+
+@says("d.deleting")
+async def test_what_is_refused_is_not_deleted(api: Api) -> None:
+    await api.person()
+    answer = await api.request("DELETE", "/persons/1?force=true")
+    assert (answer.status, answer.errors) == (400, [(400, "force")])
+    headers = {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}
+    assert (await api.request("DELETE", "/persons/1", headers=headers)).status == 406
+    assert (await api.get("/persons/1")).status == 200
+
+
+async def test_a_body_that_comes_with_a_delete_is_not_looked_at(api: Api) -> None:
+    await api.person()
+    await api.person()
+    answer = await api.request("DELETE", "/persons/1", {"data": {"type": "person", "id": "2"}})
+    assert answer.status == 204
+    assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
+
+
+@says("d.deleting")
+async def test_the_id_of_a_deleted_resource_is_not_given_again(api: Api) -> None:
+    for create, path in ((api.person, "/persons"), (api.computer, "/computers")):
+        last = await create()
+        assert (await api.request("DELETE", f"{path}/{last}")).status == 204
+        assert int(await create()) > int(last)
+
+
+@says("d.deleting")
+async def test_of_many_who_delete_the_same_at_once_one_does(api: Api) -> None:
+    for path, create in (("/persons", api.person), ("/computers", api.computer)):
+        number = await create()
+        answers = await asyncio.gather(
+            *(api.request("DELETE", f"{path}/{number}") for _ in range(10))
+        )
+        assert sorted(answer.status for answer in answers) == [204] + [404] * 9
+
+
+@says("d.deleting")
+async def test_no_computer_is_left_to_a_person_who_is_deleted_meanwhile(
+    api: Api, database: Database
+) -> None:
+    """Every way to link to a person, against a deletion that starts before, among or after them."""
+    for turn in range(ROUNDS):
+        gone, other = await api.person(), await api.person()
+        computers = [await api.computer(owner=owner) for owner in (gone, other, None, None, None)]
+        requests = _links(api, gone, computers)
+        place = turn % (len(requests) + 1)
+        requests.insert(place, api.request("DELETE", f"/persons/{gone}"))
+        answers = await asyncio.gather(*requests)
+        assert answers.pop(place).status == 204
+        assert {answer.status for answer in answers} <= {200, 201, 204, 404}
+        await check_links(database)
+        assert gone not in {str(owner) for owner in (await owners(database)).values()}
+
+
+def _links(api: Api, person: str, computers: list[str]) -> list[Any]:
+    identifier = {"type": "person", "id": person}
+    owner = {"owner": {"data": identifier}}
+    new = {"type": "computer", "attributes": {"serial": "x"}, "relationships": owner}
+    members = to_many(computers[3])
+    path = f"/persons/{person}"
+    return [
+        *(api.post("/computers", new) for _ in range(3)),
+        api.patch(f"/computers/{computers[1]}", {"type": "computer", "relationships": owner}),
+        api.patch(f"/computers/{computers[2]}/relationships/owner", identifier),
+        api.request("POST", f"{path}/relationships/computers", members),
+        api.patch(path, {"type": "person", "relationships": {"computers": to_many(computers[4])}}),
+    ]
+
+
+@says("d.deleting")
+async def test_a_computer_that_is_deleted_while_it_moves_is_gone(
+    api: Api, database: Database
+) -> None:
+    persons = [await api.person() for _ in range(3)]
+    for _ in range(ROUNDS):
+        number = await api.computer(owner=persons[0])
+        deletion, *links = await asyncio.gather(
+            api.request("DELETE", f"/computers/{number}"),
+            *(api.give(person, number) for person in persons),
+            api.patch(f"/computers/{number}/relationships/owner", None),
+        )
+        assert deletion.status == 204
+        assert {answer.status for answer in links} <= {200, 204, 404}
+        assert (await api.get(f"/computers/{number}")).status == 404
+        assert await owners(database) == {}
+
+
+async def test_owners_who_pass_on_a_computer_and_go_leave_it_with_the_last_or_with_nobody(
+    api: Api, database: Database
+) -> None:
+    for _ in range(ROUNDS):
+        old, new = await api.person(), await api.person()
+        number = await api.computer(owner=old)
+        answers = await asyncio.gather(
+            api.give(new, number), api.request("DELETE", f"/persons/{old}")
+        )
+        assert [answer.status for answer in answers] == [200, 204]
+        assert (await owners(database))[int(number)] == int(new)
+
+
+@says("d.deleting")
+async def test_a_person_with_many_computers_is_deleted(api: Api, database: Database) -> None:
+    count = 5_000
+    await api.person()
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x", "person": 1} for number in range(1, count + 1)
+    )
+    assert (await api.request("DELETE", "/persons/1")).status == 204
+    assert set((await owners(database)).values()) == {None}
+    assert await database.computers.count_documents({"version": 1}) == count
+
+
+async def test_a_record_of_another_tool_is_deleted(api: Api, database: Database) -> None:
+    await database.persons.insert_one({"_id": 5})
+    await database.computers.insert_many([{"_id": 5}, {"_id": 6, "person": 5}])
+    for path in ("/persons/5", "/computers/5", "/computers/6"):
+        assert (await api.request("DELETE", path)).status == 204
+    assert await owners(database) == {}

@@ -1,0 +1,246 @@
+"""Content negotiation on every route: JSON:API 1.0, Content Negotiation, Server Responsibilities.
+
+What `Accept` and `Content-Type` may hold is in `tests/jsonapi/test_media.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from registry.jsonapi.operations import EXTENSION
+from tests.support import MEDIA_TYPE, Api, Database, says, to_many
+
+ATOMIC = f'{MEDIA_TYPE}; ext="{EXTENSION}"'
+PROFILE = f'{MEDIA_TYPE}; profile="https://jsonapi.org/profiles/ethanresnick/cursor-pagination"'
+
+IDENTIFIER = {"type": "person", "id": "2"}
+ADDING = {
+    "atomic:operations": [
+        {"op": "add", "data": {"type": "computer", "attributes": {"serial": "x"}}},
+    ]
+}
+
+READS = (
+    "/persons",
+    "/persons?page[size]=1",
+    "/persons/1",
+    "/persons/1/computers",
+    "/persons/1/relationships/computers",
+    "/computers",
+    "/computers/1",
+    "/computers/1/owner",
+    "/computers/1/relationships/owner",
+)
+
+WRITES: list[tuple[str, str, Any]] = [
+    (
+        "POST",
+        "/persons",
+        {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}},
+    ),
+    ("PATCH", "/persons/1", {"type": "person", "attributes": {"first_name": "New"}}),
+    ("PATCH", "/persons/1/relationships/computers", []),
+    ("POST", "/persons/1/relationships/computers", to_many("2")["data"]),
+    ("DELETE", "/persons/1/relationships/computers", to_many("1")["data"]),
+    ("POST", "/computers", {"type": "computer", "attributes": {"serial": "x"}}),
+    ("PATCH", "/computers/1", {"type": "computer", "attributes": {"serial": "New"}}),
+    ("PATCH", "/computers/1/relationships/owner", IDENTIFIER),
+]
+
+DELETIONS = ("/persons/1", "/computers/1")
+
+
+async def fleet(api: Api) -> None:
+    """Store two persons, and two computers of which the first person owns one."""
+    await api.person()
+    await api.person()
+    await api.computer(owner="1")
+    await api.computer()
+
+
+async def stored(database: Database) -> list[Any]:
+    return [
+        [record async for record in database[name].find().sort("_id")]
+        for name in ("persons", "computers")
+    ]
+
+
+async def read(api: Api, path: str, **headers: str) -> tuple[int, str, str]:
+    """Return status, media type and `Vary` of an answer whose data may be identifiers or null."""
+    async with api.client.get(path, headers=headers) as response:
+        assert json.loads(await response.read())["jsonapi"] == {"version": "1.0"}
+        return response.status, response.headers["Content-Type"], response.headers["Vary"]
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize("path", READS)
+async def test_every_read_negotiates(api: Api, path: str) -> None:
+    await fleet(api)
+    for accept, status in (
+        (MEDIA_TYPE, 200),
+        (f"{MEDIA_TYPE};charset=utf-8;q=0.9, {MEDIA_TYPE};q=0.1", 200),
+        ("application/json", 200),
+        (f"{MEDIA_TYPE}; charset=utf-8", 406),
+        (f"{MEDIA_TYPE.upper()};charset=utf-8;q=0.9, application/json", 406),
+        (PROFILE, 406),
+        (ATOMIC, 406),
+    ):
+        assert await read(api, path, Accept=accept) == (status, MEDIA_TYPE, "Accept")
+        head = await api.request("HEAD", path, headers={"Accept": accept})
+        assert (head.status, head.headers["Vary"]) == (status, "Accept")
+
+
+@says("i.negotiation")
+async def test_accept_may_have_several_lines(api: Api) -> None:
+    for lines, status in (
+        ((f"{MEDIA_TYPE};a=b", "text/html"), 406),
+        ((f"{MEDIA_TYPE};a=b", MEDIA_TYPE), 200),
+        (("text/html", f"{MEDIA_TYPE};a=b", ""), 406),
+    ):
+        accept = "".join(f"Accept: {line}\r\n" for line in lines)
+        target = "/persons?page[size]=1"
+        found, _ = await api.raw(
+            f"GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{accept}\r\n".encode()
+        )
+        assert found == status
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize(("method", "path", "data"), WRITES)
+async def test_a_change_whose_answer_is_not_acceptable_is_not_made(
+    api: Api, database: Database, method: str, path: str, data: Any
+) -> None:
+    await fleet(api)
+    before = await stored(database)
+    for accept in (f"{MEDIA_TYPE}; charset=utf-8", f"text/html, {PROFILE}", ATOMIC):
+        answer = await api.request(method, path, {"data": data}, {"Accept": accept})
+        assert (answer.status, answer.errors) == (406, [(406, "")])
+        assert MEDIA_TYPE in answer.document["errors"][0]["detail"]
+        assert answer.headers["Vary"] == "Accept"
+    assert await stored(database) == before
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize("path", DELETIONS)
+async def test_a_deletion_with_an_accept_that_is_refused_is_not_made(
+    api: Api, database: Database, path: str
+) -> None:
+    await fleet(api)
+    before = await stored(database)
+    answer = await api.request("DELETE", path, headers={"Accept": f"{MEDIA_TYPE};a=b"})
+    assert (answer.status, answer.headers["Vary"]) == (406, "Accept")
+    assert await stored(database) == before
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize(("method", "path", "data"), WRITES)
+async def test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_send(
+    api: Api, database: Database, method: str, path: str, data: Any
+) -> None:
+    await fleet(api)
+    before = await stored(database)
+    for sent in (
+        f"{MEDIA_TYPE}; charset=utf-8",
+        f"{MEDIA_TYPE};charset=UTF-8",
+        PROFILE,
+        ATOMIC,
+        "application/json",
+        "application/x-www-form-urlencoded",
+    ):
+        answer = await api.request(method, path, {"data": data}, {"Content-Type": sent})
+        assert (answer.status, answer.errors) == (415, [(415, "")])
+        detail = answer.document["errors"][0]["detail"]
+        assert f"`Content-Type: {MEDIA_TYPE}`" in detail
+        assert "; charset=utf-8" in detail
+        assert sent[:79] in detail
+        assert answer.headers["Vary"] == "Accept"
+    assert await stored(database) == before
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize(("method", "path", "data"), WRITES)
+async def test_a_body_of_no_media_type_is_told_what_to_send(
+    api: Api, database: Database, method: str, path: str, data: Any
+) -> None:
+    await fleet(api)
+    before = await stored(database)
+    body = json.dumps({"data": data}).encode()
+    status, document = await api.raw(
+        f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    assert status == 415
+    assert f"`Content-Type: {MEDIA_TYPE}`" in document["errors"][0]["detail"]
+    assert await stored(database) == before
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize(("method", "path", "data"), WRITES)
+async def test_a_change_of_the_media_type_is_made_and_its_answer_varies(
+    api: Api, method: str, path: str, data: Any
+) -> None:
+    await fleet(api)
+    answer = await api.request(method, path, {"data": data}, {"Content-Type": f"{MEDIA_TYPE} ;"})
+    assert answer.status in {200, 201, 204}
+    assert answer.headers["Vary"] == "Accept"
+    assert ("Content-Type" in answer.headers) == (answer.status != 204)
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize("path", DELETIONS)
+async def test_a_deletion_has_no_body_to_be_of_a_media_type(api: Api, path: str) -> None:
+    await fleet(api)
+    status, head, body = await api.exchange(
+        f"DELETE {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert (status, body) == (204, b"")
+    assert b"vary: accept\r\n" in head.lower() + b"\r\n"
+    assert b"content-type" not in head.lower()
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/persons/9", 404),
+        ("GET", "/persons?x=1", 400),
+        ("PUT", "/persons/1", 405),
+        ("OPTIONS", "/persons", 204),
+        ("OPTIONS", "/computers/1/relationships/owner", 204),
+        ("POST", "/persons", 400),
+    ],
+)
+async def test_every_other_answer_varies_too(api: Api, method: str, path: str, status: int) -> None:
+    answer = await api.request(method, path)
+    assert (answer.status, answer.headers["Vary"]) == (status, "Accept")
+
+
+@says("i.negotiation", "i.operations")
+async def test_operations_have_the_media_type_of_their_extension(api: Api) -> None:
+    body = json.dumps(ADDING).encode()
+    for accept, sent, status in (
+        (MEDIA_TYPE, ATOMIC, 200),
+        (ATOMIC, ATOMIC, 200),
+        ("*/*", ATOMIC, 200),
+        (f"{MEDIA_TYPE};a=b, {ATOMIC};q=0.5", ATOMIC, 200),
+        (f"{MEDIA_TYPE}; charset=utf-8", ATOMIC, 406),
+        (PROFILE, ATOMIC, 406),
+        (f"{ATOMIC}; charset=utf-8", ATOMIC, 406),
+        (ATOMIC, MEDIA_TYPE, 415),
+        (ATOMIC, f"{ATOMIC}; charset=utf-8", 415),
+        (ATOMIC, f'{MEDIA_TYPE}; ext="https://example.com/other"', 415),
+    ):
+        headers = {"Accept": accept, "Content-Type": sent}
+        async with api.client.post("/operations", data=body, headers=headers) as response:
+            assert (response.status, response.headers["Vary"]) == (status, "Accept")
+            expected = ATOMIC if status == 200 else MEDIA_TYPE
+            assert response.headers["Content-Type"] == expected
+            document = json.loads(await response.read())
+        if status == 415:
+            assert f"`Content-Type: {ATOMIC}`" in document["errors"][0]["detail"]
+    assert len((await api.get("/computers")).data) == 4

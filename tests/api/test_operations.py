@@ -1,0 +1,511 @@
+"""Atomic Operations: several changes in one request, all of them or none."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+
+from registry.jsonapi.operations import OPERATIONS, RESULTS
+from registry.settings import Settings
+from tests.conftest import LIMITS, Serve
+from tests.jsonapi.test_operations import COMPUTER, DOCUMENT, PERSON
+from tests.support import MEDIA_TYPE, Answer, Api, Database, check_document, linked, says, to_many
+
+EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
+
+
+async def send(api: Api, document: Any, path: str = "/operations", **headers: str) -> Answer:
+    """Send a document, or the bytes as they are, and hold the answer against the extension."""
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    sent = {"Content-Type": EXTENDED} | headers
+    async with api.client.post(path, data=io.BytesIO(body), headers=sent) as response:
+        answer = Answer(response.status, response.headers, json.loads(await response.read()))
+    assert answer.headers["X-Request-ID"]
+    assert answer.headers["Vary"] == "Accept"
+    if answer.status == 200:
+        assert answer.headers["Content-Type"] == EXTENDED
+        assert answer.document.keys() == {RESULTS, "jsonapi"}
+        for result in results(answer):
+            assert result.keys() <= {"data"}
+            if result:
+                check_document({**result, "jsonapi": answer.document["jsonapi"]})
+        assert len(results(answer)) == len(json.loads(body)[OPERATIONS])
+    else:
+        assert answer.headers["Content-Type"] == MEDIA_TYPE
+        check_document(answer.document)
+    return answer
+
+
+async def operate(api: Api, *operations: Any) -> Answer:
+    return await send(api, {OPERATIONS: operations})
+
+
+def results(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = answer.document[RESULTS]
+    return found
+
+
+def errors(answer: Answer) -> list[tuple[int, str]]:
+    """Status and pointer, from the array on, of each error."""
+    return [(status, place.removeprefix(f"/{OPERATIONS}")) for status, place in answer.errors]
+
+
+def reference(type_name: str, number: str, relationship: str | None = None) -> dict[str, Any]:
+    found = {"type": type_name, "id": number}
+    return {"ref": found if relationship is None else {**found, "relationship": relationship}}
+
+
+async def stored(database: Database) -> list[Any]:
+    """Return all that is stored but the counters."""
+    return [
+        await database[name].find().sort("_id").to_list(None) for name in ("persons", "computers")
+    ]
+
+
+@says("i.operations")
+async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -> None:
+    owner = {"data": {"type": "person", "lid": "grace"}}
+    answer = await operate(
+        api,
+        {"op": "add", "data": {**PERSON, "lid": "grace"}},
+        {"op": "add", "data": {**COMPUTER, "lid": "first", "relationships": {"owner": owner}}},
+        {"op": "add", "href": "/computers", "data": {**COMPUTER, "lid": "second"}},
+        {
+            "op": "add",
+            "ref": {"type": "person", "lid": "grace", "relationship": "computers"},
+            "data": [{"type": "computer", "lid": "second"}],
+        },
+        {
+            "op": "update",
+            "data": {"type": "person", "lid": "grace", "attributes": {"last_name": "Murray"}},
+        },
+        {"op": "remove", "ref": {"type": "computer", "lid": "first"}},
+    )
+    assert answer.status == 200
+    added, first, second, related, updated, removed = results(answer)
+    assert added["data"]["attributes"]["last_name"] == "Hopper"
+    assert linked(first["data"]) == {"owner": {"data": {"type": "person", "id": "1"}}}
+    assert second["data"]["id"] == "2"
+    assert related == {}
+    assert updated["data"]["attributes"]["full_name"] == "Grace Murray"
+    assert removed == {}
+    assert (await api.get("/persons/1")).data == updated["data"]
+    read = await api.get("/persons/1?include=computers")
+    assert linked(read.data) == {"computers": to_many("2")}
+
+
+@says("i.operations")
+async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> None:
+    added = await operate(api, {"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER})
+    created = [await api.post("/persons", PERSON), await api.post("/computers", COMPUTER)]
+    for result, one in zip(results(added), created, strict=True):
+        assert one.id == "2"
+        assert result["data"] == json.loads(
+            json.dumps(one.data).replace("s/2", "s/1").replace('"2"', '"1"')
+        )
+    change = {
+        "type": "person",
+        "attributes": {"email": "g@example.com"},
+        "relationships": {"computers": to_many("2", "1")},
+    }
+    updated = await operate(api, {"op": "update", "href": "/persons/1", "data": change})
+    assert results(updated) == [{"data": (await api.patch("/persons/1", change)).data}]
+    assert linked(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
+
+
+@says("i.operations")
+async def test_an_id_sent_by_the_client_is_ignored(api: Api) -> None:
+    answer = await operate(
+        api,
+        {"op": "add", "data": {**PERSON, "id": "900", "lid": "a"}},
+        {"op": "update", "href": "/persons/1", "data": {"type": "person", "id": "900"}},
+    )
+    assert [one["data"]["id"] for one in results(answer)] == ["1", "1"]
+    assert (await api.person()) == "2"
+
+
+@says("i.operations")
+async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api: Api) -> None:
+    await api.person()
+    for _ in range(3):
+        await api.computer()
+    many, one = reference("person", "1", "computers"), reference("computer", "1", "owner")
+    steps: list[tuple[dict[str, Any], list[str]]] = [
+        ({"op": "add", **many, "data": to_many("1", "2")["data"]}, ["1", "2"]),
+        ({"op": "add", **many, "data": to_many("2", "3")["data"]}, ["1", "2", "3"]),
+        ({"op": "remove", **many, "data": to_many("1", "9")["data"]}, ["2", "3"]),
+        ({"op": "update", **many, "data": to_many("1")["data"]}, ["1"]),
+        ({"op": "update", **one, "data": None}, []),
+        ({"op": "update", **one, "data": {"type": "person", "id": "1"}}, ["1"]),
+        ({"op": "update", "href": "/persons/1/relationships/computers", "data": []}, []),
+    ]
+    for operation, expected in steps:
+        answer = await operate(api, operation)
+        assert (answer.status, results(answer)) == (200, [{}])
+        read = await api.get("/persons/1?include=computers")
+        assert linked(read.data) == {"computers": to_many(*expected)}
+
+
+@says("i.operations")
+@pytest.mark.parametrize(
+    ("failing", "expected"),
+    [
+        ({"op": "remove", **reference("person", "9")}, (404, "/6/ref/id")),
+        ({"op": "remove", "href": "/persons/9"}, (404, "/6/href")),
+        ({"op": "remove", "href": "/persons/x"}, (404, "/6/href")),
+        ({"op": "remove", **reference("person", str(2**63))}, (404, "/6/ref/id")),
+        ({"op": "update", "data": {"type": "person", "id": "9"}}, (404, "/6/data/id")),
+        ({"op": "remove", "ref": {"type": "computer", "lid": "gone"}}, (404, "/6/ref/lid")),
+        (
+            {"op": "update", **reference("person", "9", "computers"), "data": []},
+            (404, "/6/ref/id"),
+        ),
+        (
+            {"op": "add", **reference("person", "1", "computers"), "data": to_many("9")["data"]},
+            (404, "/6/data/0/id"),
+        ),
+        (
+            {
+                "op": "update",
+                **reference("computer", "1", "owner"),
+                "data": {"type": "person", "id": "9"},
+            },
+            (404, "/6/data/id"),
+        ),
+        (
+            {"op": "add", "data": {**PERSON, "relationships": {"computers": to_many("1", "9")}}},
+            (404, "/6/data/relationships/computers/data/1/id"),
+        ),
+        ({"op": "add", "href": "/persons", "data": COMPUTER}, (409, "/6/data/type")),
+        ({"op": "add", "data": {"type": "computer"}}, (422, "/6/data/attributes/serial")),
+        (
+            {"op": "add", "data": {**COMPUTER, "relationships": []}},
+            (400, "/6/data/relationships"),
+        ),
+    ],
+)
+async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
+    api: Api, database: Database, failing: Any, expected: tuple[int, str]
+) -> None:
+    await api.person()
+    await api.person()
+    await api.computer(owner="2")
+    before = await stored(database)
+    answer = await operate(
+        api,
+        {"op": "add", "data": PERSON},
+        {"op": "add", "data": {**COMPUTER, "lid": "gone"}},
+        {"op": "update", "href": "/persons/1", "data": {**PERSON, "attributes": {"email": None}}},
+        {"op": "add", **reference("person", "1", "computers"), "data": to_many("1")["data"]},
+        {"op": "remove", **reference("person", "2")},
+        {"op": "remove", "ref": {"type": "computer", "lid": "gone"}},
+        failing,
+    )
+    assert (answer.status, errors(answer)) == (expected[0], [expected])
+    assert await stored(database) == before
+    assert int(await api.person()) > 2, "an id may be left out, but is never given twice"
+
+
+@says("i.operations")
+async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> None:
+    answer = await operate(
+        api,
+        {"op": "add", "data": {"type": "person", "attributes": {"email": "x", "first_name": "G"}}},
+        {"op": "add", "data": COMPUTER},
+        {"op": "update", "href": "/persons/1", "data": COMPUTER},
+        {"op": "jump"},
+        {"op": "remove", "href": "/people/1"},
+    )
+    assert answer.status == 400
+    assert sorted(errors(answer)) == [
+        (400, "/3/op"),
+        (404, "/4/href"),
+        (409, "/2/data/type"),
+        (422, "/0/data/attributes/email"),
+        (422, "/0/data/attributes/last_name"),
+    ]
+    assert (await api.get("/computers")).data == []
+
+
+@says("i.operations")
+async def test_every_missing_identifier_of_an_operation_is_told(api: Api) -> None:
+    await api.person()
+    missing = to_many("8", "9")["data"]
+    answer = await operate(
+        api, {"op": "update", **reference("person", "1", "computers"), "data": missing}
+    )
+    assert (answer.status, errors(answer)) == (404, [(404, "/0/data/0/id"), (404, "/0/data/1/id")])
+
+
+@says("i.operations")
+async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
+    api: Api, database: Database
+) -> None:
+    person = {"type": "person", "lid": "a"}
+    answer = await operate(
+        api,
+        {"op": "add", "data": {**PERSON, **person}},
+        {"op": "add", "data": {**COMPUTER, "relationships": {"owner": {"data": person}}}},
+        {"op": "update", "data": {**person, "attributes": {"first_name": "Mary"}}},
+        {"op": "update", "data": {**person, "attributes": {"last_name": "Murray"}}},
+        {"op": "remove", "ref": person},
+    )
+    names = [one["data"]["attributes"].get("full_name") for one in results(answer)[2:4]]
+    assert names == ["Mary Hopper", "Mary Murray"]
+    persons, (computer,) = await stored(database)
+    assert (persons, computer["person"]) == ([], None)
+
+
+@says("i.operations", "i.conditional")
+async def test_what_operations_change_gets_another_version(api: Api) -> None:
+    await api.person()
+    await api.computer()
+    old = [(await api.get(path)).headers["ETag"] for path in ("/persons/1", "/computers/1")]
+    assert (
+        await operate(
+            api,
+            {"op": "add", **reference("person", "1", "computers"), "data": to_many("1")["data"]},
+        )
+    ).status == 200
+    for path, tag, name in zip(
+        ("/persons/1", "/computers/1"), old, ("person", "computer"), strict=True
+    ):
+        assert (await api.get(path)).headers["ETag"] != tag
+        body = {"data": {"type": name}}
+        refused = await api.request("PATCH", path, body, headers={"If-Match": tag})
+        assert refused.status == 412
+
+
+@says("i.operations")
+async def test_a_thousand_operations_are_done_and_one_more_is_refused(api: Api) -> None:
+    added = [{"op": "add", "data": {**PERSON, "lid": f"p{one}"}} for one in range(500)]
+    owned = [
+        {
+            "op": "add",
+            "data": {
+                **COMPUTER,
+                "relationships": {"owner": {"data": {"type": "person", "lid": f"p{one}"}}},
+            },
+        }
+        for one in range(500)
+    ]
+    refused = await operate(api, *added, *owned, {"op": "add", "data": PERSON})
+    assert (refused.status, errors(refused)) == (400, [(400, "")])
+    assert (await api.get("/persons")).data == []
+    began = time.monotonic()
+    answer = await operate(api, *added, *owned)
+    seconds = time.monotonic() - began
+    assert answer.status == 200
+    numbers = [one["data"]["id"] for one in results(answer)]
+    assert numbers == [*map(str, range(1, 501))] * 2
+    owners = [linked(one["data"])["owner"]["data"]["id"] for one in results(answer)[500:]]
+    assert owners == numbers[:500]
+    assert seconds < 10
+
+
+async def test_how_many_operations_there_may_be_is_a_setting(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, most_operations=2))
+    added = {"op": "add", "data": PERSON}
+    assert (await operate(api, added, added)).status == 200
+    refused = await operate(api, added, added, added)
+    assert (refused.status, errors(refused)) == (400, [(400, "")])
+
+
+@says("i.operations", "i.negotiation")
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        MEDIA_TYPE,
+        f"{EXTENDED}; charset=utf-8",
+        f'{MEDIA_TYPE}; ext="https://example.com/other"',
+        f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic https://example.com/other"',
+        f"{MEDIA_TYPE}; ext",
+        f'{MEDIA_TYPE}; ext=""',
+        "application/json",
+        "",
+    ],
+)
+async def test_operations_of_another_media_type_are_refused(api: Api, content_type: str) -> None:
+    document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
+    answer = await send(api, document, **{"Content-Type": content_type})
+    assert answer.status == 415
+    assert EXTENDED in answer.document["errors"][0]["detail"]
+    assert (await api.get("/persons")).data == []
+
+
+@says("i.operations", "i.negotiation")
+@pytest.mark.parametrize("content_type", [EXTENDED, EXTENDED.replace("; ", ";")])
+async def test_operations_of_the_media_type_are_taken(api: Api, content_type: str) -> None:
+    document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
+    assert (await send(api, document, **{"Content-Type": content_type})).status == 200
+
+
+@says("i.operations", "i.negotiation")
+async def test_the_extension_is_of_the_path_of_operations_alone(api: Api) -> None:
+    answer = await send(api, {"data": PERSON}, "/persons")
+    assert answer.status == 415
+    answer = await api.request("GET", "/persons", headers={"Accept": EXTENDED})
+    assert answer.status == 406
+
+
+@says("i.operations", "i.negotiation")
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        (EXTENDED, 200),
+        (EXTENDED.replace("; ", ";"), 200),
+        (f"{EXTENDED};q=0.5", 200),
+        (MEDIA_TYPE, 200),
+        ("*/*", 200),
+        (f"{MEDIA_TYPE}; charset=utf-8, {EXTENDED}", 200),
+        (f"{MEDIA_TYPE}; charset=utf-8", 406),
+        (f'{MEDIA_TYPE}; ext="https://example.com/other"', 406),
+    ],
+)
+async def test_results_are_given_to_those_who_accept_them(
+    api: Api, accept: str, status: int
+) -> None:
+    answer = await send(api, {OPERATIONS: [{"op": "add", "data": PERSON}]}, Accept=accept)
+    assert answer.status == status
+    assert len((await api.get("/persons")).data) == (status == 200)
+
+
+@says("i.operations")
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
+async def test_operations_are_sent_by_post_alone(api: Api, method: str) -> None:
+    answer = await api.request(method, "/operations")
+    assert (answer.status, answer.headers["Allow"]) == (405, "OPTIONS, POST")
+
+
+async def test_the_path_of_operations_tells_its_methods(api: Api) -> None:
+    answer = await api.request("OPTIONS", "/operations")
+    assert (answer.status, answer.headers["Allow"]) == (204, "OPTIONS, POST")
+
+
+@says("i.operations")
+@pytest.mark.parametrize("name", ["include", "fields[person]", "x", "page[size]"])
+async def test_operations_take_no_parameters(api: Api, name: str) -> None:
+    document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
+    answer = await send(api, document, f"/operations?{name}=")
+    assert (answer.status, answer.errors) == (400, [(400, name)])
+    assert (await api.get("/persons")).data == []
+
+
+@says("i.operations")
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b"", ""),
+        (b"x", ""),
+        (b"[]", ""),
+        (b"null", ""),
+        (b"{}", f"/{OPERATIONS}"),
+        (b'{"data": []}', f"/{OPERATIONS}"),
+        (b'{"atomic:operations": []}', f"/{OPERATIONS}"),
+        (b'{"atomic:operations": {}}', f"/{OPERATIONS}"),
+        (b'{"atomic:operations": null}', f"/{OPERATIONS}"),
+        (b'{"atomic:operations": [1]}', f"/{OPERATIONS}/0"),
+        (b'{"atomic:operations": [{"op": "add"}], "data": []}', "/data"),
+        (b'{"atomic:operations": ' + b"[" * 100_000, ""),
+        (b"[" * 100_000 + b"]" * 100_000, ""),
+        (b"\xff" * 1_000_000, ""),
+    ],
+)
+async def test_a_body_that_holds_no_operations_is_refused(
+    api: Api, body: bytes, place: str
+) -> None:
+    answer = await send(api, body)
+    assert (answer.status, answer.errors) == (400, [(400, place)])
+
+
+@says("i.operations")
+async def test_a_mebibyte_of_wrong_operations_is_answered_with_a_hundred_errors(api: Api) -> None:
+    wrong = {"op": "add", **reference("person", "1", "computers"), "data": [{}] * 340}
+    answer = await operate(api, *[wrong] * 700)
+    assert (answer.status, len(answer.errors)) == (400, 100)
+
+
+@says("i.operations", "d.body_limits")
+async def test_a_body_over_the_limit_is_refused(api: Api) -> None:
+    document = json.dumps({OPERATIONS: [{"op": "add", "data": PERSON}]}).encode()
+    fitting = await send(api, document.ljust(LIMITS.body_bytes))
+    assert fitting.status == 200
+    assert (await send(api, document.ljust(LIMITS.body_bytes + 1))).status == 413
+    assert len((await api.get("/persons")).data) == 1
+
+
+@says("i.operations")
+async def test_requests_that_change_the_same_resource_at_once_all_come_through(
+    api: Api, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each moves the one computer to the person and away: no one may see it half done."""
+    caplog.set_level(logging.ERROR, "registry")
+    await api.person()
+    await api.computer()
+    many, one = reference("person", "1", "computers"), reference("computer", "1", "owner")
+    operations = [
+        {"op": "update", "href": "/persons/1", "data": {"type": "person", "attributes": {}}},
+        {"op": "add", **many, "data": to_many("1")["data"]},
+        {"op": "update", **one, "data": None},
+        {"op": "add", "data": COMPUTER},
+    ]
+    answers = await asyncio.gather(*(operate(api, *operations) for _ in range(20)))
+    assert {answer.status for answer in answers} <= {200, 503}
+    done = sum(answer.status == 200 for answer in answers)
+    persons, computers = await stored(database)
+    assert done
+    assert len(computers) == 1 + done
+    assert computers[0]["person"] is None
+    assert persons[0]["version"] == 1 + 3 * done
+    assert "Traceback" not in caplog.text
+
+
+@says("i.operations")
+async def test_requests_that_change_the_same_resources_in_another_order_come_through(
+    api: Api, database: Database
+) -> None:
+    await api.person()
+    await api.person()
+    there = [
+        {"op": "update", "href": f"/persons/{one}", "data": {"type": "person"}} for one in (1, 2)
+    ]
+    answers = await asyncio.gather(*(operate(api, *order) for order in [there, there[::-1]] * 10))
+    assert {answer.status for answer in answers} == {200}
+    persons, _ = await stored(database)
+    assert [one["version"] for one in persons] == [21, 21]
+
+
+@says("i.operations")
+@pytest.mark.parametrize("value", ["$serial", "$$ROOT", "{$gt: 0}"])
+async def test_no_value_of_an_operation_is_an_operator(api: Api, value: str) -> None:
+    change = {"type": "computer", "attributes": {"serial": value}}
+    answer = await operate(
+        api,
+        {"op": "add", "data": {**COMPUTER, "lid": "a"}},
+        {"op": "update", "ref": {"type": "computer", "lid": "a"}, "data": change},
+        {"op": "add", "data": change},
+    )
+    assert [one["data"]["attributes"]["serial"] for one in results(answer)[1:]] == [value] * 2
+
+
+@says("i.operations")
+@given(document=DOCUMENT)
+@hypothesis_settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # one service for all examples
+)
+async def test_any_document_is_answered_and_never_a_defect(api: Api, document: Any) -> None:
+    answer = await send(api, document)
+    assert answer.status in {200, 400, 404, 409, 422}

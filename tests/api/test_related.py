@@ -1,0 +1,243 @@
+"""What relationships lead to: JSON:API 1.0, Related Resource Links and Fetching Resources."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from registry.storage.listing import CHUNK
+from tests.support import MEDIA_TYPE, Api, Database, linked, says, to_many
+
+COMPUTERS = "/persons/1/computers"
+OWNER = "/computers/1/owner"
+
+
+async def fleet(api: Api) -> None:
+    """Store two persons with two and one computers, and a computer that nobody owns."""
+    await api.person("Grace", "Hopper")
+    await api.person("Ada", "Lovelace")
+    for serial, owner in (("SN-9", "1"), ("SN-8", "2"), ("SN-7", "1"), ("SN-6", None)):
+        await api.computer(serial, owner=owner)
+
+
+async def read_empty(api: Api, path: str) -> Any:
+    """Return a document whose primary data are null."""
+    async with api.client.get(path) as response:
+        assert (response.status, response.headers["Content-Type"]) == (200, MEDIA_TYPE)
+        document = json.loads(await response.read())
+    assert document["data"] is None
+    return document
+
+
+@says("i.related_routes")
+async def test_a_related_collection_is_read_like_any_other(api: Api) -> None:
+    await fleet(api)
+    answer = await api.get(COMPUTERS)
+    assert answer.status == 200
+    everything = (await api.get("/computers")).data
+    assert answer.document == {
+        "data": [everything[0], everything[2]],
+        "jsonapi": {"version": "1.0"},
+        "links": {"self": str(api.client.make_url(COMPUTERS))},
+        "meta": {"count": 2},
+    }
+
+
+@says("i.related_routes")
+async def test_a_related_resource_is_read_like_any_other(api: Api) -> None:
+    await fleet(api)
+    answer = await api.get(OWNER)
+    assert answer.status == 200
+    assert answer.document == {
+        "data": (await api.get("/persons/1")).data,
+        "jsonapi": {"version": "1.0"},
+        "links": {"self": OWNER},
+    }
+
+
+@says("i.related_routes")
+async def test_the_owner_of_what_nobody_owns_is_null(api: Api) -> None:
+    await fleet(api)
+    assert await read_empty(api, "/computers/4/owner") == {
+        "data": None,
+        "jsonapi": {"version": "1.0"},
+        "links": {"self": "/computers/4/owner"},
+    }
+    path = "/computers/4/owner?include=computers.owner&fields[person]=email"
+    assert (await read_empty(api, path))["included"] == []
+
+
+@says("i.related_routes")
+async def test_the_computers_of_a_person_who_has_none_are_an_empty_array(api: Api) -> None:
+    await api.person()
+    for query in ("", "?include=owner", "?page[size]=1", "?page[number]=1", "?sort=-serial"):
+        answer = await api.get(COMPUTERS + query)
+        assert (answer.status, answer.data) == (200, [])
+        assert answer.document["meta"]["count"] == 0
+
+
+@says("i.related_routes")
+@pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
+async def test_what_is_related_to_a_resource_that_is_not_there_is_not_found(
+    api: Api, number: str
+) -> None:
+    await fleet(api)
+    for path in (f"/persons/{number}/computers", f"/computers/{number}/owner"):
+        for query in ("", "?include=", "?fields[person]=email"):
+            answer = await api.get(path + query)
+            assert (answer.status, answer.errors) == (404, [(404, "")])
+        assert (await api.request("HEAD", path)).status == 404
+
+
+@says("i.related_routes")
+async def test_an_owner_that_is_gone_is_null(api: Api, database: Database) -> None:
+    await fleet(api)
+    await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})
+    await read_empty(api, OWNER)
+    assert (await api.get("/persons/99/computers")).status == 404
+
+
+@says("i.related_routes")
+async def test_include_starts_at_the_related_resources(api: Api) -> None:
+    await fleet(api)
+    answer = await api.get(f"{COMPUTERS}?include=owner")
+    assert answer.included == [("person", "1")]
+    assert [linked(one) for one in answer.data] == [
+        {"owner": {"data": {"type": "person", "id": "1"}}}
+    ] * 2
+    answer = await api.get(f"{OWNER}?include=computers")
+    assert answer.included == [("computer", "1"), ("computer", "3")]
+    assert linked(answer.data) == {"computers": to_many("1", "3")}
+    answer = await api.get(f"{OWNER}?include=computers.owner")
+    assert linked(answer.document["included"][0])["owner"]["data"]["id"] == "1"
+
+
+@says("i.related_routes", "i.include_pages")
+async def test_what_a_related_resource_includes_can_be_bounded(api: Api) -> None:
+    await fleet(api)
+    answer = await api.get(f"{OWNER}?include=computers&page[computers][size]=1")
+    assert answer.included == [("computer", "1")]
+    assert answer.data["relationships"]["computers"]["links"]["next"]
+
+
+@says("i.related_routes")
+async def test_fields_limit_related_resources(api: Api) -> None:
+    await fleet(api)
+    answer = await api.get(f"{OWNER}?fields[person]=full_name")
+    assert answer.data["attributes"] == {"full_name": "Grace Hopper"}
+    answer = await api.get(f"{COMPUTERS}?fields[computer]=&fields[person]=email&include=owner")
+    assert [one["attributes"] for one in answer.data] == [{}, {}]
+    assert [one["attributes"] for one in answer.document["included"]] == [{"email": None}]
+
+
+@says("i.related_routes")
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("sort=serial", ["3", "1"]),
+        ("sort=-id", ["3", "1"]),
+        ("sort=owner.last_name,-serial", ["1", "3"]),
+        ("filter[serial]=SN-7", ["3"]),
+        ("filter[serial]=SN-8", []),
+        ("filter[id]=1,2,3,4", ["1", "3"]),
+        ("filter[owner]=2", []),
+        ("filter[owner]=null", []),
+        ('filter=[{"not":{"name":"id","op":"eq","val":1}}]', ["3"]),
+        (
+            'filter=[{"or":[{"name":"id","op":"eq","val":2},{"name":"id","op":"eq","val":3}]}]',
+            ["3"],
+        ),
+        ("page[size]=1", ["1"]),
+        ("page[number]=2&page[size]=1", ["3"]),
+        ("page[number]=3&page[size]=1", []),
+    ],
+)
+async def test_a_related_collection_is_sorted_filtered_and_paged(
+    api: Api, query: str, ids: list[str]
+) -> None:
+    await fleet(api)
+    answer = await api.get(f"{COMPUTERS}?{query}")
+    assert (answer.status, [one["id"] for one in answer.data]) == (200, ids)
+    assert answer.document["meta"]["count"] == len(ids)
+    if "page[number]" in query:
+        assert answer.document["meta"]["total"] == 2
+
+
+@says("i.related_routes", "i.paging")
+@pytest.mark.parametrize("page", ["page[size]=2", "page[number]=1&page[size]=2"])
+async def test_the_pages_of_a_related_collection_follow_each_other(api: Api, page: str) -> None:
+    await api.person()
+    for number in range(5):
+        await api.computer(f"SN-{9 - number}", owner="1")
+    await api.computer("SN-0")
+    found, path = [], f"{COMPUTERS}?{page}&sort=serial&include=owner&filter[serial][ne]=SN-7"
+    while path:
+        answer = await api.get(path)
+        assert answer.included == [("person", "1")]
+        found += [one["id"] for one in answer.data]
+        following = answer.document["links"]["next"] or ""
+        path = following.removeprefix(str(api.client.make_url("/"))[:-1])
+    assert found == ["5", "4", "2", "1"]
+
+
+@says("i.related_routes")
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        (f"{COMPUTERS}?include=computers", "include"),
+        (f"{COMPUTERS}?include=owner.cars", "include"),
+        (f"{COMPUTERS}?sort=last_name", "sort"),
+        (f"{COMPUTERS}?filter[last_name]=x", "filter[last_name]"),
+        (f"{COMPUTERS}?page[size]=x", "page[size]"),
+        (f"{COMPUTERS}?x=1", "x"),
+        (f"{OWNER}?include=owner", "include"),
+        (f"{OWNER}?sort=last_name", "sort"),
+        (f"{OWNER}?filter[id]=1", "filter[id]"),
+        (f"{OWNER}?page[number]=1", "page[number]"),
+        (f"{OWNER}?fields[person]=password", "fields[person]"),
+    ],
+)
+async def test_a_parameter_that_the_related_does_not_have_is_refused(
+    api: Api, path: str, parameter: str
+) -> None:
+    await fleet(api)
+    answer = await api.get(path)
+    assert (answer.status, answer.errors) == (400, [(400, parameter)])
+
+
+@says("i.related_routes")
+@pytest.mark.parametrize("path", [COMPUTERS, OWNER])
+async def test_the_related_is_only_read(api: Api, path: str) -> None:
+    await fleet(api)
+    answer = await api.request("OPTIONS", path)
+    assert (answer.status, answer.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+    for method in ("POST", "PATCH", "DELETE", "PUT"):
+        answer = await api.request(method, path, {"data": None})
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+@says("i.related_routes")
+@pytest.mark.parametrize("path", [COMPUTERS, f"{COMPUTERS}?page[size]=1", OWNER])
+async def test_head_of_the_related_is_its_get_without_the_body(api: Api, path: str) -> None:
+    await fleet(api)
+    head, get = await api.request("HEAD", path), await api.get(path)
+    assert (head.status, head.document) == (200, None)
+    for header in ("Content-Type", "Content-Length", "ETag", "Vary"):
+        assert head.headers.get(header) == get.headers.get(header)
+
+
+@says("i.related_routes", "d.no_page")
+async def test_a_related_collection_larger_than_a_chunk_is_whole_and_in_order(
+    api: Api, database: Database
+) -> None:
+    count = 2 * CHUNK + 1
+    await api.person()
+    await database.computers.insert_many(
+        {"_id": number, "serial": f"SN-{number}", "person": 1 + number % 2}
+        for number in range(2 * count)
+    )
+    answer = await api.get(COMPUTERS)
+    assert [int(one["id"]) for one in answer.data] == list(range(0, 2 * count, 2))
+    assert answer.document["meta"] == {"count": count}

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Iterable
 
 from aiohttp import web
 
-from registry import openapi, swagger_ui
+from registry import swagger_ui
 from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
 from registry.limits import Limits
 from registry.middleware import errors_as_documents, stamp
+from registry.openapi.description import describe
 from registry.resource import Graph, Resource
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -36,7 +37,7 @@ def create_app(
     app.cleanup_ctx.append(_open_repository)
     app.on_response_prepare.append(stamp)
     app.add_routes(routes(graph))
-    swagger_ui.mount(app, openapi.describe(graph, settings.public_url))
+    swagger_ui.mount(app, describe(graph, settings))
     return app
 
 

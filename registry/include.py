@@ -92,7 +92,7 @@ class _Walk:
         self, resource: Resource, records: Iterable[Record], relationship: Relationship
     ) -> list[Record]:
         target, known = self._graph[relationship.target], self._known[relationship.target]
-        keys = {record["_id"]: record.get(relationship.column) for record in records}
+        keys = {record["_id"]: _key(record, relationship) for record in records}
         wanted = {key for key in keys.values() if key is not None}
         if unknown := wanted - known.keys():
             self.add(target, await self._repository.find(target, "_id", unknown))
@@ -118,7 +118,8 @@ class _Walk:
                 resource, relationship, list(members), bound + 1
             )
         for record in found:
-            members[record[relationship.column]].append(record)
+            if (key := _key(record, relationship)) in members:
+                members[key].append(record)
         shown = [record for some in members.values() for record in some[:bound]]
         self.add(target, sorted(shown, key=itemgetter("_id")))
         for number, some in members.items():
@@ -127,3 +128,11 @@ class _Walk:
                 ids if bound is None else FirstPage(ids, bound, len(some) > bound)
             )
         return shown
+
+
+def _key(record: Record, relationship: Relationship) -> int | None:
+    """Return the id that a record is linked to; other tools may have stored what is none."""
+    found = record.get(relationship.column)
+    if isinstance(found, float) and found.is_integer():
+        return int(found)
+    return found if isinstance(found, int) else None

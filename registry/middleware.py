@@ -81,7 +81,7 @@ def error_response(request: web.BaseRequest, error: BaseException) -> web.Respon
         status=status,
         body=document.errors(problems.errors, identity),
         content_type=MEDIA_TYPE,
-        headers={REQUEST_ID_HEADER: identity},
+        headers={REQUEST_ID_HEADER: identity, hdrs.VARY: hdrs.ACCEPT},
     )
     for problem in problems.errors:
         response.headers.update(problem.headers)
@@ -100,6 +100,7 @@ def raw_error_response(error: ApiError) -> bytes:
         f"{hdrs.CONTENT_TYPE}: {MEDIA_TYPE}\r\n"
         f"{hdrs.CONTENT_LENGTH}: {len(body)}\r\n"
         f"{REQUEST_ID_HEADER}: {identity}\r\n"
+        f"{hdrs.VARY}: {hdrs.ACCEPT}\r\n"
         f"{hdrs.CONNECTION}: close\r\n\r\n"
     )
     return head.encode() + body

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
 
+from registry.jsonapi.page import Sizes
+
 
 class StartError(Exception):
     """The service cannot start: one line that says what is wrong and what to do."""
@@ -101,6 +103,11 @@ class Settings:
         float,
         _Key("REGISTRY_QUERY_SECONDS", _seconds, "longest time of a filter or sort"),
     ] = 5.0
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many resources a page has; never more by default than at most."""
+        return Sizes(min(self.page_size, self.largest_page), self.largest_page)
 
     @classmethod
     def parse(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Self:

@@ -23,7 +23,7 @@ from registry.storage import embedded
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database
 
-LIMITS = Limits(arrival_seconds=0.5, linger_seconds=0.5)
+LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
 """Short, so that the tests of what does not arrive in time are over soon."""
 
 

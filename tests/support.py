@@ -140,6 +140,13 @@ def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 
     return {"data": [{"type": type, "id": number} for number in ids]}
 
 
+async def stored(database: Database) -> list[Any]:
+    """Return all records but the counters."""
+    return [
+        await database[name].find().sort("_id").to_list(None) for name in ("persons", "computers")
+    ]
+
+
 def linked(resource: Any) -> dict[str, Any]:
     """Return the relationships of a resource object, without their links."""
     relationships: dict[str, Any] = resource["relationships"]
@@ -154,15 +161,22 @@ def check_document(document: Any) -> None:
         _check_errors(document)
         return
     assert document.keys() <= {"data", "included", "jsonapi", "links", "meta"}
-    primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
-    resources = [*primary, *document.get("included", [])]
+    data = document["data"]
+    primary = data if isinstance(data, list) else [data] if data is not None else []
+    linkage = [one for one in primary if one.keys() == {"type", "id"}]
+    included = document.get("included", [])
+    resources = [*(one for one in primary if one not in linkage), *included]
     for resource in resources:
         _check_resource(resource)
-    identities = [(one["type"], one["id"]) for one in resources]
-    assert len(set(identities)) == len(identities), "a resource is there more than once"
+    for several in (linkage, resources):
+        assert len(set(_identities(several))) == len(several), "a resource is there twice"
     linked = {target for resource in resources for target in _targets(resource)}
-    missing = set(identities[len(primary) :]) - linked
+    missing = set(_identities(included)) - linked - set(_identities(linkage))
     assert not missing, f"no full linkage: {missing}"
+
+
+def _identities(resources: list[Any]) -> list[tuple[str, str]]:
+    return [(one["type"], one["id"]) for one in resources]
 
 
 def _check_errors(document: Any) -> None:

@@ -85,7 +85,7 @@ SENTENCES = {
     "d.body_limits": "413 over a mebibyte, 408 for what does not arrive",
     "d.deleting": "204; the computers of a deleted person become unowned",
     # What JSON:API has beyond the service description.
-    "i.linkage_routes": "the linkage of each relationship is read, replaced, added to, removed from",
+    "i.linkage_routes": "linkage is read, replaced, added to and removed from",
     "i.related_routes": "what a relationship leads to is read like a resource or a collection",
     "i.paging": "pages by number and by cursor, with links to the others",
     "i.sorting": "any attribute, of the owner too, both directions, several keys, total by id",

@@ -35,7 +35,7 @@ MUST response-content-type: answers are declared as JSON:API without parameters
     - results of Atomic Operations carry `ext`, as that extension demands
 MUST response-unsupported-media-type: 415 if JSON:API is sent with parameters
     tests/api/test_negotiation.py::test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_send
-    - without a body the header describes nothing and is ignored, by decision
+    tests/api/test_negotiation.py::test_parameters_of_json_api_are_refused_without_a_body_too
 MUST response-not-acceptable: 406 if each JSON:API in Accept has parameters
     tests/api/test_negotiation.py::test_every_read_negotiates
     tests/api/test_negotiation.py::test_a_change_whose_answer_is_not_acceptable_is_not_made

@@ -104,10 +104,10 @@ def parse_parameter(
             case []:
                 return _parse_json(value, resource)
             case [name]:
-                field = _field(name, resource)
+                field = field_of(name, resource)
                 return _told(field, _usual_operator(field, value), value)
             case [name, operator]:
-                return _told(_field(name, resource), operator, value)
+                return _told(field_of(name, resource), operator, value)
         raise _Wrong("A filter has the shape `filter[name]=value` or `filter[name][op]=value`.")
     except UnicodeEncodeError as error:
         raise InvalidParameter("The value is not UTF-8.", parameter=parameter) from error
@@ -116,7 +116,7 @@ def parse_parameter(
 
 
 @dataclass(frozen=True)
-class _Field:
+class Field:
     """What resources can be picked by: an attribute, or an id where that is None."""
 
     name: str
@@ -125,16 +125,19 @@ class _Field:
 
     @property
     def nullable(self) -> bool:
+        """Whether null is a value of it."""
         if self.attribute is None:
             return self.column != "_id"
         return bool(self.attribute.allow_none)
 
     @property
     def textual(self) -> bool:
+        """Whether it holds text."""
         return isinstance(self.attribute, fields.String | JoinedText)
 
     @property
     def operators(self) -> tuple[str, ...]:
+        """The names by which clients compare it."""
         return (*_OTHER_OPERATORS, *(_TEXT_OPERATORS if self.textual else ()))
 
     def value(self, sent: Any) -> Value:
@@ -172,22 +175,23 @@ class _Field:
         return _Wrong(f"`{self.name}` is compared with {expected}, not with {_shown(sent)}.")
 
 
-def _field(name: str, resource: Resource) -> _Field:
+def field_of(name: str, resource: Resource) -> Field:
+    """Return a field by the name that clients have for it."""
     if name not in resource.columns:
         raise _Wrong(
             f"`{resource.type}` cannot be filtered by {quoted(name)}; "
             f"there are {quoted(*resource.columns)}."
         )
-    return _Field(name, resource.columns[name], resource.full_schema.fields.get(name))
+    return Field(name, resource.columns[name], resource.full_schema.fields.get(name))
 
 
-def _usual_operator(field: _Field, text: str) -> Operator:
+def _usual_operator(field: Field, text: str) -> Operator:
     """Return what `filter[name]=` means: a list has commas, or is one of no ids."""
     none = not text and field.attribute is None
     return Operator.IN if none or "," in text else Operator.EQ
 
 
-def _told(field: _Field, operator: str, text: str) -> Condition:
+def _told(field: Field, operator: str, text: str) -> Condition:
     """Return a condition whose value is the text of a parameter."""
 
     def or_null(part: str) -> str | None:
@@ -203,7 +207,7 @@ def _told(field: _Field, operator: str, text: str) -> Condition:
     return _condition(field, operator, sent)
 
 
-def _condition(field: _Field, operator: str, sent: Any) -> Condition:
+def _condition(field: Field, operator: str, sent: Any) -> Condition:
     """Return a condition whose value is as JSON has it."""
     if operator not in field.operators:
         raise _Wrong(
@@ -251,7 +255,7 @@ def _part(found: Any, resource: Resource, level: int) -> Filter:
         case {"not": sent, **others} if not others:
             return Not(_part(sent, resource, level + 1))
         case {"name": str(name), "op": str(operator), "val": sent, **others} if not others:
-            return _condition(_field(name, resource), _SAME.get(operator, operator), sent)
+            return _condition(field_of(name, resource), _SAME.get(operator, operator), sent)
     raise _Wrong(_defect(found))
 
 

@@ -25,10 +25,14 @@ def check_content_type(header: str | None, extension: str | None = None) -> None
     if header is None:
         raise UnsupportedMediaType(f"Send the header `Content-Type: {expected}` with the body.")
     if _split(header) != _split(expected):
-        raise UnsupportedMediaType(
-            f"A body has to be sent here as `Content-Type: {expected}`, exactly so and without "
-            f"parameters such as `; charset=utf-8`; this one was {quoted(header)}."
-        )
+        raise _unsupported(header, expected)
+
+
+def check_parameters(header: str | None, extension: str | None = None) -> None:
+    """Raise UnsupportedMediaType if a request names JSON:API with parameters, body or none."""
+    expected, sent = media_type(extension), _split(header or "")
+    if sent[:1] == [MEDIA_TYPE] and sent[1:] and sent != _split(expected):
+        raise _unsupported(header or "", expected)
 
 
 def media_type(extension: str | None = None) -> str:
@@ -59,6 +63,13 @@ def check_accept(headers: list[str], extension: str | None = None) -> None:
             f"Every `{MEDIA_TYPE}` in the header `Accept` carries parameters; "
             "send one without, or no `Accept` at all."
         )
+
+
+def _unsupported(header: str, expected: str) -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        f"A body has to be sent here as `Content-Type: {expected}`, exactly so and without "
+        f"parameters such as `; charset=utf-8`; this one was {quoted(header)}."
+    )
 
 
 def _split(value: str) -> list[str]:

@@ -139,6 +139,10 @@ def _operation(sent: Any, site: Site, number: int, graph: Graph) -> Operation:
     if target.identifier is None:
         raise MalformedDocument(f"`{code}` takes one resource.", pointer=site.pointer)
     if code == "remove":
+        if sent.get("data") is not None:  # perhaps members, of a relationship that is not named
+            raise MalformedDocument(
+                "`remove` takes `data` with a relationship alone.", pointer=(site / "data").pointer
+            )
         return Operation(Verb.DELETE, target.resource, target.identifier)
     change = load_resource(_data(sent, site), target.resource, site / "data", creating=False)
     return Operation(Verb.UPDATE, target.resource, target.identifier, change, shown=True)

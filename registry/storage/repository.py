@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -10,8 +11,9 @@ from motor.motor_asyncio import (
     AsyncIOMotorCollection,
     AsyncIOMotorDatabase,
 )
+from pymongo import ASCENDING, IndexModel
 
-from registry.jsonapi.errors import NotFound
+from registry.jsonapi.errors import NotFound, Unavailable
 from registry.jsonapi.operations import Operation, Verb
 from registry.jsonapi.order import BY_ID
 from registry.jsonapi.payload import Change
@@ -23,7 +25,7 @@ from registry.storage.listing import Listing
 from registry.storage.matching import match
 from registry.storage.records import Stage, Versions, hiding, joining, visible
 from registry.storage.transactions import Transactions
-from registry.storage.writing import Writer
+from registry.storage.writing import IdTaken, Writer
 
 _Result = TypeVar("_Result")
 
@@ -54,9 +56,13 @@ class Repository:
     async def prepare(self) -> None:
         """Create what is missing, indexes and counters; before anything else is asked for."""
         for resource in self._graph.values():
-            for column in resource.columns.values():
-                if column != "_id":
-                    await self._collection(resource).create_index([(column, 1), ("_id", 1)])
+            indexes = [
+                IndexModel([(column, ASCENDING), ("_id", ASCENDING)])
+                for column in resource.columns.values()
+                if column != "_id"
+            ]
+            if indexes:
+                await self._collection(resource).create_indexes(indexes)
             await self._join(resource)
             await self._counters.prepare(resource)
 
@@ -123,9 +129,13 @@ class Repository:
         Raises ApiErrors with a NotFound for each linkage to a resource that does not exist; then
         nothing is stored.
         """
-        with answering_unavailable():
-            (number,) = await self._counters.reserve(resource, 1)
-        return await self._write(change, lambda writer: writer.insert(resource, number, change))
+
+        async def insert() -> Record:
+            with answering_unavailable():
+                (number,) = await self._counters.reserve(resource, 1)
+            return await self._write(change, lambda writer: writer.insert(resource, number, change))
+
+        return await self._with_new_ids(insert)
 
     async def update(
         self, resource: Resource, number: int, change: Change, versions: Versions = None
@@ -153,13 +163,29 @@ class Repository:
 
         Raises ApiErrors or NotFound, which points at the operation that failed.
         """
-        ids = await self._reserve(operations)
-        numbered = [operation.numbered(ids) for operation in operations]
 
-        async def write(writer: Writer) -> list[Record]:
-            return [await _perform(operation, writer) for operation in numbered]
+        async def execute() -> list[Record]:
+            ids = await self._reserve(operations)
+            numbered = [operation.numbered(ids) for operation in operations]
 
-        return await self._transact(write)
+            async def write(writer: Writer) -> list[Record]:
+                return [await _perform(operation, writer) for operation in numbered]
+
+            return await self._transact(write)
+
+        return await self._with_new_ids(execute)
+
+    async def _with_new_ids(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Write, and anew if the counters are behind the ids that another tool has stored."""
+        with suppress(IdTaken):
+            return await write()
+        try:
+            with answering_unavailable():
+                for resource in self._graph.values():
+                    await self._counters.prepare(resource)
+            return await write()
+        except IdTaken as error:
+            raise Unavailable from error
 
     async def _reserve(self, operations: Sequence[Operation]) -> dict[int, int]:
         """Return the ids of the resources that are created, by those they have in the request."""

@@ -11,6 +11,7 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
 
 from registry.jsonapi.errors import NotFound, PreconditionFailed, Problems
 from registry.jsonapi.payload import Change, Linkage, Mode
@@ -25,6 +26,10 @@ from registry.storage.records import (
     new_record,
     visible,
 )
+
+
+class IdTaken(Exception):
+    """Another tool has stored a record under an id that was to be given."""
 
 
 class Writer:
@@ -48,10 +53,14 @@ class Writer:
     async def insert(self, resource: Resource, number: int, change: Change) -> Record:
         """Store a new resource with its links and return its record.
 
-        Raises ApiErrors with a NotFound for each linkage to a resource that does not exist.
+        Raises ApiErrors with a NotFound for each linkage to a resource that does not exist, and
+        IdTaken if the number is the id of one that does.
         """
         record = new_record(resource, number, change)
-        await self._collection(resource).insert_one(record, session=self._session)
+        try:
+            await self._collection(resource).insert_one(record, session=self._session)
+        except DuplicateKeyError as error:
+            raise IdTaken from error
         await self._link(resource, number, change, {})
         return record
 

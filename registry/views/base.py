@@ -15,7 +15,6 @@ from registry.jsonapi.errors import (
     RequestTimeout,
     quoted,
 )
-from registry.jsonapi.page import Sizes
 from registry.jsonapi.query import Query, Scope, parse
 from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
 from registry.resource import Graph, Record
@@ -43,12 +42,6 @@ class DocumentView(web.View):
         return self.request.app[SETTINGS]
 
     @property
-    def sizes(self) -> Sizes:
-        """How many resources a page has."""
-        largest = self.settings.largest_page
-        return Sizes(min(self.settings.page_size, largest), largest)
-
-    @property
     def url(self) -> str:
         """The absolute URL as requested."""
         return absolute_url(self.request, self.settings.public_url)
@@ -60,12 +53,16 @@ class DocumentView(web.View):
 
     def read_query(self, scope: Scope) -> Query:
         """Negotiate the media type and return the checked query string."""
-        self.check_accept()
+        self.negotiate()
         return parse(self.request.query.items(), scope)
 
-    def check_accept(self) -> None:
-        """Raise NotAcceptable if the client does not take what is answered."""
-        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []))
+    def negotiate(self, extension: str | None = None) -> None:
+        """Check the media types, of which one may carry an extension.
+
+        Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
+        """
+        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []), extension)
+        media.check_parameters(self.request.headers.get(hdrs.CONTENT_TYPE), extension)
 
     def refuse_parameters(self) -> None:
         """Raise InvalidParameter if there is one: the answer holds no document to ask more of.

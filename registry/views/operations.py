@@ -8,7 +8,6 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from registry.jsonapi import document, media
-from registry.jsonapi.errors import InvalidParameter, quoted
 from registry.jsonapi.operations import EXTENSION, Operation, Verb, load_operations
 from registry.jsonapi.query import Query
 from registry.resource import Record
@@ -20,9 +19,8 @@ class OperationsView(DocumentView):
 
     async def post(self) -> web.Response:
         """Do the operations in their order; the results stand in the same one."""
-        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []), EXTENSION)
-        for name in self.request.query:
-            raise InvalidParameter(f"There is no parameter {quoted(name)} here.", parameter=name)
+        self.negotiate(EXTENSION)
+        self.refuse_parameters()
         body = await self.read_body(EXTENSION)
         operations = load_operations(body, self.graph, self.settings.most_operations)
         records = await self.repository.execute(operations)

@@ -33,7 +33,7 @@ class _RelationshipView(ListView):
     @property
     def related_scope(self) -> Scope:
         """What the parameters are about when the answer holds related resources."""
-        return Scope(self.target, self.graph, self.sizes, many=self.relationship.to_many)
+        return Scope(self.target, self.graph, self.settings.sizes, many=self.relationship.to_many)
 
     async def listing(self, owner: Record, query: Query) -> Listing:
         """Return the resources that a to-many relationship leads to."""
@@ -128,7 +128,7 @@ class LinkageView(_RelationshipView):
         return await self._change(Mode.REPLACE)
 
     async def _change(self, mode: Mode) -> web.Response:
-        self.check_accept()
+        self.negotiate()
         self.refuse_parameters()
         identifier = self.identifier
         change = load_linkage(await self.read_body(), self.relationship, mode)

@@ -26,7 +26,7 @@ class TypeView(DocumentView):
     @property
     def scope(self) -> Scope:
         """What the parameters are about: one resource of the type."""
-        return Scope(self.resource, self.graph, self.sizes)
+        return Scope(self.resource, self.graph, self.settings.sizes)
 
     @property
     def identifier(self) -> int:
@@ -100,7 +100,8 @@ class DetailView(TypeView):
 
     async def delete(self) -> web.Response:
         """Delete the resource; what was linked to it stays, unlinked."""
-        self.read_query(self.scope)
+        self.negotiate()
+        self.refuse_parameters()
         deleted = await self.repository.delete(
             self.resource, self.identifier, versions(self.request)
         )

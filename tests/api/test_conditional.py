@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says, to_many
+from tests.support import MEDIA_TYPE, Answer, Api, Database, says, stored, to_many
 
 TAGGED = (
     "/persons/1",
@@ -89,13 +89,6 @@ async def send(api: Api, write: Write, match: str | None = None) -> Answer:
         None if data is None and method == "DELETE" else {"data": data},
         headers={} if match is None else {"If-Match": match},
     )
-
-
-async def stored(database: Database) -> list[Any]:
-    return [
-        [record async for record in database[name].find().sort("_id")]
-        for name in ("persons", "computers")
-    ]
 
 
 @says("i.conditional")

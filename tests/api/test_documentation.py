@@ -25,14 +25,15 @@ from registry import swagger_ui
 from registry.jsonapi.errors import ApiError, MethodNotAllowed
 from registry.jsonapi.media import media_type
 from registry.jsonapi.operations import EXTENSION
-from registry.openapi import describe
+from registry.openapi.description import describe
 from registry.resource import Graph, Resource
 from registry.resources import RESOURCES
+from registry.settings import Settings
 from registry.views.base import DocumentView
 from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, Api, says, to_many
 
-DESCRIPTION = describe(Graph(RESOURCES))
+DESCRIPTION = describe(Graph(RESOURCES), Settings())
 ATOMIC = media_type(EXTENSION)
 BELOW = "/api/swagger/"
 
@@ -106,7 +107,7 @@ class BareSchema(Schema):
 
 
 def test_a_type_without_examples_and_relationships_is_described_too() -> None:
-    description = describe(Graph([Resource("office", "offices", BareSchema)]))
+    description = describe(Graph([Resource("office", "offices", BareSchema)]), Settings())
     validate(description)
     post = description["paths"]["/offices"]["post"]
     assert post["summary"] == "Create an office"

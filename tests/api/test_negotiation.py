@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.operations import EXTENSION
-from tests.support import MEDIA_TYPE, Api, Database, says, to_many
+from tests.support import MEDIA_TYPE, Api, Database, says, stored, to_many
 
 ATOMIC = f'{MEDIA_TYPE}; ext="{EXTENSION}"'
 PROFILE = f'{MEDIA_TYPE}; profile="https://jsonapi.org/profiles/ethanresnick/cursor-pagination"'
@@ -59,13 +59,6 @@ async def fleet(api: Api) -> None:
     await api.person()
     await api.computer(owner="1")
     await api.computer()
-
-
-async def stored(database: Database) -> list[Any]:
-    return [
-        [record async for record in database[name].find().sort("_id")]
-        for name in ("persons", "computers")
-    ]
 
 
 async def read(api: Api, path: str, **headers: str) -> tuple[int, str, str]:
@@ -244,3 +237,19 @@ async def test_operations_have_the_media_type_of_their_extension(api: Api) -> No
         if status == 415:
             assert f"`Content-Type: {ATOMIC}`" in document["errors"][0]["detail"]
     assert len((await api.get("/computers")).data) == 4
+
+
+@says("i.negotiation")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [*(("GET", path) for path in READS), *(("DELETE", one) for one in DELETIONS)],
+)
+async def test_parameters_of_json_api_are_refused_without_a_body_too(
+    api: Api, database: Database, method: str, path: str
+) -> None:
+    await fleet(api)
+    before = await stored(database)
+    for sent in (f"{MEDIA_TYPE}; charset=utf-8", PROFILE, ATOMIC):
+        answer = await api.request(method, path, headers={"Content-Type": sent})
+        assert (answer.status, answer.errors) == (415, [(415, "")])
+    assert await stored(database) == before

@@ -18,7 +18,17 @@ from registry.jsonapi.operations import OPERATIONS, RESULTS
 from registry.settings import Settings
 from tests.conftest import LIMITS, Serve
 from tests.jsonapi.test_operations import COMPUTER, DOCUMENT, PERSON
-from tests.support import MEDIA_TYPE, Answer, Api, Database, check_document, linked, says, to_many
+from tests.support import (
+    MEDIA_TYPE,
+    Answer,
+    Api,
+    Database,
+    check_document,
+    linked,
+    says,
+    stored,
+    to_many,
+)
 
 EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
 
@@ -62,13 +72,6 @@ def errors(answer: Answer) -> list[tuple[int, str]]:
 def reference(type_name: str, number: str, relationship: str | None = None) -> dict[str, Any]:
     found = {"type": type_name, "id": number}
     return {"ref": found if relationship is None else {**found, "relationship": relationship}}
-
-
-async def stored(database: Database) -> list[Any]:
-    """Return all that is stored but the counters."""
-    return [
-        await database[name].find().sort("_id").to_list(None) for name in ("persons", "computers")
-    ]
 
 
 @says("i.operations")
@@ -509,3 +512,19 @@ async def test_no_value_of_an_operation_is_an_operator(api: Api, value: str) -> 
 async def test_any_document_is_answered_and_never_a_defect(api: Api, document: Any) -> None:
     answer = await send(api, document)
     assert answer.status in {200, 400, 404, 409, 422}
+
+
+@says("i.operations")
+async def test_members_sent_to_remove_a_resource_remove_nothing(
+    api: Api, database: Database
+) -> None:
+    person = await api.person()
+    await api.computer(owner=person)
+    before = await stored(database)
+    members = to_many("1")["data"]
+    for target in (reference("person", person), {"href": f"/persons/{person}"}):
+        answer = await operate(api, {"op": "remove", **target, "data": members})
+        assert (answer.status, errors(answer)) == (400, [(400, "/0/data")])
+    assert await stored(database) == before
+    answer = await operate(api, {"op": "remove", **reference("person", person), "data": None})
+    assert answer.status == 200

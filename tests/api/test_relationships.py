@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says, to_many
+from tests.support import MEDIA_TYPE, Answer, Api, Database, says, stored, to_many
 
 COMPUTERS = "/persons/1/relationships/computers"
 OWNER = "/computers/1/relationships/owner"
@@ -53,13 +53,6 @@ async def fleet(api: Api, persons: int = 2, computers: int = 4) -> None:
         await api.person()
     for number in range(computers):
         await api.computer(f"SN-{9 - number}", owner="1" if number < 2 else None)
-
-
-async def stored(database: Database) -> list[Any]:
-    return [
-        [record async for record in database[name].find().sort("_id")]
-        for name in ("persons", "computers")
-    ]
 
 
 @says("i.linkage_routes")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Answer, Api, Database, linked, says, to_many
+from tests.support import Answer, Api, Database, linked, says, stored, to_many
 
 
 async def computers_of(api: Api, person: str) -> list[str]:
@@ -170,13 +170,6 @@ async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
         (404, f"/data/relationships/computers/data/{index}/id") for index in range(1, 8)
     ]
     assert await stored(database) == before
-
-
-async def stored(database: Database) -> list[Any]:
-    return [
-        [record async for record in database[name].find().sort("_id")]
-        for name in ("persons", "computers")
-    ]
 
 
 @says("d.identifiers")

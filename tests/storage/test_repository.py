@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import Api, Database, says
+from tests.support import MEDIA_TYPE, Api, Database, says
 
 
 @says("2.2.owner")
@@ -52,3 +52,19 @@ async def test_a_replaced_relationship_changes_the_version_of_both_ends(
     assert person is not None
     assert computer is not None
     assert (person["version"], computer["version"]) == (2, 2)
+
+
+async def test_an_id_that_another_tool_has_taken_is_passed_over(
+    api: Api, database: Database
+) -> None:
+    await database.persons.insert_many([{"_id": 1}, {"_id": 2}, {"_id": 3}])
+    assert await api.person() == "4"
+    await database.persons.insert_one({"_id": 5})
+    await database.computers.insert_one({"_id": 1, "serial": "SN-1"})
+    assert await api.computer(owner="4") == "2"
+    headers = {"Content-Type": f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'}
+    person = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
+    body = {"atomic:operations": [{"op": "add", "data": person}]}
+    async with api.client.post("/operations", json=body, headers=headers) as response:
+        (result,) = (await response.json(content_type=None))["atomic:results"]
+    assert result["data"]["id"] == "6"

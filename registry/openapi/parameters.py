@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from registry.jsonapi.filter import Operator
+from registry.jsonapi.filter import Operator, field_of
 from registry.jsonapi.order import sort_names
 from registry.jsonapi.page import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
-from registry.openapi_filters import operators, sent_value
-from registry.openapi_schemas import NUMBER, Json, reference, schema_of, title
+from registry.openapi.filters import sent_value
+from registry.openapi.schemas import NUMBER, Json, reference, schema_of, title
 from registry.resource import Graph, Relationship, Resource
 
 ID: Json = {
@@ -146,7 +146,7 @@ def _filters(resource: Resource) -> Json:
 
 def _field_filters(resource: Resource, name: str) -> Iterator[tuple[Json, str]]:
     """Yield the parameters that pick resources by a field, and their names."""
-    known = operators(resource, name)
+    known = field_of(name, resource).operators
     if Operator.IN in known:
         values = sent_value(resource, name, Operator.IN)
         description = f"Only those whose `{name}` is this, or one of several."

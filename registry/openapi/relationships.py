@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from registry import openapi_examples as examples
-from registry import openapi_problems as problems
 from registry.jsonapi.query import Scope
-from registry.openapi_operation import (
+from registry.openapi import examples, problems
+from registry.openapi.operation import (
     NO_CONTENT,
     NOT_MODIFIED,
     TAGGED,
@@ -16,9 +15,9 @@ from registry.openapi_operation import (
     body,
     operation,
 )
-from registry.openapi_parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters, references
-from registry.openapi_resources import collection_answers
-from registry.openapi_schemas import Json, schema_of, title
+from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters, references
+from registry.openapi.resources import collection_answers
+from registry.openapi.schemas import Json, schema_of, title
 from registry.resource import Relationship
 
 

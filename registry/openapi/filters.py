@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from registry.jsonapi.errors import InvalidParameter
-from registry.jsonapi.filter import Condition, Operator, parse_parameter
-from registry.openapi_schemas import NUMBER, Json, attribute, object_of, schema_of, title
+from registry.jsonapi.filter import Operator, field_of
+from registry.openapi.schemas import NUMBER, Json, attribute, object_of, schema_of, title
 from registry.resource import Graph, Resource
 
 _Value = TypeVar("_Value")
@@ -15,12 +14,6 @@ _Value = TypeVar("_Value")
 _NULL = "null"
 _TAKES_NULL = (Operator.EQ, Operator.NE, Operator.IN)
 _STRING: Json = {"type": "string"}
-
-
-def operators(resource: Resource, name: str) -> list[str]:
-    """Return the operators that the service takes for a field."""
-    found = [str(one) for one in Operator if _taken(resource, name, one, "1")]
-    return [*found, _NULL] if _taken(resource, name, _NULL, "true") else found
 
 
 def sent_value(resource: Resource, name: str, operator: str) -> Json:
@@ -72,7 +65,7 @@ def _values(resource: Resource, name: str) -> list[tuple[list[str], Json]]:
 
     return _alike(
         (operator, _compared(resource, name, operator, or_null))
-        for operator in operators(resource, name)
+        for operator in field_of(name, resource).operators
     )
 
 
@@ -95,7 +88,7 @@ def _compared(
     if operator == _NULL:
         return {"type": "boolean"}
     value = _value(resource, name)
-    if operator in _TAKES_NULL and _is_nullable(resource, name):
+    if operator in _TAKES_NULL and field_of(name, resource).nullable:
         value = or_null(value)
     return {"type": "array", "items": value} if operator == Operator.IN else value
 
@@ -104,21 +97,7 @@ def _value(resource: Resource, name: str) -> Json:
     """Return the schema of any value of a field, which is wider than what can be stored."""
     if name not in resource.attributes:
         return NUMBER
-    if Operator.PREFIX in operators(resource, name):
+    if field_of(name, resource).textual:
         return _STRING
     kind = attribute(resource, name)
     return {key: kind[key] for key in ("type", "format") if key in kind}
-
-
-def _is_nullable(resource: Resource, name: str) -> bool:
-    found = _taken(resource, name, Operator.EQ, _NULL)
-    return found is not None and found.value is None
-
-
-def _taken(resource: Resource, name: str, operator: str, value: str) -> Condition | None:
-    """Return the condition that the service understands: what it refuses is not described."""
-    try:
-        found = parse_parameter("", [name, operator], value, resource)
-    except InvalidParameter:
-        return None
-    return found if isinstance(found, Condition) else None

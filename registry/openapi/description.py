@@ -7,15 +7,14 @@ from typing import Any
 
 import registry
 from registry.jsonapi.media import MEDIA_TYPE
-from registry.jsonapi.page import Sizes
 from registry.jsonapi.query import Scope
-from registry.openapi_atomic import TAG, operations_item, operations_schemas
-from registry.openapi_filters import filter_schemas
-from registry.openapi_operation import HEADERS
-from registry.openapi_parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters
-from registry.openapi_relationships import linkage_item, related_item
-from registry.openapi_resources import collection_item, detail_item
-from registry.openapi_schemas import OPENAPI, Json, reference, schemas, title
+from registry.openapi.atomic import TAG, operations_item, operations_schemas
+from registry.openapi.filters import filter_schemas
+from registry.openapi.operation import HEADERS
+from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters
+from registry.openapi.relationships import linkage_item, related_item
+from registry.openapi.resources import collection_item, detail_item
+from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
 from registry.resource import Graph, Resource
 from registry.settings import Settings
 from registry.views.routes import OPERATIONS_PATH
@@ -27,24 +26,12 @@ methods of a path in `Allow`, and so does the 405 that any other method gets. An
 answered 404, an unknown query parameter 400. Whatever goes wrong is answered with an error
 document."""
 
-_DEFAULTS = Settings()
 
-
-def describe(
-    graph: Graph,
-    public_url: str | None = None,
-    *,
-    sizes: Sizes = Sizes(_DEFAULTS.page_size, _DEFAULTS.largest_page),  # noqa: B008 - immutable
-    most_operations: int = _DEFAULTS.most_operations,
-) -> dict[str, Any]:
-    """Return the OpenAPI document of a service with these types.
-
-    public_url: where clients reach the service, if that is not where they read the document.
-    sizes: of pages. most_operations: how many atomic operations a request has at most.
-    """
-    scopes = [Scope(resource, graph, sizes) for resource in graph.values()]
+def describe(graph: Graph, settings: Settings) -> dict[str, Any]:
+    """Return the OpenAPI document of a service with these types and settings."""
+    scopes = [Scope(resource, graph, settings.sizes) for resource in graph.values()]
     paths = {path: item for scope in scopes for path, item in _items(scope).items()}
-    paths[OPERATIONS_PATH] = operations_item(graph, most_operations)
+    paths[OPERATIONS_PATH] = operations_item(graph, settings.most_operations)
     return {
         "openapi": OPENAPI,
         "info": {
@@ -52,13 +39,13 @@ def describe(
             "version": registry.__version__,
             "description": f"{registry.__doc__}\n\n{_CONVENTIONS}",
         },
-        "servers": [{"url": public_url or "/"}],
+        "servers": [{"url": settings.public_url or "/"}],
         "tags": [*(_tag(resource) for resource in graph.values()), TAG],
         "paths": paths,
         "components": {
             "schemas": schemas(graph)
             | filter_schemas(graph)
-            | operations_schemas(graph, most_operations),
+            | operations_schemas(graph, settings.most_operations),
             "parameters": _parameters(scopes),
             "responses": _share_refusals(paths),
             "headers": HEADERS,

@@ -11,7 +11,7 @@ from registry.jsonapi.document import JSONAPI
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.operations import OPERATIONS, RESULTS
 from registry.jsonapi.page import NumberedPage, Sizes, Window, page_links
-from registry.openapi_schemas import Json, absolute, attribute
+from registry.openapi.schemas import Json, absolute, attribute
 from registry.resource import Graph, Relationship, Resource
 
 REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from registry import openapi_examples as examples
 from registry.etags import tag_of
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.media import MEDIA_TYPE
 from registry.middleware import REQUEST_ID_HEADER
-from registry.openapi_parameters import references
-from registry.openapi_schemas import Json, reference
+from registry.openapi import examples
+from registry.openapi.parameters import references
+from registry.openapi.schemas import Json, reference
 from registry.resource import VERSION
 
 
@@ -29,9 +29,7 @@ _TAG_EXAMPLE = f'"{tag_of(b"", {VERSION: 1})}"'
 
 HEADERS: Json = {
     "RequestId": header("The id of the request in the log.", examples.REQUEST_ID),
-    "Vary": header(
-        "What of the request can change the answer, if it could be read.", "Accept", always=False
-    ),
+    "Vary": header("What of the request can change the answer.", "Accept"),
     "ETag": header(
         "The entity tag of the answer, for `If-None-Match` and `If-Match`.", _TAG_EXAMPLE
     ),
@@ -127,7 +125,7 @@ def _refusals(problems: Iterable[ApiError]) -> Json:
 
 def _refusal(problems: list[ApiError]) -> Json:
     return answer(
-        " ".join(type(problem).__doc__ or "" for problem in problems),
+        " ".join(dict.fromkeys(type(problem).__doc__ or "" for problem in problems)),
         reference("schemas", "ErrorDocument"),
         {problem.code: examples.error(problem) for problem in problems},
         {

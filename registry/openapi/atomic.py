@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from registry import openapi_examples as examples
-from registry import openapi_problems as problems
 from registry.jsonapi.media import media_type
 from registry.jsonapi.operations import EXTENSION, OPERATIONS, RESULTS
 from registry.jsonapi.payload import ID
-from registry.openapi_operation import answer, body, operation
-from registry.openapi_schemas import (
+from registry.openapi import examples, problems
+from registry.openapi.operation import answer, body, operation
+from registry.openapi.schemas import (
     NEVER,
     Json,
     identifier,
@@ -94,7 +93,7 @@ def _of_type(resource: Resource, graph: Graph) -> Iterator[Json]:
     yield _operation("add", data=added)
     yield _operation("add", data=added, href=_href(resource.collection_path))
     yield from _aimed("update", resource, {"data": revised})
-    yield from _aimed("remove", resource, {})
+    yield from _aimed("remove", resource, {"data": NEVER})
     for relationship in resource.relationships.values():
         yield from _on_relationship(resource, relationship, graph)
 
@@ -134,7 +133,8 @@ def _reference(resource: Resource, **more: Json) -> Json:
 def _operation(code: str, **members: Json) -> Json:
     op = {"type": "string", "enum": [code]}
     properties = {"op": op, "ref": NEVER, "href": NEVER, **members}
-    return object_of(properties, required=["op", *members], closed=False)
+    required = [name for name, member in members.items() if member is not NEVER]
+    return object_of(properties, required=["op", *required], closed=False)
 
 
 def _href(path: str) -> Json:

@@ -25,8 +25,8 @@ from registry.jsonapi.operations import OPERATIONS, load_operations
 from registry.jsonapi.payload import Mode, load, load_linkage
 from registry.jsonapi.query import Scope, parse
 from registry.limits import Limits
-from registry.openapi_parameters import bounded_paths
-from registry.openapi_schemas import Json
+from registry.openapi.parameters import bounded_paths
+from registry.openapi.schemas import Json
 from registry.resource import Graph, Relationship, Resource
 from registry.settings import Settings
 
@@ -46,7 +46,7 @@ def of_query(scope: Scope) -> list[ApiError]:
         ]
     elif bounded := bounded_paths(scope):
         found.append(refused(("include", bounded[0]), (f"page[{bounded[0]}][size]", too_large)))
-    return [*found, *_of_any_request()]
+    return [*found, _unsupported(), *_of_any_request()]
 
 
 def of_id(resource: Resource) -> list[ApiError]:
@@ -120,8 +120,11 @@ def _of_any_request() -> list[ApiError]:
 
 
 def _of_body(extension: str | None = None) -> list[ApiError]:
-    unsupported = _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8", extension))
-    return [BodyTooLarge(Limits().body_bytes), unsupported]
+    return [BodyTooLarge(Limits().body_bytes), _unsupported(extension)]
+
+
+def _unsupported(extension: str | None = None) -> ApiError:
+    return _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8", extension))
 
 
 def _raised(call: Callable[[], object]) -> ApiError:

@@ -95,6 +95,7 @@ SENTENCES = {
     "i.negotiation": "415, 406 and Vary",
     "i.operations": "Atomic Operations",
     # Promises about the way it is built.
+    "r.shared": "requests in flight share round trips, and read what was written before",
     "r.queries": "one query a step of the include path",
     "r.new_type": "a new type is one declaration",
 }

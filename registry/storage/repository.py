@@ -22,8 +22,10 @@ from registry.resource import Graph, Record, Relationship, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 from registry.storage.listing import Listing
+from registry.storage.lookups import Lookups
 from registry.storage.matching import match
-from registry.storage.records import Stage, Versions, hiding, joining, visible
+from registry.storage.records import Stage, Versions, hiding, joining
+from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
 from registry.storage.writing import IdTaken, Writer
 
@@ -51,6 +53,8 @@ class Repository:
         self._graph = graph
         self._seconds = seconds
         self._counters = Counters(database)
+        self._lookups = Lookups(database)
+        self._singles = Singles(database, graph, self._counters)
         self._transactions = Transactions(database.client)
 
     async def prepare(self) -> None:
@@ -68,19 +72,12 @@ class Repository:
 
     async def get(self, resource: Resource, number: int) -> Record | None:
         """Return the record with this id."""
-        with answering_unavailable():
-            return await self._collection(resource).find_one({"_id": number}, visible(resource))
+        found = await self._lookups.find(resource, "_id", (number,))
+        return found[0] if found else None
 
     async def find(self, resource: Resource, field: str, values: Collection[int]) -> list[Record]:
         """Return the records in which the field has one of the values, by rising id."""
-        wanted = list(values)
-        found: list[Record] = []
-        for start in range(0, len(wanted), _IDS_A_QUERY):
-            batch = {field: {"$in": wanted[start : start + _IDS_A_QUERY]}}
-            with answering_unavailable():
-                cursor = self._collection(resource).find(batch, visible(resource))
-                found += await cursor.to_list(None)
-        return sorted(found, key=itemgetter("_id"))
+        return await self._lookups.find(resource, field, values)
 
     async def find_first(
         self, resource: Resource, relationship: Relationship, numbers: Sequence[int], most: int
@@ -131,9 +128,11 @@ class Repository:
         """
 
         async def insert() -> Record:
+            if not change.linkages:
+                return await self._singles.insert(resource, change)
             with answering_unavailable():
                 (number,) = await self._counters.reserve(resource, 1)
-            return await self._write(change, lambda writer: writer.insert(resource, number, change))
+            return await self._transact(lambda writer: writer.insert(resource, number, change))
 
         return await self._with_new_ids(insert)
 
@@ -145,9 +144,15 @@ class Repository:
         What was linked to another resource moves. Raises ApiErrors as `insert` does, or
         PreconditionFailed if the record has none of the versions; then nothing is changed.
         """
-        return await self._write(
-            change, lambda writer: writer.update(resource, number, change, versions)
-        )
+        if change.linkages:
+            return await self._transact(
+                lambda writer: writer.update(resource, number, change, versions)
+            )
+        if versions is None:
+            return await self._singles.update(resource, number, change)
+        with answering_unavailable():
+            writer = Writer(self._database, self._graph)
+            return await writer.update(resource, number, change, versions)
 
     async def delete(
         self, resource: Resource, number: int, versions: Versions = None
@@ -201,13 +206,6 @@ class Repository:
                     numbers = await self._counters.reserve(resource, len(new))
                 ids.update(zip((number for number in new if number), numbers, strict=True))
         return ids
-
-    async def _write(self, change: Change, write: Write[_Result]) -> _Result:
-        """Write in a transaction if other resources are concerned."""
-        if change.linkages:
-            return await self._transact(write)
-        with answering_unavailable():
-            return await write(Writer(self._database, self._graph))
 
     async def _transact(self, write: Write[_Result]) -> _Result:
         with answering_unavailable():

@@ -1,0 +1,71 @@
+"""Look-ups of records by id or key, which requests in flight make together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from motor.motor_asyncio import AsyncIOMotorDatabase
+
+from registry.resource import Record, Resource
+from registry.storage.client import answering_unavailable
+from registry.storage.records import visible
+from registry.storage.sharing import Shared
+
+_Values: TypeAlias = "Collection[int]"
+
+_REQUESTS_A_TRIP = 256
+"""Look-ups that leave together."""
+
+_VALUES_TO_SHARE = 1_000
+"""A look-up of more than these goes alone, or it would hold up those of few."""
+
+_VALUES_A_QUERY = 100_000
+"""A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
+
+
+class Lookups:
+    """The look-ups of one database. Its methods raise Unavailable if that does not answer."""
+
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
+        self._database = database
+        self._shared: dict[tuple[str, str], Shared[_Values, list[Record]]] = {}
+
+    async def find(self, resource: Resource, field: str, values: _Values) -> list[Record]:
+        """Return the records in which the field has one of the values, by rising id.
+
+        The records are those of other requests too: nobody may change them.
+        """
+        if len(values) > _VALUES_TO_SHARE:
+            return await self._query(resource, field, values)
+        place = resource.type, field
+        if place not in self._shared:
+            send = partial(self._find_each, resource, field)
+            self._shared[place] = Shared(send, most=_REQUESTS_A_TRIP)
+        return await self._shared[place].ask(values)
+
+    async def _find_each(
+        self, resource: Resource, field: str, asked: Sequence[_Values]
+    ) -> list[list[Record]]:
+        found: dict[int, list[Record]] = defaultdict(list)
+        for record in await self._query(resource, field, {one for some in asked for one in some}):
+            found[record[field]].append(record)
+        return [
+            sorted((one for value in set(values) for one in found.get(value, ())), key=_ID)
+            for values in asked
+        ]
+
+    async def _query(self, resource: Resource, field: str, values: _Values) -> list[Record]:
+        wanted, found = list(values), list[Record]()
+        with answering_unavailable():
+            for start in range(0, len(wanted), _VALUES_A_QUERY):
+                batch = {field: {"$in": wanted[start : start + _VALUES_A_QUERY]}}
+                cursor = self._database[resource.collection].find(batch, visible(resource))
+                found += await cursor.to_list(None)
+        return sorted(found, key=_ID)
+
+
+_ID = itemgetter("_id")

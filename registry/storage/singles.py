@@ -1,0 +1,127 @@
+"""Writes that concern one resource each, which requests in flight make together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
+from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError, ConnectionFailure
+
+from registry.jsonapi.errors import Unavailable
+from registry.jsonapi.payload import Change
+from registry.resource import Graph, Record, Resource
+from registry.storage.client import answering_unavailable
+from registry.storage.counters import Counters
+from registry.storage.records import changes, new_record, visible
+from registry.storage.sharing import Shared
+from registry.storage.writing import IdTaken
+
+_DUPLICATE_KEY = 11000
+
+_Update: TypeAlias = "tuple[int, Change]"
+
+_WRITES_A_TRIP = 256
+"""Resources that are written together."""
+
+_TRIPS = 2
+"""While the service builds the records of one, the database writes those of another."""
+
+
+class Singles:
+    """Creates and updates resources whose links stay as they are.
+
+    Its methods raise Unavailable if the database does not answer, or refuses what is asked.
+    """
+
+    def __init__(
+        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, counters: Counters
+    ) -> None:
+        self._database = database
+        self._counters = counters
+        self._inserts: dict[str, Shared[Change, Record]] = {}
+        self._updates: dict[str, Shared[_Update, Record | None]] = {}
+        for resource in graph.values():
+            insert, update = partial(self._insert, resource), partial(self._update, resource)
+            self._inserts[resource.type] = Shared(insert, most=_WRITES_A_TRIP, trips=_TRIPS)
+            self._updates[resource.type] = Shared(update, most=_WRITES_A_TRIP, trips=_TRIPS)
+
+    async def insert(self, resource: Resource, change: Change) -> Record:
+        """Store a new resource and return its record. Raises IdTaken as `Writer.insert` does."""
+        return await self._inserts[resource.type].ask(change)
+
+    async def update(self, resource: Resource, number: int, change: Change) -> Record | None:
+        """Change the attributes of a resource and return its record, None if there is none."""
+        return await self._updates[resource.type].ask((number, change))
+
+    async def _insert(
+        self, resource: Resource, asked: Sequence[Change]
+    ) -> Sequence[Record | Exception]:
+        with answering_unavailable():
+            ids = await self._counters.reserve(resource, len(asked))
+            new = [new_record(resource, *one) for one in zip(ids, asked, strict=True)]
+            try:
+                refused = await self._insert_all(resource, new)
+            except ConnectionFailure:
+                # Some may be there, under ids that no other request has.
+                cursor = self._collection(resource).find({"_id": {"$in": list(ids)}}, {"_id": True})
+                stored = {record["_id"] for record in await cursor.to_list(None)}
+                missing = [record for record in new if record["_id"] not in stored]
+                refused = await self._insert_all(resource, missing)
+        return [refused.get(record["_id"], record) for record in new]
+
+    async def _insert_all(
+        self, resource: Resource, records: list[Record]
+    ) -> dict[int, Record | Exception]:
+        """Insert records; return by its id why one is refused."""
+        if not records:
+            return {}
+        try:
+            await self._collection(resource).insert_many(records, ordered=False)
+        except BulkWriteError as error:
+            return {records[index]["_id"]: why for index, why in _refusals(error).items()}
+        return {}
+
+    async def _update(
+        self, resource: Resource, asked: Sequence[_Update]
+    ) -> Sequence[Record | Exception | None]:
+        """Make the changes, and read what each has led to before the next to the same resource."""
+        results: dict[int, Record | Exception | None] = {}
+        while waiting := [index for index in range(len(asked)) if index not in results]:
+            first = {asked[index][0]: index for index in reversed(waiting)}
+            turn = sorted(first.values())
+            made = await self._update_all(resource, [asked[index] for index in turn])
+            results.update(zip(turn, made, strict=True))
+        return [results[index] for index in range(len(asked))]
+
+    async def _update_all(
+        self, resource: Resource, asked: Sequence[_Update]
+    ) -> list[Record | Exception | None]:
+        """Change resources of which each is there once."""
+        records, refused = self._collection(resource), dict[int, Exception]()
+        requests = [UpdateOne({"_id": number}, changes(resource, one)) for number, one in asked]
+        numbers = [number for number, _ in asked]
+        with answering_unavailable():
+            try:
+                await records.bulk_write(requests, ordered=False)
+            except BulkWriteError as error:
+                refused = _refusals(error)
+            found = await records.find({"_id": {"$in": numbers}}, visible(resource)).to_list(None)
+        known = {record["_id"]: record for record in found}
+        return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
+
+    def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
+        return self._database[resource.collection]
+
+
+def _refusals(error: BulkWriteError) -> dict[int, Exception]:
+    """Return by its place why a write is refused. Raises the error if it is about all of them."""
+    problems = error.details["writeErrors"]
+    if error.details["writeConcernErrors"] or not problems:
+        raise error
+    return {
+        problem["index"]: IdTaken() if problem["code"] == _DUPLICATE_KEY else Unavailable()
+        for problem in problems
+    }

@@ -1,0 +1,155 @@
+"""Requests in flight share a round trip, and none of them suffers from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from registry.jsonapi.errors import Unavailable
+from registry.storage.sharing import Shared
+from tests.support import Api, CommandLog, Database, says
+
+
+class Trips:
+    """A database that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.taken: list[list[int]] = []
+        self.go = asyncio.Event()
+        self.failure: Exception | None = None
+
+    async def send(self, items: Sequence[int]) -> list[int | Exception]:
+        self.taken.append(list(items))
+        await self.go.wait()
+        if self.failure:
+            raise self.failure
+        return [ValueError(item) if item < 0 else item * 10 for item in items]
+
+
+async def asking(shared: Shared[int, int], *items: int) -> list[asyncio.Task[int]]:
+    tasks = [asyncio.create_task(shared.ask(item)) for item in items]
+    await asyncio.sleep(0.01)
+    return tasks
+
+
+async def test_what_is_asked_during_a_trip_leaves_with_the_next() -> None:
+    trips = Trips()
+    shared = Shared(trips.send, most=3)
+    tasks = await asking(shared, 1) + await asking(shared, 2, 3, 4, 5)
+    assert trips.taken == [[1]]
+    trips.go.set()
+    assert await asyncio.gather(*tasks) == [10, 20, 30, 40, 50]
+    assert trips.taken == [[1], [2, 3, 4], [5]]
+
+
+async def test_an_idle_service_adds_no_delay() -> None:
+    trips = Trips()
+    trips.go.set()
+    for item in (1, 2):
+        assert await Shared(trips.send, most=3).ask(item) == item * 10
+    assert trips.taken == [[1], [2]]
+
+
+async def test_who_gives_up_harms_no_other() -> None:
+    trips = Trips()
+    shared = Shared(trips.send, most=9)
+    tasks = await asking(shared, 1, 2) + await asking(shared, 3, 4)
+    tasks[0].cancel()
+    tasks[2].cancel()
+    trips.go.set()
+    assert [await tasks[1], await tasks[3]] == [20, 40]
+    assert trips.taken == [[1, 2], [4]]
+
+
+async def test_an_error_reaches_all_that_shared_it_and_no_other() -> None:
+    trips = Trips()
+    shared = Shared(trips.send, most=9)
+    tasks = await asking(shared, 1, 2)
+    trips.failure = Unavailable()
+    trips.go.set()
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(error) for error in errors] == [Unavailable, Unavailable]
+    trips.failure = None
+    assert await shared.ask(3) == 30
+
+
+async def test_one_that_fails_leaves_the_others() -> None:
+    trips = Trips()
+    trips.go.set()
+    shared = Shared(trips.send, most=9)
+    first, second, third = await asking(shared, 1, -2, 3)
+    assert [await first, await third] == [10, 30]
+    with pytest.raises(ValueError, match="-2"):
+        await second
+
+
+async def test_several_trips_are_under_way_where_they_may() -> None:
+    trips = Trips()
+    shared = Shared(trips.send, most=1, trips=2)
+    tasks = await asking(shared, 1, 2, 3)
+    assert trips.taken == [[1], [2]]
+    trips.go.set()
+    assert await asyncio.gather(*tasks) == [10, 20, 30]
+
+
+@says("r.shared")
+async def test_reads_in_flight_share_their_queries(api: Api, commands: CommandLog) -> None:
+    for number in range(5):
+        await api.computer(f"SN-{number}", owner=await api.person())
+    commands.take("find")
+    answers = await asyncio.gather(
+        *(api.get(f"/computers/{1 + number % 6}?include=owner") for number in range(60))
+    )
+    assert [answer.status for answer in answers] == [200, 200, 200, 200, 200, 404] * 10
+    for answer in answers:
+        if answer.status == 200:
+            assert answer.included == [("person", answer.id)]
+    assert len(commands.take("find")) < 60
+
+
+@says("r.shared")
+async def test_writes_in_flight_share_their_trips(
+    api: Api, database: Database, commands: CommandLog
+) -> None:
+    ids = await asyncio.gather(*(api.person(f"F{number}") for number in range(60)))
+    assert len(set(ids)) == 60
+    assert len(commands.take("insert")) < 40
+    for identifier, first in zip(ids, range(60), strict=True):
+        stored = await database.persons.find_one({"_id": int(identifier)})
+        assert stored is not None
+        assert stored["first_name"] == f"F{first}"
+    change = {"type": "person", "attributes": {"last_name": "New"}}
+    answers = await asyncio.gather(
+        *(api.patch(f"/persons/{number}", change) for number in range(1, 71))
+    )
+    assert [answer.status for answer in answers] == [200] * 60 + [404] * 10
+    assert len(commands.take("update")) < 60
+
+
+@says("r.shared")
+async def test_every_client_reads_its_own_writes(api: Api) -> None:
+    async def client(name: str) -> None:
+        identifier = await api.person(name)
+        for turn in range(10):
+            attributes = {"last_name": f"{name}-{turn}"}
+            body = {"type": "person", "attributes": attributes}
+            changed = await api.patch(f"/persons/{identifier}", body)
+            read = await api.get(f"/persons/{identifier}")
+            for answer in (changed, read):
+                assert answer.data["attributes"]["full_name"] == f"{name} {name}-{turn}"
+
+    await asyncio.gather(*(client(f"N{number}") for number in range(25)))
+
+
+@says("r.shared")
+async def test_two_changes_of_one_resource_at_once_are_both_made(api: Api) -> None:
+    await api.person()
+    changes = [{"first_name": "Ada"}, {"last_name": "Lovelace"}, {"email": "ada@example.com"}] * 5
+    answers = await asyncio.gather(
+        *(api.patch("/persons/1", {"type": "person", "attributes": one}) for one in changes)
+    )
+    assert all(answer.status == 200 for answer in answers)
+    read = (await api.get("/persons/1")).data["attributes"]
+    assert (read["full_name"], read["email"]) == ("Ada Lovelace", "ada@example.com")

@@ -69,7 +69,9 @@ class Singles:
                 cursor = self._collection(resource).find({"_id": {"$in": list(ids)}}, {"_id": True})
                 stored = {record["_id"] for record in await cursor.to_list(None)}
                 missing = [record for record in new if record["_id"] not in stored]
-                refused = await self._insert_all(resource, missing)
+                found = await self._insert_all(resource, missing)
+                # An id that is taken by now shows that the first attempt came through after all.
+                refused = {id_: why for id_, why in found.items() if not isinstance(why, IdTaken)}
         return [refused.get(record["_id"], record) for record in new]
 
     async def _insert_all(

@@ -9,6 +9,7 @@ from operator import itemgetter
 from registry.jsonapi.document import PLAIN, Compound
 from registry.jsonapi.query import Include, Query, Steps
 from registry.resource import FirstPage, Graph, Linked, Record, Relationship, Resource
+from registry.storage.records import key_of
 from registry.storage.repository import Repository
 
 
@@ -92,7 +93,7 @@ class _Walk:
         self, resource: Resource, records: Iterable[Record], relationship: Relationship
     ) -> list[Record]:
         target, known = self._graph[relationship.target], self._known[relationship.target]
-        keys = {record["_id"]: _key(record, relationship) for record in records}
+        keys = {record["_id"]: key_of(record, relationship.column) for record in records}
         wanted = {key for key in keys.values() if key is not None}
         if unknown := wanted - known.keys():
             self.add(target, await self._repository.find(target, "_id", unknown))
@@ -118,7 +119,7 @@ class _Walk:
                 resource, relationship, list(members), bound + 1
             )
         for record in found:
-            if (key := _key(record, relationship)) in members:
+            if (key := key_of(record, relationship.column)) in members:
                 members[key].append(record)
         shown = [record for some in members.values() for record in some[:bound]]
         self.add(target, sorted(shown, key=itemgetter("_id")))
@@ -128,11 +129,3 @@ class _Walk:
                 ids if bound is None else FirstPage(ids, bound, len(some) > bound)
             )
         return shown
-
-
-def _key(record: Record, relationship: Relationship) -> int | None:
-    """Return the id that a record is linked to; other tools may have stored what is none."""
-    found = record.get(relationship.column)
-    if isinstance(found, float) and found.is_integer():
-        return int(found)
-    return found if isinstance(found, int) else None

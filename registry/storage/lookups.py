@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.resource import Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.records import visible
+from registry.storage.records import Stage, hiding, key_of, visible
 from registry.storage.sharing import Shared
 
 _Values: TypeAlias = "Collection[int]"
@@ -47,25 +47,58 @@ class Lookups:
             self._shared[place] = Shared(send, most=_REQUESTS_A_TRIP)
         return await self._shared[place].ask(values)
 
+    async def find_first(
+        self, resource: Resource, target: Resource, column: str, numbers: _Values, most: int
+    ) -> list[Record]:
+        """Return, by rising id, the first records of the target that hold each of the numbers.
+
+        resource: the type whose ids these are. column: of the target.
+        """
+        members = {
+            "from": target.collection,
+            "localField": "_id",
+            "foreignField": column,
+            "pipeline": [{"$sort": {"_id": 1}}, {"$limit": most}, *hiding(target)],
+            "as": "members",
+        }
+        found: list[Record] = []
+        with answering_unavailable():
+            for some in _batches(numbers):
+                stages: list[Stage] = [
+                    {"$match": {"_id": {"$in": some}}},
+                    {"$project": {"_id": True}},
+                    {"$lookup": members},
+                ]
+                async for one in self._database[resource.collection].aggregate(stages):
+                    found += one["members"]
+        return sorted(found, key=_ID)
+
     async def _find_each(
         self, resource: Resource, field: str, asked: Sequence[_Values]
     ) -> list[list[Record]]:
         found: dict[int, list[Record]] = defaultdict(list)
         for record in await self._query(resource, field, {one for some in asked for one in some}):
-            found[record[field]].append(record)
+            if (value := key_of(record, field)) is not None:
+                found[value].append(record)
         return [
             sorted((one for value in set(values) for one in found.get(value, ())), key=_ID)
             for values in asked
         ]
 
     async def _query(self, resource: Resource, field: str, values: _Values) -> list[Record]:
-        wanted, found = list(values), list[Record]()
+        found: list[Record] = []
         with answering_unavailable():
-            for start in range(0, len(wanted), _VALUES_A_QUERY):
-                batch = {field: {"$in": wanted[start : start + _VALUES_A_QUERY]}}
-                cursor = self._database[resource.collection].find(batch, visible(resource))
+            for some in _batches(values):
+                query = {field: {"$in": some}}
+                cursor = self._database[resource.collection].find(query, visible(resource))
                 found += await cursor.to_list(None)
         return sorted(found, key=_ID)
+
+
+def _batches(values: _Values) -> Iterator[list[int]]:
+    wanted = list(values)
+    for start in range(0, len(wanted), _VALUES_A_QUERY):
+        yield wanted[start : start + _VALUES_A_QUERY]
 
 
 _ID = itemgetter("_id")

@@ -43,6 +43,14 @@ def version_of(record: Record) -> int:
     return found if 0 <= found <= _LARGEST_VERSION else 0
 
 
+def key_of(record: Record, column: str) -> int | None:
+    """Return the id that a field of the record holds; other tools may have stored what is none."""
+    found = record.get(column)
+    if isinstance(found, float) and found.is_integer():
+        return int(found)
+    return found if isinstance(found, int) else None
+
+
 def new_record(resource: Resource, number: int, change: Change) -> Record:
     """Return the record of a resource that a request creates."""
     record = {

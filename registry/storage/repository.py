@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from operator import itemgetter
 from typing import Any, TypeVar
 
 from motor.motor_asyncio import (
@@ -24,7 +23,7 @@ from registry.storage.counters import Counters
 from registry.storage.listing import Listing
 from registry.storage.lookups import Lookups
 from registry.storage.matching import match
-from registry.storage.records import Stage, Versions, hiding, joining
+from registry.storage.records import Versions, joining
 from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
 from registry.storage.writing import IdTaken, Writer
@@ -32,9 +31,6 @@ from registry.storage.writing import IdTaken, Writer
 _Result = TypeVar("_Result")
 
 Write = Callable[[Writer], Awaitable[_Result]]
-
-_IDS_A_QUERY = 100_000
-"""A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
 
 _JOINED_AT_ONCE = 10_000
 """Records of other tools that get their joined fields in one step."""
@@ -84,24 +80,7 @@ class Repository:
     ) -> list[Record]:
         """Return the first records, by rising id, of a to-many relationship of each resource."""
         target = self._graph[relationship.target]
-        members = {
-            "from": target.collection,
-            "localField": "_id",
-            "foreignField": relationship.column,
-            "pipeline": [{"$sort": {"_id": 1}}, {"$limit": most}, *hiding(target)],
-            "as": "members",
-        }
-        found: list[Record] = []
-        for start in range(0, len(numbers), _IDS_A_QUERY):
-            stages: list[Stage] = [
-                {"$match": {"_id": {"$in": numbers[start : start + _IDS_A_QUERY]}}},
-                {"$project": {"_id": True}},
-                {"$lookup": members},
-            ]
-            with answering_unavailable():
-                async for one in self._collection(resource).aggregate(stages):
-                    found += one["members"]
-        return sorted(found, key=itemgetter("_id"))
+        return await self._lookups.find_first(resource, target, relationship.column, numbers, most)
 
     async def listing(
         self, resource: Resource, query: Query, within: Mapping[str, int] | None = None

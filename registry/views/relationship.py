@@ -17,6 +17,7 @@ from registry.jsonapi.payload import Mode, load_linkage
 from registry.jsonapi.query import Query, Scope
 from registry.resource import Record, Relationship, Resource
 from registry.storage.listing import Listing
+from registry.storage.records import key_of
 from registry.views.collection import ListView, counts
 
 
@@ -42,7 +43,7 @@ class _RelationshipView(ListView):
 
     async def related(self, owner: Record) -> Record | None:
         """Return the resource that a to-one relationship leads to."""
-        key = owner.get(self.relationship.column)
+        key = key_of(owner, self.relationship.column)
         return None if key is None else await self.repository.get(self.target, key)
 
 

@@ -153,3 +153,20 @@ async def test_two_changes_of_one_resource_at_once_are_both_made(api: Api) -> No
     assert all(answer.status == 200 for answer in answers)
     read = (await api.get("/persons/1")).data["attributes"]
     assert (read["full_name"], read["email"]) == ("Ada Lovelace", "ada@example.com")
+
+
+@says("r.shared")
+@pytest.mark.parametrize("key", [[1], [1, 2], {"id": 1}, "1", 1.5])
+async def test_a_key_of_another_tool_that_is_no_id_harms_nobody(
+    api: Api, database: Database, key: object
+) -> None:
+    await api.person()
+    await api.computer(owner="1")
+    await database.computers.insert_one({"_id": 9, "serial": "SN-9", "person": key})
+    paths = ["/persons?include=computers", "/computers?include=owner", "/computers/9?include=owner"]
+    paths += ["/computers/9/owner", "/computers/9/relationships/owner", "/computers/1/owner"]
+    answers = await asyncio.gather(*(api.get(path) for path in paths))
+    assert [answer.status for answer in answers] == [200] * len(paths)
+    assert answers[0].included == [("computer", "1")]
+    assert [answers[3].data, answers[4].data] == [None, None]
+    assert answers[5].id == "1"

@@ -134,7 +134,7 @@ class Resource:
     @property
     def detail_path(self) -> str:
         """The template of the path of one resource, `/persons/{id}`."""
-        return f"{self.collection_path}/{{id}}"
+        return self.path("{id}")
 
     def path(self, identifier: int | str) -> str:
         """Return the relative path of a resource, `/persons/1`."""

@@ -49,6 +49,12 @@ def of_query(scope: Scope) -> list[ApiError]:
     return [*found, _unsupported(), *_of_any_request()]
 
 
+def of_no_query() -> list[ApiError]:
+    """Return a problem of each kind that any request without parameters can meet."""
+    unknown = InvalidParameter("There is no parameter `unknown` here.", parameter="unknown")
+    return [unknown, _unsupported(), *_of_any_request()]
+
+
 def of_id(resource: Resource) -> list[ApiError]:
     """Return the problem of a path, or of linkage, that names no resource."""
     return [NotFound.resource(resource.type, "999")]
@@ -98,13 +104,12 @@ def of_operations(graph: Graph, most: int, extension: str) -> list[ApiError]:
 
     unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
     return [
-        InvalidParameter("There is no parameter `unknown` here.", parameter="unknown"),
+        *of_no_query(),
         refused(op="unknown"),
         refused(op="remove", href="/unknown"),
         refused(op="update", href=resource.path(1), data={"type": "other"}),
         *_of_body(extension),
         refused(op="add", data=unknown),
-        *_of_any_request(),
     ]
 
 

@@ -126,7 +126,7 @@ def _change(
         IF_MATCH,
         NO_CONTENT,
         [
-            *problems.of_query(scope),
+            *problems.of_no_query(),
             *problems.of_id(resource),
             *problems.of_if_match(),
             *problems.of_linkage(relationship),

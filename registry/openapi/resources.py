@@ -143,5 +143,5 @@ def _delete(scope: Scope) -> Json:
         "What was linked to it stays, unlinked.",
         IF_MATCH,
         NO_CONTENT,
-        [*problems.of_query(scope), *problems.of_id(resource), *problems.of_if_match()],
+        [*problems.of_no_query(), *problems.of_id(resource), *problems.of_if_match()],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +64,11 @@ class Listing:
                 yield records
         finally:
             await cursor.close()
+
+    async def all(self) -> list[Record]:
+        """Return all records at once."""
+        async with aclosing(self.chunks()) as chunks:
+            return [record async for chunk in chunks for record in chunk]
 
     async def window(self, page: Page) -> Window:
         """Return a page."""

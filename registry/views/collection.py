@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from aiohttp import hdrs, web
 
-from registry import include
 from registry.jsonapi import document, media
 from registry.jsonapi.document import PLAIN, Compound
-from registry.jsonapi.page import Window, page_links
+from registry.jsonapi.page import Page, Window, page_links
 from registry.jsonapi.payload import load
 from registry.jsonapi.query import Query
 from registry.resource import Record, Resource
@@ -27,24 +26,21 @@ class ListView(TypeView):
     ) -> web.StreamResponse:
         """Answer with a page; or stream all, which with `include` are all gathered first."""
         if query.page is not None:
-            return await self._answer_page(resource, listing, query)
+            window = await listing.window(query.page)
+            return await self._answer_page(resource, window, query.page, query)
         if query.include is None:
             return await self._stream(resource, listing.chunks(), PLAIN, query)
-        async with aclosing(listing.chunks()) as chunks:
-            records = [record async for chunk in chunks for record in chunk]
-        compound = await include.resolve(resource, records, query, self.repository, self.graph)
+        records = await listing.all()
+        compound = await self.resolve(resource, records, query)
         return await self._stream(resource, _chunk(records), compound, query)
 
     async def _answer_page(
-        self, resource: Resource, listing: Listing, query: Query
+        self, resource: Resource, window: Window, page: Page, query: Query
     ) -> web.Response:
-        assert query.page is not None  # noqa: S101 - for mypy: the caller has looked
-        window = await listing.window(query.page)
-        records = window.records
-        compound = await include.resolve(resource, records, query, self.repository, self.graph)
-        objects = document.resource_objects(resource, records, compound.links, query)
-        links = {"self": self.url, **page_links(query.page, window, self.url)}
-        meta = counts(window)
+        compound = await self.resolve(resource, window.records, query)
+        objects = document.resource_objects(resource, window.records, compound.links, query)
+        url, meta = self.url, counts(window)
+        links = {"self": url, **page_links(page, window, url)}
         return self.answer(document.whole(objects, compound, query, self.graph, links, meta))
 
     async def _stream(

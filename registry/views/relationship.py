@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -59,7 +58,7 @@ class RelatedView(_RelationshipView):
             return await self.answer_listing(self.target, listing, query)
         record = await self.related(owner)
         records = [record] if record else []
-        compound = await include.resolve(self.target, records, query, self.repository, self.graph)
+        compound = await self.resolve(self.target, records, query)
         path = self.resource.related_path(owner["_id"], self.relationship.name)
         objects = document.resource_objects(self.target, records, compound.links, query)
         data = next(iter(objects), None)
@@ -91,13 +90,12 @@ class LinkageView(_RelationshipView):
     async def _answer_many(self, owner: Record, query: Query) -> web.Response:
         """Answer with the identifiers of a page, or of all, which are few bytes each."""
         listing = await self.listing(owner, query)
+        links: dict[str, str | None] = {"self": self.url, "related": self._related_url}
         if query.page is None:
-            async with aclosing(listing.chunks()) as chunks:
-                window = Window([record async for chunk in chunks for record in chunk], more=False)
+            window = Window(await listing.all(), more=False)
         else:
             window = await listing.window(query.page)
-        pages = page_links(query.page, window, self.url) if query.page else {}
-        links = {"self": self.url, "related": self._related_url, **pages}
+            links |= page_links(query.page, window, self.url)
         data = document.identifiers(self.target, window.records)
         return await self._answer(owner, data, window.records, query, links, counts(window))
 
@@ -133,11 +131,9 @@ class LinkageView(_RelationshipView):
         self.refuse_parameters()
         identifier = self.identifier
         change = load_linkage(await self.read_body(), self.relationship, mode)
-        record = await self.repository.update(
-            self.resource, identifier, change, versions(self.request)
+        self.existing(
+            await self.repository.update(self.resource, identifier, change, versions(self.request))
         )
-        if record is None:
-            raise self.missing()
         return web.Response(status=204)
 
 

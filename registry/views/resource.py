@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -40,20 +41,27 @@ class TypeView(DocumentView):
         """Return the error for a resource that is not there."""
         return NotFound.resource(self.resource.type, self.request.match_info["id"])
 
-    async def find(self) -> Record:
-        """Return the resource that the path names. Raises NotFound if there is none."""
-        record = await self.repository.get(self.resource, self.identifier)
+    def existing(self, record: Record | None) -> Record:
+        """Return what the repository has answered with. Raises NotFound if that is nothing."""
         if record is None:
             raise self.missing()
         return record
+
+    async def find(self) -> Record:
+        """Return the resource that the path names. Raises NotFound if there is none."""
+        return self.existing(await self.repository.get(self.resource, self.identifier))
+
+    async def resolve(
+        self, resource: Resource, records: Sequence[Record], query: Query
+    ) -> Compound:
+        """Return what the request wants to see along with these primary records."""
+        return await include.resolve(resource, records, query, self.repository, self.graph)
 
     async def answer_change(
         self, record: Record, change: Change, query: Query, status: int = 200
     ) -> web.Response:
         """Answer with the written resource, and with the relationships that were written."""
-        compound = await include.resolve(
-            self.resource, [record], query, self.repository, self.graph
-        )
+        compound = await self.resolve(self.resource, [record], query)
         changed = {one.relationship.name: one.linked for one in change.linkages}
         key = (self.resource.type, record["_id"])
         links = {**compound.links, key: {**changed, **compound.links.get(key, {})}}
@@ -79,9 +87,7 @@ class DetailView(TypeView):
         """Return the resource."""
         query = self.read_query(self.scope)
         record = await self.find()
-        compound = await include.resolve(
-            self.resource, [record], query, self.repository, self.graph
-        )
+        compound = await self.resolve(self.resource, [record], query)
         return self.answer_one(record, compound, query)
 
     head = get
@@ -91,20 +97,16 @@ class DetailView(TypeView):
         query = self.read_query(self.scope)
         identifier = self.identifier
         change = load(await self.read_body(), self.resource, creating=False)
-        record = await self.repository.update(
-            self.resource, identifier, change, versions(self.request)
+        record = self.existing(
+            await self.repository.update(self.resource, identifier, change, versions(self.request))
         )
-        if record is None:
-            raise self.missing()
         return await self.answer_change(record, change, query)
 
     async def delete(self) -> web.Response:
         """Delete the resource; what was linked to it stays, unlinked."""
         self.negotiate()
         self.refuse_parameters()
-        deleted = await self.repository.delete(
-            self.resource, self.identifier, versions(self.request)
+        self.existing(
+            await self.repository.delete(self.resource, self.identifier, versions(self.request))
         )
-        if deleted is None:
-            raise self.missing()
         return web.Response(status=204)

@@ -39,6 +39,8 @@ def versions(request: web.Request) -> Versions:
 
 def is_known(request: web.Request, tag: str) -> bool:
     """Whether the client says by `If-None-Match` that it has this answer (RFC 9110, 13.1.2)."""
+    if hdrs.IF_NONE_MATCH not in request.headers:
+        return False
     known = {value for _, value in _tags(request, hdrs.IF_NONE_MATCH)}
     return tag in known or _is_any(request, hdrs.IF_NONE_MATCH)
 

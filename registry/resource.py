@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from marshmallow import Schema
 
 from registry.attributes import JoinedText
+from registry.projection import Projection, projection
 
 Record: TypeAlias = dict[str, Any]
 """A stored document: `_id`, the attributes, and the keys of links."""
@@ -138,22 +139,19 @@ class Resource:
 
     def path(self, identifier: int | str) -> str:
         """Return the relative path of a resource, `/persons/1`."""
-        return f"{self.collection_path}/{identifier}"
+        return f"/{self.collection}/{identifier}"
 
     def relationship_path(self, identifier: int | str, name: str) -> str:
         """Return the relative path of a linkage, `/persons/1/relationships/computers`."""
-        return f"{self.path(identifier)}/relationships/{name}"
+        return f"/{self.collection}/{identifier}/relationships/{name}"
 
     def related_path(self, identifier: int | str, name: str) -> str:
         """Return the relative path of what a relationship leads to, `/persons/1/computers`."""
-        return f"{self.path(identifier)}/{name}"
+        return f"/{self.collection}/{identifier}/{name}"
 
-    def project(self, records: Iterable[Record], names: frozenset[str]) -> list[dict[str, Any]]:
-        """Return the named attributes of each record; names of other things are ignored."""
-        shown = tuple(name for name in self.attributes if name in names)
-        schema = _projection(self.schema, shown)
-        attributes: list[dict[str, Any]] = schema.dump(records, many=True)
-        return attributes
+    def projection(self, names: frozenset[str]) -> Projection:
+        """Return what shows the named attributes of a record; other names are ignored."""
+        return _projection(self.schema, tuple(name for name in self.attributes if name in names))
 
 
 class Graph(Mapping[str, Resource]):
@@ -222,5 +220,6 @@ def _refuse_repeated(what: str, names: list[str]) -> None:
 
 
 @lru_cache(maxsize=1024)  # bounded, as it is the clients who choose the names
-def _projection(schema: SchemaClass, names: tuple[str, ...]) -> Schema:
-    return schema(only=names)
+def _projection(schema: SchemaClass, names: tuple[str, ...]) -> Projection:
+    fields = schema(only=names).dump_fields
+    return projection({name: fields[name] for name in names})

@@ -15,8 +15,8 @@ from registry.jsonapi.page import CursorPage, Cursors, Window, page_links
 from registry.jsonapi.query import Query
 from registry.resource import FirstPage, Graph, Linked, Record, Resource
 
-Links: TypeAlias = "Mapping[tuple[str, int], Mapping[str, Linked]]"
-"""(type, id) of a resource -> name of a relationship -> what it is linked to."""
+Links: TypeAlias = "Mapping[str, Mapping[int, Mapping[str, Linked]]]"
+"""Type and id of a resource -> name of a relationship -> what it is linked to."""
 
 JSONAPI = {"version": "1.0"}
 
@@ -35,6 +35,15 @@ class Compound:
 
 PLAIN = Compound({}, None)
 """Nothing beside the primary resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some resources of one type, with the relationships to show of them."""
+
+    resource: Resource
+    records: Sequence[Record]
+    links: Links
 
 
 def whole(
@@ -72,30 +81,32 @@ def identifiers(resource: Resource, records: Iterable[Record]) -> list[dict[str,
 
 
 async def collection(
-    resource: Resource,
-    chunks: AsyncIterable[Sequence[Record]],
-    compound: Compound,
-    query: Query,
-    graph: Graph,
-    url: str,
+    primary: AsyncIterable[Part], included: AsyncIterable[Part] | None, query: Query, url: str
 ) -> AsyncGenerator[bytes]:
     """Yield a collection document in pieces (section 4.7 of the service description).
 
-    chunks: the primary resources, none of them empty; no more than one is held. url: the absolute
-    URL of the request.
+    primary: the parts of `data`, none of them empty; no more than one is held. included: those of
+    `included`, read after the others; None when the request did not ask for them. url: the
+    absolute URL of the request.
     """
     lead, count = b'{"data":[', 0
-    async for records in chunks:
-        objects = resource_objects(resource, records, compound.links, query)
-        yield lead + orjson.dumps(objects)[1:-1]
-        lead, count = b",", count + len(records)
-    closing = {
-        **_included(compound, query, graph),
-        "jsonapi": JSONAPI,
-        "links": {"self": url},
-        "meta": {"count": count},
-    }
-    yield (b"" if count else lead) + b"]," + orjson.dumps(closing)[1:]
+    async for part in primary:
+        yield lead + _members(part, query)
+        lead, count = b",", count + len(part.records)
+    lead = (b"" if count else lead) + b"],"
+    if included is not None:
+        lead += b'"included":['
+        async for part in included:
+            yield lead + _members(part, query)
+            lead = b","
+        lead = lead.removesuffix(b",") + b"],"
+    closing = {"jsonapi": JSONAPI, "links": {"self": url}, "meta": {"count": count}}
+    yield lead + orjson.dumps(closing)[1:]
+
+
+def _members(part: Part, query: Query) -> bytes:
+    objects = resource_objects(part.resource, part.records, part.links, query)
+    return orjson.dumps(objects)[1:-1]
 
 
 def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
@@ -109,36 +120,36 @@ def resource_objects(
     resource: Resource, records: Sequence[Record], links: Links, query: Query
 ) -> list[dict[str, Any]]:
     """Return resource objects (section 2.3 of the service description)."""
-    projected = resource.project(records, query.attributes(resource))
-    return [
+    project, path = resource.projection(query.attributes(resource)), resource.path
+    objects: list[dict[str, Any]] = [
         {
             "type": resource.type,
-            "id": str(record["_id"]),
-            "attributes": attributes,
-            **_relationships(
-                resource, record["_id"], links.get((resource.type, record["_id"]), {})
-            ),
-            "links": {"self": resource.path(record["_id"])},
+            "id": str(number := record["_id"]),
+            "attributes": project(record),
+            "links": {"self": path(number)},
         }
-        for record, attributes in zip(records, projected, strict=True)
+        for record in records
     ]
+    if linked := links.get(resource.type):
+        for shown, record in zip(objects, records, strict=True):
+            if names := linked.get(record["_id"]):
+                own = shown.pop("links")  # which people look for at the end
+                shown["relationships"] = _relationships(resource, record["_id"], names)
+                shown["links"] = own
+    return objects
 
 
 def _relationships(resource: Resource, number: int, linked: Mapping[str, Linked]) -> dict[str, Any]:
-    if not linked:
-        return {}
     return {
-        "relationships": {
-            name: {
-                "data": _linkage(resource.relationships[name].target, ids),
-                "links": {
-                    "self": resource.relationship_path(number, name),
-                    "related": resource.related_path(number, name),
-                    **_first_page_links(resource, number, name, ids),
-                },
-            }
-            for name, ids in linked.items()
+        name: {
+            "data": _linkage(resource.relationships[name].target, ids),
+            "links": {
+                "self": resource.relationship_path(number, name),
+                "related": resource.related_path(number, name),
+                **_first_page_links(resource, number, name, ids),
+            },
         }
+        for name, ids in linked.items()
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import takewhile
 
 from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType, quoted
@@ -30,9 +31,11 @@ def check_content_type(header: str | None, extension: str | None = None) -> None
 
 def check_parameters(header: str | None, extension: str | None = None) -> None:
     """Raise UnsupportedMediaType if a request names JSON:API with parameters, body or none."""
-    expected, sent = media_type(extension), _split(header or "")
+    if header is None:
+        return
+    expected, sent = media_type(extension), _split(header)
     if sent[:1] == [MEDIA_TYPE] and sent[1:] and sent != _split(expected):
-        raise _unsupported(header or "", expected)
+        raise _unsupported(header, expected)
 
 
 def media_type(extension: str | None = None) -> str:
@@ -48,7 +51,8 @@ def check_content_encoding(header: str | None) -> None:
         )
 
 
-def check_accept(headers: list[str], extension: str | None = None) -> None:
+@lru_cache(maxsize=256)  # bounded, as it is the clients who send them; most send the same
+def check_accept(headers: tuple[str, ...], extension: str | None = None) -> None:
     """Raise NotAcceptable if JSON:API is asked for, but each time with parameters.
 
     A weight (`q`) is not a parameter of the media type, and the extension, if one is used, may be

@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.parse import quote, unquote_plus
+from urllib.parse import unquote_plus
 
 import orjson
 
@@ -150,40 +150,45 @@ def page_links(page: Page, window: Window, url: str) -> dict[str, str | None]:
     url: of this page; all of its other parameters are kept. `last` is absent when the number of
     the last page is not known.
     """
+    base = _without_page(url)
     if isinstance(page, CursorPage):
-        return _cursor_links(page, window, url)
-    links = {"first": _numbered(url, page, 1)}
+        return _cursor_links(page, window, base)
+    links = {"first": _numbered(base, page, 1)}
     if window.total is None:
         earlier = page.number - 1
     else:
         last = max(1, -(-window.total // page.size))
         earlier = min(page.number - 1, last)
-        links["last"] = _numbered(url, page, last)
+        links["last"] = _numbered(base, page, last)
     return {
         **links,
-        "prev": _numbered(url, page, earlier) if earlier else None,
-        "next": _numbered(url, page, page.number + 1) if window.more else None,
+        "prev": _numbered(base, page, earlier) if earlier else None,
+        "next": _numbered(base, page, page.number + 1) if window.more else None,
     }
 
 
-def page_url(url: str, **members: str | int) -> str:
-    """Return the URL with these members of `page` in place of all that it had."""
+def _without_page(url: str) -> str:
+    """Return the URL as far as the members of `page`, which are to follow."""
     path, _, query = url.partition("?")
     kept = [
-        part
+        f"{part}&"
         for part in query.split("&")
         if part and not _PAGE.fullmatch(unquote_plus(part.partition("=")[0]))
     ]
-    new = [f"page%5B{name}%5D={quote(str(value), safe='')}" for name, value in members.items()]
-    return f"{path}?{'&'.join(kept + new)}"
+    return f"{path}?{''.join(kept)}"
 
 
-def _cursor_links(page: CursorPage, window: Window, url: str) -> dict[str, str | None]:
+def _with_page(base: str, **members: str | int) -> str:
+    # Cursors, numbers and words hold nothing that would have to be encoded.
+    return base + "&".join([f"page%5B{name}%5D={value}" for name, value in members.items()])
+
+
+def _cursor_links(page: CursorPage, window: Window, base: str) -> dict[str, str | None]:
     """Return the links of the cursor profile; an end that nothing lies beyond has none."""
 
     def link(**member: Position) -> str:
         cursors = {name: page.cursors.make(position) for name, position in member.items()}
-        return page_url(url, size=page.size, **cursors)
+        return _with_page(base, size=page.size, **cursors)
 
     first, last = link(), link(before=END)
     if page.backwards:
@@ -204,9 +209,9 @@ def _cursor_links(page: CursorPage, window: Window, url: str) -> dict[str, str |
     }
 
 
-def _numbered(url: str, page: NumberedPage, number: int) -> str:
+def _numbered(base: str, page: NumberedPage, number: int) -> str:
     uncounted = {} if page.total else {"total": "false"}
-    return page_url(url, number=number, size=page.size, **uncounted)
+    return _with_page(base, number=number, size=page.size, **uncounted)
 
 
 def _number(value: str, size: int) -> int:

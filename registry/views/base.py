@@ -54,6 +54,8 @@ class DocumentView(web.View):
     def read_query(self, scope: Scope) -> Query:
         """Negotiate the media type and return the checked query string."""
         self.negotiate()
+        if not self.request.rel_url.raw_query_string:
+            return Query()
         return parse(self.request.query.items(), scope)
 
     def negotiate(self, extension: str | None = None) -> None:
@@ -61,7 +63,7 @@ class DocumentView(web.View):
 
         Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
         """
-        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, []), extension)
+        media.check_accept(tuple(self.request.headers.getall(hdrs.ACCEPT, ())), extension)
         media.check_parameters(self.request.headers.get(hdrs.CONTENT_TYPE), extension)
 
     def refuse_parameters(self) -> None:
@@ -99,9 +101,8 @@ class DocumentView(web.View):
         record: what the document represents, if it is a resource or the linkage of one.
         """
         tag = tag_of(body, record)
+        headers = {hdrs.ETAG: f'"{tag}"'}
         if self.request.method in {hdrs.METH_GET, hdrs.METH_HEAD} and is_known(self.request, tag):
-            response = web.Response(status=304)
-        else:
-            response = web.Response(status=status, body=body, content_type=media.MEDIA_TYPE)
-        response.etag = tag
-        return response
+            return web.Response(status=304, headers=headers)
+        headers[hdrs.CONTENT_TYPE] = media.MEDIA_TYPE
+        return web.Response(status=status, body=body, headers=headers)

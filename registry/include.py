@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 
 from registry.jsonapi.document import PLAIN, Compound
@@ -27,7 +28,7 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
-    walk = _Walk(query, repository, graph)
+    walk = _Walk(query.bounds, repository, graph)
     walk.meet(resource, records)
     await walk.follow(resource, records, query.include)
     return Compound(walk.links, walk.included)
@@ -47,7 +48,7 @@ async def resolve_linkage(
     """
     if query.include is None:
         return PLAIN
-    walk, target = _Walk(query, repository, graph), graph[relationship.target]
+    walk, target = _Walk(query.bounds, repository, graph), graph[relationship.target]
     if relationship.name in query.include:
         walk.add(target, records)
         rest, path = query.include[relationship.name], (relationship.name,)
@@ -58,12 +59,14 @@ async def resolve_linkage(
 class _Walk:
     """One traversal of the include tree; remembers what it has met."""
 
-    def __init__(self, query: Query, repository: Repository, graph: Graph) -> None:
-        self._bounds = query.bounds
+    def __init__(self, bounds: Mapping[Steps, int], repository: Repository, graph: Graph) -> None:
+        self._bounds = bounds
         self._repository = repository
         self._graph = graph
         self._known: dict[str, dict[int, Record]] = defaultdict(dict)
-        self.links: dict[tuple[str, int], dict[str, Linked]] = defaultdict(dict)
+        self.links: dict[str, dict[int, dict[str, Linked]]] = defaultdict(
+            partial(defaultdict, dict)
+        )
         self.included: dict[str, list[Record]] = defaultdict(list)
 
     def meet(self, resource: Resource, records: Iterable[Record]) -> None:
@@ -97,8 +100,9 @@ class _Walk:
         wanted = {key for key in keys.values() if key is not None}
         if unknown := wanted - known.keys():
             self.add(target, await self._repository.find(target, "_id", unknown))
+        links = self.links[resource.type]
         for number, key in keys.items():
-            self.links[resource.type, number][relationship.name] = key if key in known else None
+            links[number][relationship.name] = key if key in known else None
         return [known[key] for key in wanted if key in known]
 
     async def _to_many(
@@ -123,9 +127,10 @@ class _Walk:
                 members[key].append(record)
         shown = [record for some in members.values() for record in some[:bound]]
         self.add(target, sorted(shown, key=itemgetter("_id")))
+        links = self.links[resource.type]
         for number, some in members.items():
             ids = [record["_id"] for record in some[:bound]]
-            self.links[resource.type, number][relationship.name] = (
+            links[number][relationship.name] = (
                 ids if bound is None else FirstPage(ids, bound, len(some) > bound)
             )
         return shown

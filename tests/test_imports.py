@@ -12,6 +12,8 @@ PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
     "attributes",
+    "projection",
+    "ids",
     "resource",
     "resources",
     "jsonapi",
@@ -20,6 +22,7 @@ LAYERS = [
     "storage",
     "keys",
     "include",
+    "streaming",
     "etags",
     "middleware",
     "urls",

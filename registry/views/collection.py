@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from aiohttp import hdrs, web
 
 from registry.jsonapi import document, media
-from registry.jsonapi.document import PLAIN, Compound
 from registry.jsonapi.page import Page, Window, page_links
 from registry.jsonapi.payload import load
 from registry.jsonapi.query import Query
-from registry.resource import Record, Resource
+from registry.resource import Resource
 from registry.storage.listing import Listing
+from registry.streaming import CompoundStream
 from registry.views.resource import TypeView
 
 
@@ -24,15 +23,12 @@ class ListView(TypeView):
     async def answer_listing(
         self, resource: Resource, listing: Listing, query: Query
     ) -> web.StreamResponse:
-        """Answer with a page; or stream all, which with `include` are all gathered first."""
-        if query.page is not None:
-            window = await listing.window(query.page)
-            return await self._answer_page(resource, window, query.page, query)
-        if query.include is None:
-            return await self._stream(resource, listing.chunks(), PLAIN, query)
-        records = await listing.all()
-        compound = await self.resolve(resource, records, query)
-        return await self._stream(resource, _chunk(records), compound, query)
+        """Answer with a page, or stream all."""
+        if query.page is None:
+            return await self._stream(resource, listing, query)
+        return await self._answer_page(
+            resource, await listing.window(query.page), query.page, query
+        )
 
     async def _answer_page(
         self, resource: Resource, window: Window, page: Page, query: Query
@@ -44,15 +40,20 @@ class ListView(TypeView):
         return self.answer(document.whole(objects, compound, query, self.graph, links, meta))
 
     async def _stream(
-        self,
-        resource: Resource,
-        chunks: AsyncGenerator[Sequence[Record]],
-        compound: Compound,
-        query: Query,
+        self, resource: Resource, listing: Listing, query: Query
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: media.MEDIA_TYPE})
-        pieces = document.collection(resource, chunks, compound, query, self.graph, self.url)
-        async with aclosing(chunks), aclosing(pieces):
+        compound = CompoundStream(resource, query, self.repository, self.graph)
+        async with (
+            aclosing(listing.chunks()) as chunks,
+            aclosing(compound.primary(chunks)) as primary,
+            aclosing(compound.included()) as included,
+            aclosing(
+                document.collection(
+                    primary, None if query.include is None else included, query, self.url
+                )
+            ) as pieces,
+        ):
             # Until the first piece is there, a failure still gets a status of its own.
             piece = await anext(pieces)
             await response.prepare(self.request)
@@ -98,8 +99,3 @@ def counts(window: Window) -> dict[str, int]:
     """Return `meta`: how many resources there are in `data`, and on all pages if counted."""
     count = {"count": len(window.records)}
     return count if window.total is None else {**count, "total": window.total}
-
-
-async def _chunk(records: Sequence[Record]) -> AsyncGenerator[Sequence[Record]]:
-    if records:
-        yield records

@@ -41,6 +41,6 @@ def _result(operation: Operation, record: Record) -> Mapping[str, Any] | None:
     linked = {one.relationship.name: one.linked for one in operation.change.linkages}
     creating = operation.verb is Verb.CREATE
     query = Query({resource.type: resource.writable}) if creating else Query()
-    links = {(resource.type, record["_id"]): linked}
+    links = {resource.type: {record["_id"]: linked}}
     (shown,) = document.resource_objects(resource, [record], links, query)
     return shown

@@ -63,8 +63,9 @@ class TypeView(DocumentView):
         """Answer with the written resource, and with the relationships that were written."""
         compound = await self.resolve(self.resource, [record], query)
         changed = {one.relationship.name: one.linked for one in change.linkages}
-        key = (self.resource.type, record["_id"])
-        links = {**compound.links, key: {**changed, **compound.links.get(key, {})}}
+        of_type = compound.links.get(self.resource.type, {})
+        shown = {**changed, **of_type.get(record["_id"], {})}
+        links = {**compound.links, self.resource.type: {**of_type, record["_id"]: shown}}
         return self.answer_one(record, replace(compound, links=links), query, status)
 
     def answer_one(

@@ -31,7 +31,7 @@ class IdSet:
                 page ^= lowest
 
     def update(self, numbers: Iterable[int]) -> None:
-        """Add ids; what other tools have stored in their place may be no number, and is left out."""
+        """Add ids; what other tools have stored in their place may be none, and is left out."""
         for number in numbers:
             if isinstance(number, int):
                 place = number >> _BITS

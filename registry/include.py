@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 
 from registry.jsonapi.document import PLAIN, Compound
 from registry.jsonapi.query import Include, Query, Steps
 from registry.resource import FirstPage, Graph, Linked, Record, Relationship, Resource
-from registry.storage.records import key_of
+from registry.storage.records import by_id, key_of
 from registry.storage.repository import Repository
 
 
@@ -126,7 +125,7 @@ class _Walk:
             if (key := key_of(record, relationship.column)) in members:
                 members[key].append(record)
         shown = [record for some in members.values() for record in some[:bound]]
-        self.add(target, sorted(shown, key=itemgetter("_id")))
+        self.add(target, sorted(shown, key=by_id))
         links = self.links[resource.type]
         for number, some in members.items():
             ids = [record["_id"] for record in some[:bound]]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.resource import Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.records import Stage, hiding, key_of, visible
+from registry.storage.records import Stage, by_id, hiding, key_of, visible
 from registry.storage.sharing import Shared
 
 _Values: TypeAlias = "Collection[int]"
@@ -71,7 +70,7 @@ class Lookups:
                 ]
                 async for one in self._database[resource.collection].aggregate(stages):
                     found += one["members"]
-        return sorted(found, key=_ID)
+        return sorted(found, key=by_id)
 
     async def _find_each(
         self, resource: Resource, field: str, asked: Sequence[_Values]
@@ -81,7 +80,7 @@ class Lookups:
             if (value := key_of(record, field)) is not None:
                 found[value].append(record)
         return [
-            sorted((one for value in set(values) for one in found.get(value, ())), key=_ID)
+            sorted((one for value in set(values) for one in found.get(value, ())), key=by_id)
             for values in asked
         ]
 
@@ -92,13 +91,10 @@ class Lookups:
                 query = {field: {"$in": some}}
                 cursor = self._database[resource.collection].find(query, visible(resource))
                 found += await cursor.to_list(None)
-        return sorted(found, key=_ID)
+        return sorted(found, key=by_id)
 
 
 def _batches(values: _Values) -> Iterator[list[int]]:
     wanted = list(values)
     for start in range(0, len(wanted), _VALUES_A_QUERY):
         yield wanted[start : start + _VALUES_A_QUERY]
-
-
-_ID = itemgetter("_id")

@@ -51,6 +51,12 @@ def key_of(record: Record, column: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
+def by_id(record: Record) -> tuple[bool, Any]:
+    """Return what sorts records: ids rise, and what other tools have stored instead follows."""
+    found = record["_id"]
+    return (False, found) if isinstance(found, int | float) else (True, str(found))
+
+
 def new_record(resource: Resource, number: int, change: Change) -> Record:
     """Return the record of a resource that a request creates."""
     record = {

@@ -1,0 +1,169 @@
+"""Collections of more than one chunk, which are never held as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from registry.storage.listing import CHUNK
+from tests.support import Answer, Api, CommandLog, Database, says
+
+PERSONS = 2 * CHUNK + 200
+COMPUTERS = 3 * CHUNK
+
+
+@pytest.fixture
+async def fleet(api: Api, database: Database) -> Api:
+    """Persons of whom some own many computers, and computers of which some lead to nobody."""
+    chance = random.Random(7)  # noqa: S311 - the same fleet each time
+    await database.persons.insert_many(
+        {"_id": number, "first_name": f"F{number}", "last_name": f"L{number % 2}", "email": None}
+        for number in range(1, PERSONS + 1)
+    )
+    await database.computers.insert_many(
+        {
+            "_id": number,
+            "serial": f"S{number % 2}",
+            "person": chance.choice([None, PERSONS + 7, 5, 5, 5, chance.randint(1, PERSONS)]),
+        }
+        for number in range(1, COMPUTERS + 1)
+    )
+    return api
+
+
+def key(resource: Any) -> tuple[str, int]:
+    return resource["type"], int(resource["id"])
+
+
+async def pages(api: Api, path: str) -> list[Answer]:
+    """All pages of a collection, none of which is more than a chunk."""
+    answers, following = [], f"{path}&page[size]=500"
+    while following:
+        answers.append(await api.get(following))
+        link = answers[-1].document["links"]["next"]
+        following = link and "{0.path}?{0.query}".format(urlsplit(link))
+    return answers
+
+
+def reached(answers: list[Answer]) -> Iterator[tuple[tuple[str, int], Any]]:
+    for answer in answers:
+        yield from ((key(one), one) for one in answer.document["included"])
+
+
+@says("d.no_page", "d.nested_include")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/persons?include=computers",
+        "/computers?include=owner",
+        "/persons?include=computers.owner&sort=last_name",
+        "/persons?filter[last_name]=L1&include=computers.owner.computers",
+        "/computers?filter[serial]=S1&include=owner.computers",
+        "/computers?filter[serial]=S1&include=owner.computers.owner&sort=-id",
+        "/persons?include=computers&page[computers][size]=2",
+        "/persons?include=computers&fields[person]=email&fields[computer]=",
+        "/persons/5/computers?include=owner.computers",
+    ],
+)
+async def test_a_stream_holds_what_its_pages_hold_and_each_resource_once(
+    fleet: Api, path: str
+) -> None:
+    whole = (await fleet.get(path)).document
+    expected = await pages(fleet, path)
+    assert whole["data"] == [one for answer in expected for one in answer.data]
+    assert len(whole["data"]) > CHUNK
+    assert whole["meta"] == {"count": len(whole["data"])}
+    primary = {key(one) for one in whole["data"]}
+    included = {key(one): one for one in whole["included"]}
+    assert len(included) == len(whole["included"])
+    of_pages = {name: one for name, one in reached(expected) if name not in primary}
+    assert included.keys() == of_pages.keys()
+    for name, one in of_pages.items():
+        assert included[name]["attributes"] == one["attributes"]
+        relationships = included[name].get("relationships", {})
+        assert one.get("relationships", {}).items() <= relationships.items()
+
+
+async def test_an_empty_include_makes_an_empty_array(fleet: Api) -> None:
+    whole = (await fleet.get("/persons?include=")).document
+    assert whole["included"] == []
+    assert len(whole["data"]) == PERSONS
+    assert "relationships" not in whole["data"][0]
+
+
+async def test_resources_that_nobody_reaches_are_not_included(
+    fleet: Api, database: Database
+) -> None:
+    await database.computers.update_many({}, {"$set": {"person": None}})
+    whole = (await fleet.get("/persons?include=computers")).document
+    assert whole["included"] == []
+    assert all(one["relationships"]["computers"]["data"] == [] for one in whole["data"])
+
+
+async def test_ids_of_other_tools_break_no_stream(fleet: Api, database: Database) -> None:
+    await database.computers.insert_many(
+        [{"_id": one, "serial": "x", "person": 5} for one in (-3, 2.5, "abc", 2**63 - 1)]
+    )
+    await database.persons.insert_one({"_id": "p", "first_name": "P", "last_name": "P"})
+    whole = (await fleet.get("/persons?include=computers")).document
+    assert whole["meta"] == {"count": PERSONS + 1}
+    included = {one["id"] for one in whole["included"]}
+    assert {"-3", str(2**63 - 1)} <= included
+    whole = (await fleet.get("/computers?include=owner")).document
+    assert whole["meta"] == {"count": COMPUTERS + 4}
+
+
+async def test_one_chunk_is_resolved_with_one_query_a_step(
+    api: Api, database: Database, commands: CommandLog
+) -> None:
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "A", "last_name": "B"} for number in range(1, CHUNK)
+    )
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x", "person": number} for number in range(1, CHUNK)
+    )
+    commands.take("all")
+    answer = await api.get("/persons?include=computers")
+    assert len(answer.included) == CHUNK - 1
+    assert len(commands.take("find")) == 2
+
+
+@pytest.mark.parametrize("path", ["/persons", "/persons?include=computers"])
+async def test_a_client_that_hangs_up_ends_the_query(
+    fleet: Api, database: Database, path: str
+) -> None:
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "A" * 255, "last_name": "B" * 255}
+        for number in range(PERSONS + 1, 30_000)
+    )
+    async with fleet.client.get(path) as response:
+        await response.content.read(1_000)
+        await until_open(True, database)
+    await until_open(False, database)
+
+
+async def until_open(wanted: bool, database: Database) -> None:
+    """Wait until MongoDB holds cursors of the test open, or none."""
+    stages = [
+        {"$currentOp": {"idleCursors": True}},
+        {"$match": {"cursor": {"$exists": True}, "ns": {"$regex": f"^{database.name}"}}},
+    ]
+    async with asyncio.timeout(10):
+        admin = database.client.admin
+        while wanted != bool(await admin.aggregate(stages).to_list(None)):  # noqa: ASYNC110 - polled
+            await asyncio.sleep(0.02)
+
+
+async def test_a_failure_among_the_included_leaves_no_whole_document(
+    fleet: Api, database: Database
+) -> None:
+    await database.computers.update_one({"_id": COMPUTERS}, {"$set": {"serial": b"\xff"}})
+    await database.computers.update_one({"_id": COMPUTERS}, {"$set": {"person": 5}})
+    with pytest.raises(Exception, match=r"payload|disconnect|reset"):
+        await fleet.get("/persons?include=computers")
+    assert (await fleet.get("/persons/1")).status == 200

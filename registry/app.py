@@ -36,7 +36,7 @@ def create_app(
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(_open_repository)
     app.on_response_prepare.append(stamp)
-    app.add_routes(routes(graph))
+    app.add_routes(routes(graph, settings.sizes))
     swagger_ui.mount(app, describe(graph, settings))
     return app
 

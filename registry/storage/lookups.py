@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
@@ -21,6 +22,9 @@ _REQUESTS_A_TRIP = 256
 
 _VALUES_TO_SHARE = 1_000
 """A look-up of more than these goes alone, or it would hold up those of few."""
+
+_RECORDS_A_REPLY = 100_000
+"""More than a reply has room for; without it, the first one brings 101 and the rest another."""
 
 _VALUES_A_QUERY = 100_000
 """A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
@@ -79,19 +83,24 @@ class Lookups:
         for record in await self._query(resource, field, {one for some in asked for one in some}):
             if (value := key_of(record, field)) is not None:
                 found[value].append(record)
-        return [
-            sorted((one for value in set(values) for one in found.get(value, ())), key=by_id)
-            for values in asked
-        ]
+        return [_merged([found[value] for value in values if value in found]) for values in asked]
 
     async def _query(self, resource: Resource, field: str, values: _Values) -> list[Record]:
         found: list[Record] = []
         with answering_unavailable():
             for some in _batches(values):
                 query = {field: {"$in": some}}
-                cursor = self._database[resource.collection].find(query, visible(resource))
+                cursor = self._database[resource.collection].find(
+                    query, visible(resource), batch_size=_RECORDS_A_REPLY
+                )
                 found += await cursor.to_list(None)
         return sorted(found, key=by_id)
+
+
+def _merged(groups: list[list[Record]]) -> list[Record]:
+    if len(groups) == 1:
+        return groups[0]
+    return sorted(chain.from_iterable(groups), key=by_id)
 
 
 def _batches(values: _Values) -> Iterator[list[int]]:

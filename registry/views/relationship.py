@@ -33,7 +33,7 @@ class _RelationshipView(ListView):
     @property
     def related_scope(self) -> Scope:
         """What the parameters are about when the answer holds related resources."""
-        return Scope(self.target, self.graph, self.settings.sizes, many=self.relationship.to_many)
+        return replace(self.scope, resource=self.target, many=self.relationship.to_many)
 
     async def listing(self, owner: Record, query: Query) -> Listing:
         """Return the resources that a to-many relationship leads to."""

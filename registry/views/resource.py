@@ -20,14 +20,13 @@ from registry.views.base import DocumentView
 
 
 class TypeView(DocumentView):
-    """A view below the path of a type."""
+    """A view below the path of a type.
+
+    scope: what the parameters are about, one resource of the type.
+    """
 
     resource: ClassVar[Resource]
-
-    @property
-    def scope(self) -> Scope:
-        """What the parameters are about: one resource of the type."""
-        return Scope(self.resource, self.graph, self.settings.sizes)
+    scope: ClassVar[Scope]
 
     @property
     def identifier(self) -> int:

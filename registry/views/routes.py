@@ -7,7 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from registry.resource import Graph, Resource
+from registry.jsonapi.page import Sizes
+from registry.jsonapi.query import Scope
+from registry.resource import Graph
 from registry.views.base import DocumentView
 from registry.views.collection import CollectionView
 from registry.views.operations import OperationsView
@@ -17,18 +19,24 @@ from registry.views.resource import DetailView
 OPERATIONS_PATH = "/operations"
 
 
-def routes(graph: Graph) -> list[web.RouteDef]:
-    """Return the routes of all types (section 4.1 of the service description)."""
-    found = [route for resource in graph.values() for route in _of_type(resource)]
+def routes(graph: Graph, sizes: Sizes) -> list[web.RouteDef]:
+    """Return the routes of all types (section 4.1 of the service description).
+
+    sizes: of pages and of what is included.
+    """
+    scopes = [Scope(resource, graph, sizes) for resource in graph.values()]
+    found = [route for scope in scopes for route in _of_type(scope)]
     return [*found, web.view(OPERATIONS_PATH, OperationsView, name="operations")]
 
 
-def _of_type(resource: Resource) -> Iterator[web.RouteDef]:
+def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
+    resource = scope.resource
+    about: dict[str, Any] = {"resource": resource, "scope": scope}
     paths = resource.collection_path, resource.detail_path
-    yield _route(CollectionView, paths[0], f"{resource.type}_list", resource=resource)
-    yield _route(DetailView, paths[1], f"{resource.type}_detail", resource=resource)
+    yield _route(CollectionView, paths[0], f"{resource.type}_list", **about)
+    yield _route(DetailView, paths[1], f"{resource.type}_detail", **about)
     for name, relationship in resource.relationships.items():
-        about = {"resource": resource, "relationship": relationship}
+        about |= {"relationship": relationship}
         linkage = MembersView if relationship.to_many else LinkageView
         paths = resource.relationship_path("{id}", name), resource.related_path("{id}", name)
         yield _route(linkage, paths[0], f"{resource.type}_{name}_linkage", **about)

@@ -149,7 +149,7 @@ async def test_a_client_that_hangs_up_ends_the_query(
 
 async def until_open(wanted: bool, database: Database) -> None:
     """Wait until MongoDB holds cursors of the test open, or none."""
-    stages = [
+    stages: list[dict[str, Any]] = [
         {"$currentOp": {"idleCursors": True}},
         {"$match": {"cursor": {"$exists": True}, "ns": {"$regex": f"^{database.name}"}}},
     ]

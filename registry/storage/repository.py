@@ -13,8 +13,8 @@ from motor.motor_asyncio import (
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.errors import NotFound, Unavailable
+from registry.jsonapi.filter import columns
 from registry.jsonapi.operations import Operation, Verb
-from registry.jsonapi.order import BY_ID
 from registry.jsonapi.payload import Change
 from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Relationship, Resource
@@ -86,10 +86,7 @@ class Repository:
         self, resource: Resource, query: Query, within: Mapping[str, int] | None = None
     ) -> Listing:
         """Return the collection that a query asks for. within: fields that all of it share."""
-        if query.filters or query.order != BY_ID:
-            related = {key.relationship.target for key in query.order if key.relationship}
-            for name in {resource.type, *related}:
-                await self._join(self._graph[name])
+        await self._join_for(resource, query)
         return Listing(
             self._collection(resource),
             resource,
@@ -191,6 +188,14 @@ class Repository:
             return await self._transactions.run(
                 lambda session: write(Writer(self._database, self._graph, session))
             )
+
+    async def _join_for(self, resource: Resource, query: Query) -> None:
+        """Store the joined fields that the collection is picked or sorted by."""
+        named = {(resource.type, column) for one in query.filters for column in columns(one)}
+        for key in query.order:
+            named.add((key.relationship.target if key.relationship else resource.type, key.column))
+        for name in {name for name, column in named if column in self._graph[name].joined}:
+            await self._join(self._graph[name])
 
     async def _join(self, resource: Resource) -> None:
         """Store the joined fields of records that other tools have written without."""

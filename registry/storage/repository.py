@@ -13,8 +13,9 @@ from motor.motor_asyncio import (
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.errors import NotFound, Unavailable
-from registry.jsonapi.filter import columns
+from registry.jsonapi.filter import Condition, Operator, columns
 from registry.jsonapi.operations import Operation, Verb
+from registry.jsonapi.page import Window
 from registry.jsonapi.payload import Change
 from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Relationship, Resource
@@ -22,8 +23,8 @@ from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 from registry.storage.listing import Listing
 from registry.storage.lookups import Lookups
-from registry.storage.matching import match
 from registry.storage.records import Versions, joining
+from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
 from registry.storage.writing import IdTaken, Writer
@@ -34,6 +35,9 @@ Write = Callable[[Writer], Awaitable[_Result]]
 
 _JOINED_AT_ONCE = 10_000
 """Records of other tools that get their joined fields in one step."""
+
+_REQUESTS_A_PAGE = 256
+"""Requests that are answered with the same page at once."""
 
 
 class Repository:
@@ -50,6 +54,7 @@ class Repository:
         self._seconds = seconds
         self._counters = Counters(database)
         self._lookups = Lookups(database)
+        self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
         self._singles = Singles(database, graph, self._counters)
         self._transactions = Transactions(database.client)
 
@@ -87,13 +92,15 @@ class Repository:
     ) -> Listing:
         """Return the collection that a query asks for. within: fields that all of it share."""
         await self._join_for(resource, query)
+        common = (Condition(name, Operator.EQ, key) for name, key in (within or {}).items())
         return Listing(
             self._collection(resource),
             resource,
             self._graph,
-            [dict(within or {}), *map(match, query.filters)],
+            [*common, *query.filters],
             query.order,
             self._seconds,
+            self._pages,
         )
 
     async def insert(self, resource: Resource, change: Change) -> Record:

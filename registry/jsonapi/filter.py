@@ -6,11 +6,11 @@ of conditions in JSON, which may be combined by `and`, `or` and `not`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import orjson
 from marshmallow import ValidationError, fields
@@ -113,6 +113,20 @@ def parse_parameter(
         raise InvalidParameter("The value is not UTF-8.", parameter=parameter) from error
     except _Wrong as error:
         raise InvalidParameter(str(error), parameter=parameter) from error
+
+
+def columns(condition: Filter) -> Iterator[str]:
+    """Yield the stored fields that a filter compares."""
+    match condition:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from columns(part)
+        case Not(part):
+            yield from columns(part)
+        case Condition(column):
+            yield column
+        case _:
+            assert_never(condition)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorCollection
@@ -12,11 +13,14 @@ from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import ExecutionTimeout
 
 from registry.jsonapi.errors import QueryTooSlow
+from registry.jsonapi.filter import Filter
 from registry.jsonapi.order import BY_ID, Key, Order
 from registry.jsonapi.page import END, CursorPage, NumberedPage, Page, Position, Window
 from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
+from registry.storage.matching import match
 from registry.storage.records import Stage, hiding, visible
+from registry.storage.sharing import SharedByKey
 
 CHUNK = 1_000
 """Records a streamed collection holds at a time."""
@@ -31,8 +35,9 @@ _FOUND = "_found"
 class Listing:
     """The resources of a type that fulfil all conditions, in an order.
 
-    conditions: queries of MongoDB. seconds: how long the database may take for what is more than
-    a walk along the ids. Its methods raise Unavailable, and QueryTooSlow after that time.
+    seconds: how long the database may take for what is more than a walk along the ids. pages: what
+    other listings of the same records share. Its methods raise Unavailable, and QueryTooSlow after
+    that time.
     """
 
     def __init__(
@@ -40,16 +45,19 @@ class Listing:
         records: AsyncIOMotorCollection[Record],
         resource: Resource,
         graph: Graph,
-        conditions: Sequence[dict[str, Any]],
+        conditions: Sequence[Filter],
         order: Order,
         seconds: float,
+        pages: SharedByKey[Window],
     ) -> None:
         self._records = records
         self._resource = resource
         self._graph = graph
-        self._conditions = [condition for condition in conditions if condition]
+        self._conditions = [query for query in map(match, conditions) if query]
         self._order = order
         self._seconds = seconds
+        self._pages = pages
+        self._key = resource.type, tuple(conditions), order
         self._relationships = {key.relationship for key in order if key.relationship}
 
     async def chunks(self) -> AsyncGenerator[list[Record]]:
@@ -71,7 +79,13 @@ class Listing:
             return [record async for chunk in chunks for record in chunk]
 
     async def window(self, page: Page) -> Window:
-        """Return a page."""
+        """Return a page.
+
+        Its records are those of other requests too: nobody may change them.
+        """
+        return await self._pages.ask((*self._key, page), partial(self._window, page))
+
+    async def _window(self, page: Page) -> Window:
         with self._answering():
             if isinstance(page, NumberedPage):
                 return await self._numbered(page)

@@ -13,8 +13,9 @@ from motor.motor_asyncio import (
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.errors import NotFound, Unavailable
+from registry.jsonapi.filter import Condition, Operator, columns
 from registry.jsonapi.operations import Operation, Verb
-from registry.jsonapi.order import BY_ID
+from registry.jsonapi.page import Window
 from registry.jsonapi.payload import Change
 from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Relationship, Resource
@@ -22,8 +23,8 @@ from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 from registry.storage.listing import Listing
 from registry.storage.lookups import Lookups
-from registry.storage.matching import match
 from registry.storage.records import Versions, joining
+from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
 from registry.storage.writing import IdTaken, Writer
@@ -34,6 +35,9 @@ Write = Callable[[Writer], Awaitable[_Result]]
 
 _JOINED_AT_ONCE = 10_000
 """Records of other tools that get their joined fields in one step."""
+
+_REQUESTS_A_PAGE = 256
+"""Requests that are answered with the same page at once."""
 
 
 class Repository:
@@ -50,6 +54,7 @@ class Repository:
         self._seconds = seconds
         self._counters = Counters(database)
         self._lookups = Lookups(database)
+        self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
         self._singles = Singles(database, graph, self._counters)
         self._transactions = Transactions(database.client)
 
@@ -86,17 +91,16 @@ class Repository:
         self, resource: Resource, query: Query, within: Mapping[str, int] | None = None
     ) -> Listing:
         """Return the collection that a query asks for. within: fields that all of it share."""
-        if query.filters or query.order != BY_ID:
-            related = {key.relationship.target for key in query.order if key.relationship}
-            for name in {resource.type, *related}:
-                await self._join(self._graph[name])
+        await self._join_for(resource, query)
+        common = (Condition(name, Operator.EQ, key) for name, key in (within or {}).items())
         return Listing(
             self._collection(resource),
             resource,
             self._graph,
-            [dict(within or {}), *map(match, query.filters)],
+            [*common, *query.filters],
             query.order,
             self._seconds,
+            self._pages,
         )
 
     async def insert(self, resource: Resource, change: Change) -> Record:
@@ -191,6 +195,14 @@ class Repository:
             return await self._transactions.run(
                 lambda session: write(Writer(self._database, self._graph, session))
             )
+
+    async def _join_for(self, resource: Resource, query: Query) -> None:
+        """Store the joined fields that the collection is picked or sorted by."""
+        named = {(resource.type, column) for one in query.filters for column in columns(one)}
+        for key in query.order:
+            named.add((key.relationship.target if key.relationship else resource.type, key.column))
+        for name in {name for name, column in named if column in self._graph[name].joined}:
+            await self._join(self._graph[name])
 
     async def _join(self, resource: Resource) -> None:
         """Store the joined fields of records that other tools have written without."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 Send: TypeAlias = Callable[[Sequence[_Item]], Awaitable[Sequence[_Result | Exception]]]
 """Takes what several requests ask for, and returns what each of them gets, in the same order."""
+
+Find: TypeAlias = Callable[[], Awaitable[_Result]]
+"""Finds the answer to a question."""
 
 
 class Shared(Generic[_Item, _Result]):
@@ -20,13 +24,22 @@ class Shared(Generic[_Item, _Result]):
     A trip begins at once if none is under way, and never carries what was asked after it began:
     an answer is no older than its question. Whoever gives up waiting leaves the others alone.
 
-    send: makes a trip. most: items on a trip. trips: how many may be under way.
+    send: makes a trip. most: items on a trip. trips: how many may be under way. at_rest: called
+    when the last of them has ended, and nobody waits.
     """
 
-    def __init__(self, send: Send[_Item, _Result], *, most: int, trips: int = 1) -> None:
+    def __init__(
+        self,
+        send: Send[_Item, _Result],
+        *,
+        most: int,
+        trips: int = 1,
+        at_rest: Callable[[], Any] | None = None,
+    ) -> None:
         self._send = send
         self._most = most
         self._free = trips
+        self._at_rest = at_rest
         self._waiting: deque[tuple[_Item, asyncio.Future[_Result]]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -48,6 +61,8 @@ class Shared(Generic[_Item, _Result]):
         self._under_way.discard(task)
         self._free += 1
         self._begin()
+        if self._at_rest and not self._under_way:
+            self._at_rest()
 
     async def _travel(self) -> None:
         batch = self._board()
@@ -72,3 +87,26 @@ class Shared(Generic[_Item, _Result]):
             if not future.done():
                 batch.append((item, future))
         return batch
+
+
+class SharedByKey(Generic[_Result]):
+    """Questions of which equal ones take a trip together; others never wait for each other.
+
+    A key is kept for as long as somebody asks. most: questions that one answer is for.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._shared: dict[Hashable, Shared[Find[_Result], _Result]] = {}
+
+    async def ask(self, key: Hashable, find: Find[_Result]) -> _Result:
+        """Return what `find` finds, or what that of an equal key does. Raises what it raises."""
+        if key not in self._shared:
+            forget = partial(self._shared.pop, key)
+            self._shared[key] = Shared(_find_once, most=self._most, at_rest=forget)
+        return await self._shared[key].ask(find)
+
+
+async def _find_once(asked: Sequence[Find[_Result]]) -> Sequence[_Result]:
+    found = await asked[0]()
+    return [found] * len(asked)

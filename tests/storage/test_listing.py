@@ -17,6 +17,7 @@ from registry.resource import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.listing import Listing
+from registry.storage.sharing import SharedByKey
 from tests.support import Answer, Api, CommandLog, Database, says
 
 GRAPH = Graph(RESOURCES)
@@ -195,7 +196,7 @@ async def interrupted(
         records = client[settings.database].persons
         try:
             yield (
-                Listing(records, GRAPH["person"], GRAPH, [], order, 5.0),
+                Listing(records, GRAPH["person"], GRAPH, [], order, 5.0, SharedByKey(most=1)),
                 Cursors("person", order),
             )
         finally:

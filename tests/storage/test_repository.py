@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, Database, says
+from tests.support import MEDIA_TYPE, Api, CommandLog, Database, says
 
 
 @says("2.2.owner")
@@ -68,3 +68,34 @@ async def test_an_id_that_another_tool_has_taken_is_passed_over(
     async with api.client.post("/operations", json=body, headers=headers) as response:
         (result,) = (await response.json(content_type=None))["atomic:results"]
     assert result["data"]["id"] == "6"
+
+
+@pytest.mark.parametrize(
+    ("path", "joins"),
+    [
+        ("/persons?sort=full_name", True),
+        ("/persons?sort=email,-full_name", True),
+        ("/persons?filter[full_name]=Grace Hopper", True),
+        ('/persons?filter=[{"or":[{"not":{"name":"full_name","op":"eq","val":""}}]}]', True),
+        ('/persons?filter=[{"and":[{"name":"full_name","op":"ne","val":""}]}]', True),
+        ("/computers?sort=owner.full_name", True),
+        ("/persons/1/computers?sort=-owner.full_name", True),
+        ("/persons", False),
+        ("/persons?sort=-id", False),
+        ("/persons?sort=last_name,first_name&filter[email]=null", False),
+        ('/persons?filter=[{"or":[{"not":{"name":"last_name","op":"eq","val":""}}]}]', False),
+        ("/computers?sort=owner.last_name&filter[serial][gt]=A", False),
+    ],
+)
+async def test_only_who_asks_about_joined_attributes_waits_until_all_have_them(
+    api: Api, database: Database, commands: CommandLog, path: str, joins: bool
+) -> None:
+    await api.computer(owner=await api.person("Ada", "Lovelace"))
+    await database.persons.insert_one({"_id": 9, "first_name": "Grace", "last_name": "Hopper"})
+    await database.computers.insert_one({"_id": 9, "serial": "SN-9", "person": 9})
+    commands.take("all")
+    assert (await api.get(path)).status == 200
+    assert commands.take("update") == ["persons"] * joins
+    found = await database.persons.find_one({"_id": 9})
+    assert found is not None
+    assert found.get("full_name") == ("Grace Hopper" if joins else None)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from weakref import ref
 
 import pytest
 
 from registry.jsonapi.errors import Unavailable
-from registry.storage.sharing import Shared
+from registry.jsonapi.order import Key
+from registry.jsonapi.page import NumberedPage, Window
+from registry.jsonapi.query import Query
+from registry.keys import GRAPH, REPOSITORY
+from registry.storage.sharing import Shared, SharedByKey
 from tests.support import Api, CommandLog, Database, says
 
 
@@ -94,6 +102,103 @@ async def test_several_trips_are_under_way_where_they_may() -> None:
     assert await asyncio.gather(*tasks) == [10, 20, 30]
 
 
+class Page:
+    """A page of a collection, as a key: two of the same number are equal."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Page) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+
+class Pages:
+    """Pages of a database that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.shared = SharedByKey[int](most=3)
+        self.trips = {number: Trips() for number in (1, 2)}
+        self.asked: list[ref[Page]] = []
+
+    async def asking(self, *numbers: int) -> list[asyncio.Task[int]]:
+        tasks = [asyncio.create_task(self.ask(number)) for number in numbers]
+        await asyncio.sleep(0.01)
+        return tasks
+
+    async def ask(self, number: int) -> int:
+        async def find() -> int:
+            (found,) = await self.trips[number].send([number])
+            assert isinstance(found, int)
+            return found
+
+        page = Page(number)
+        self.asked.append(ref(page))
+        return await self.shared.ask(page, find)
+
+
+async def test_equal_questions_share_a_trip_that_begins_after_all_of_them() -> None:
+    pages = Pages()
+    tasks = await pages.asking(1) + await pages.asking(1, 1, 1, 1)
+    assert pages.trips[1].taken == [[1]]
+    pages.trips[1].go.set()
+    assert await asyncio.gather(*tasks) == [10] * 5
+    assert pages.trips[1].taken == [[1], [1], [1]]
+
+
+async def test_different_questions_never_wait_for_each_other() -> None:
+    pages = Pages()
+    pages.trips[2].go.set()
+    waiting = await pages.asking(1, 1)
+    assert await pages.ask(2) == 20
+    pages.trips[1].go.set()
+    assert await asyncio.gather(*waiting) == [10, 10]
+
+
+async def test_who_gives_up_an_equal_question_harms_no_other() -> None:
+    pages = Pages()
+    tasks = await pages.asking(1, 1) + await pages.asking(1, 1)
+    tasks[0].cancel()
+    tasks[2].cancel()
+    pages.trips[1].go.set()
+    assert [await tasks[1], await tasks[3]] == [10, 10]
+
+
+async def test_an_error_reaches_each_that_shared_it_by_its_own_way_and_no_other() -> None:
+    pages = Pages()
+    tasks = await pages.asking(1, 1, 1)
+    pages.trips[1].failure = Unavailable()
+    pages.trips[1].go.set()
+    ways = set()
+    for task in tasks:
+        with pytest.raises(Unavailable) as caught:
+            await task
+        ways.add(tuple(traceback.extract_tb(caught.tb).format()))
+    assert len(ways) == 1, "one has the way of another before its own"
+    pages.trips[1].failure = None
+    assert await pages.ask(1) == 10
+
+
+async def test_nothing_is_kept_of_questions_that_nobody_asks_any_more() -> None:
+    pages = Pages()
+    tasks = await pages.asking(1, 1, 2) + await pages.asking(1, 2, 2)
+    for task in (tasks[0], tasks[1], tasks[3]):
+        task.cancel()
+    pages.trips[2].failure = Unavailable()
+    for trips in pages.trips.values():
+        trips.go.set()
+    for task in tasks:
+        with suppress(Unavailable, asyncio.CancelledError):
+            await task
+    await asyncio.sleep(0.01)
+    del task, tasks
+    pages.trips[2].failure = None  # it remembers where it was raised
+    gc.collect()
+    assert [page() for page in pages.asked] == [None] * 6
+
+
 @says("r.shared")
 async def test_reads_in_flight_share_their_queries(api: Api, commands: CommandLog) -> None:
     for number in range(5):
@@ -141,6 +246,89 @@ async def test_every_client_reads_its_own_writes(api: Api) -> None:
                 assert answer.data["attributes"]["full_name"] == f"{name} {name}-{turn}"
 
     await asyncio.gather(*(client(f"N{number}") for number in range(25)))
+
+
+@says("r.shared")
+async def test_equal_pages_in_flight_share_their_query(api: Api, commands: CommandLog) -> None:
+    for number in range(5):
+        await api.person(f"F{number}", f"L{number}")
+    paths = [
+        f"/persons?sort=-last_name&filter[last_name][gt]=L1&page[size]=2{more}"
+        for more in ("", "&fields[person]=email", "&include=computers")
+    ]
+    commands.take("find")
+    answers = await asyncio.gather(*(api.get(path) for path in paths * 20))
+    for answer in answers:
+        assert (answer.status, [one["id"] for one in answer.data]) == (200, ["5", "4"])
+    assert commands.take("find").count("persons") < 60
+
+
+def listed(api: Api, query: Query) -> asyncio.Task[Window]:
+    """Ask for a page, past HTTP."""
+
+    async def ask() -> Window:
+        app = api.client.app
+        assert app is not None
+        assert query.page is not None
+        listing = await app[REPOSITORY].listing(app[GRAPH]["person"], query)
+        return await listing.window(query.page)
+
+    return asyncio.create_task(ask())
+
+
+@says("r.shared")
+async def test_pages_asked_for_at_once_are_one_query_for_all_that_are_equal(
+    api: Api, commands: CommandLog
+) -> None:
+    for _ in range(3):
+        await api.person()
+    commands.take("all")
+    queries = [
+        Query(order=(Key("_id", descending),), page=NumberedPage(number, 2, total=False))
+        for descending in (False, True)
+        for number in (1, 2)
+    ]
+    tasks = [listed(api, query) for query in queries * 15]
+    for task in tasks[: len(queries) * 5]:
+        task.cancel()
+    windows = await asyncio.gather(*tasks[len(queries) * 5 :])
+    ids = [[record["_id"] for record in window.records] for window in windows]
+    assert ids == [[1, 2], [3], [3, 2], [1]] * 10
+    assert commands.take("find") == ["persons"] * len(queries)
+
+
+@says("r.shared")
+async def test_every_client_finds_in_a_page_what_it_has_written(
+    api: Api, database: Database
+) -> None:
+    # A query takes so long that writes are made while it is under way.
+    await database.persons.insert_many(
+        {"_id": 1_000_000 + number, "first_name": "Grace", "last_name": "Hopper"}
+        for number in range(20_000)
+    )
+    pages = [
+        f"/persons?filter[first_name][contains]=da&{page}"
+        for page in ("page[size]=100", "page[number]=1&page[size]=100")
+    ]
+
+    async def client(name: str, page: str) -> None:
+        for turn in range(5):
+            created = await api.person("Ada", f"{name}-{turn}")
+            assert created in [one["id"] for one in (await api.get(page)).data]
+            change = {"type": "person", "attributes": {"first_name": "Ada", "last_name": name}}
+            await api.patch(f"/persons/{created}", change)
+            found = {one["id"]: one["attributes"] for one in (await api.get(page)).data}
+            assert found[created]["last_name"] == name
+
+    async def reader(page: str) -> None:
+        while True:
+            await api.get(page)
+
+    readers = [asyncio.create_task(reader(page)) for page in pages]
+    await asyncio.gather(*(client(f"N{number}", pages[number % 2]) for number in range(20)))
+    for task in readers:
+        task.cancel()
+    await asyncio.wait(readers)
 
 
 @says("r.shared")

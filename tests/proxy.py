@@ -1,0 +1,153 @@
+"""A way to mongod that breaks over what is inserted."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum, auto
+from threading import Thread
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import bson
+
+_OP_MSG = 2013
+
+
+class Fate(Enum):
+    """What becomes of an insert, each time that the driver sends it."""
+
+    PASSED = auto()
+    REQUEST_LOST = auto()
+    REQUEST_LATE = auto()  # it arrives right before the next insert that passes
+    ANSWER_LOST = auto()
+
+
+class Proxy:
+    """Stands between the service and the mongod with this URI, of a unix socket.
+
+    It has a thread of its own: the driver blocks that of the service when it says goodbye.
+
+    fate: of each insert, but of those that the service tries once more. harmed: how often each
+    insert was sent that did not pass. for_good: whether nothing comes through after the first of
+    these.
+    """
+
+    def __init__(self, mongodb_uri: str) -> None:
+        self._path = unquote(urlsplit(mongodb_uri).netloc)
+        self._known: dict[object, Fate] = {}
+        self._ids: set[int] = set()
+        self._late: list[bytes] = []
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[Any] | None] = set()
+        self._loop = asyncio.new_event_loop()
+        self._server: asyncio.Server | None = None
+        self.uri = ""
+        self.fate = Fate.PASSED
+        self.for_good = False
+        self.harmed: Counter[object] = Counter()
+
+    @contextmanager
+    def running(self) -> Iterator[Proxy]:
+        """Take connections at `uri`."""
+        thread = Thread(target=self._loop.run_forever)
+        thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
+            yield self
+            self.stop()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
+            self._loop.close()
+
+    def stop(self) -> None:
+        """Break all connections, and take no others."""
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1")
+        port = self._server.sockets[0].getsockname()[1]
+        self.uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
+
+    async def _stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        await asyncio.gather(*filter(None, self._tasks))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())
+        mongod, to_mongod = await asyncio.open_unix_connection(self._path)
+        self._writers |= {writer, to_mongod}
+        lossy = asyncio.Event()
+        answering = asyncio.create_task(_answer(mongod, writer, lossy))
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while await self._arrives(message := await _message(reader), lossy):
+                to_mongod.write(message)
+        writer.close()
+        to_mongod.close()
+        await answering
+
+    async def _arrives(self, message: bytes, lossy: asyncio.Event) -> bool:
+        """Say whether mongod gets the message; let `lossy` know if nobody gets the answer."""
+        command, ids = _command(message)
+        if self.for_good and self.harmed:
+            return False
+        if "insert" not in command:
+            return True
+        # By the number the driver repeats it; while it doubts the server, it gives none.
+        write = command["lsid"]["id"], command.get("txnNumber", message[4:8])
+        if write not in self._known:
+            self._known[write] = Fate.PASSED if ids & self._ids else self.fate
+            self._ids |= ids
+        match self._known[write]:
+            case Fate.PASSED:
+                await self._deliver()
+                return True
+            case Fate.REQUEST_LATE:
+                self._late.append(message)
+            case Fate.ANSWER_LOST:
+                lossy.set()
+        self.harmed[write] += 1
+        return lossy.is_set()
+
+    async def _deliver(self) -> None:
+        """Send what is late."""
+        while self._late:
+            mongod, to_mongod = await asyncio.open_unix_connection(self._path)
+            to_mongod.write(self._late.pop(0))
+            await _message(mongod)
+            to_mongod.close()
+
+
+async def _answer(
+    mongod: asyncio.StreamReader, writer: asyncio.StreamWriter, lossy: asyncio.Event
+) -> None:
+    with suppress(OSError, asyncio.IncompleteReadError):
+        while True:
+            message = await _message(mongod)
+            if lossy.is_set():
+                break
+            writer.write(message)
+    writer.close()
+
+
+async def _message(reader: asyncio.StreamReader) -> bytes:
+    """Read a message of the wire protocol, which begins with its length."""
+    length = await reader.readexactly(4)
+    return length + await reader.readexactly(struct.unpack("<i", length)[0] - 4)
+
+
+def _command(message: bytes) -> tuple[dict[str, Any], set[int]]:
+    """Return the command, and the ids of the documents that are sent beside it."""
+    if struct.unpack_from("<i", message, 12) != (_OP_MSG,):
+        return {}, set()
+    (length,) = struct.unpack_from("<i", message, 21)
+    command, beside = bson.decode(message[21 : 21 + length]), message[21 + length :]
+    _, _, documents = beside.partition(b"documents\0")
+    return command, {document["_id"] for document in bson.decode_all(documents)}

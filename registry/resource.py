@@ -127,6 +127,13 @@ class Resource:
         fields = self.full_schema.fields
         return {name: one for name, one in fields.items() if isinstance(one, JoinedText)}
 
+    @cached_property
+    def shown_columns(self) -> tuple[str, ...]:
+        """The stored fields that answers are made of, beside `_id`: no hidden one, none twice."""
+        texts = {name: field.parts for name, field in self.joined.items()}
+        parts = [part for name in self.attributes for part in texts.get(name, (name,))]
+        return tuple(dict.fromkeys([*parts, *(link.column for link in self.links), VERSION]))
+
     @property
     def collection_path(self) -> str:
         """The path of all resources of the type, `/persons`."""

@@ -19,7 +19,7 @@ from registry.jsonapi.page import END, CursorPage, NumberedPage, Page, Position,
 from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.matching import match
-from registry.storage.records import Stage, hiding, visible
+from registry.storage.records import Stage, visible
 from registry.storage.sharing import SharedByKey
 
 CHUNK = 1_000
@@ -59,6 +59,8 @@ class Listing:
         self._pages = pages
         self._key = resource.type, tuple(conditions), order
         self._relationships = {key.relationship for key in order if key.relationship}
+        # Cursors are made of what the order compares.
+        self._visible = visible(resource, *{_path(key).partition(".")[0] for key in order})
 
     async def chunks(self) -> AsyncGenerator[list[Record]]:
         """Yield all records, CHUNK at a time."""
@@ -191,7 +193,7 @@ class Listing:
         is_walk = not conditions and not skip and order[0].column == BY_ID[0].column
         return self._records.find(
             _all(conditions),
-            visible(self._resource),
+            self._visible,
             sort=sort,
             skip=skip,
             limit=most,
@@ -215,7 +217,7 @@ class Listing:
             {"$sort": sort},
             *([{"$skip": skip}] if skip else []),
             *([{"$limit": most}] if most else []),
-            *hiding(self._resource),
+            {"$project": self._visible},
         ]
 
     def _lookups(self) -> Iterator[Stage]:

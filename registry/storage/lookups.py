@@ -12,7 +12,7 @@ from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.resource import Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.records import Stage, by_id, hiding, key_of, visible
+from registry.storage.records import Stage, by_id, key_of, visible
 from registry.storage.sharing import Shared
 
 _Values: TypeAlias = "Collection[int]"
@@ -61,7 +61,7 @@ class Lookups:
             "from": target.collection,
             "localField": "_id",
             "foreignField": column,
-            "pipeline": [{"$sort": {"_id": 1}}, {"$limit": most}, *hiding(target)],
+            "pipeline": [{"$sort": {"_id": 1}}, {"$limit": most}, {"$project": visible(target)}],
             "as": "members",
         }
         found: list[Record] = []

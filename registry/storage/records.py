@@ -70,14 +70,12 @@ def new_record(resource: Resource, number: int, change: Change) -> Record:
     return record | {name: text.join(record) for name, text in resource.joined.items()}
 
 
-def visible(resource: Resource) -> dict[str, bool] | None:
-    """Return the projection by which hidden fields never leave the database."""
-    return dict.fromkeys(resource.hidden, False) or None
+def visible(resource: Resource, *more: str) -> dict[str, bool]:
+    """Return the projection to what answers are made of, and to more fields.
 
-
-def hiding(resource: Resource) -> list[Stage]:
-    """Return what does the same at the end of a pipeline."""
-    return [{"$unset": list(resource.hidden)}] if resource.hidden else []
+    Hidden fields never leave the database, and what nobody sees is not sent and read for nothing.
+    """
+    return dict.fromkeys((*resource.shown_columns, *more), True)
 
 
 def chosen(number: int, versions: Versions) -> dict[str, Any]:

@@ -110,7 +110,9 @@ class Singles:
                 await records.bulk_write(requests, ordered=False)
             except BulkWriteError as error:
                 refused = _refusals(error)
-            found = await records.find({"_id": {"$in": numbers}}, visible(resource)).to_list(None)
+            found = await records.find(
+                {"_id": {"$in": numbers}}, visible(resource), batch_size=len(numbers) + 1
+            ).to_list(None)
         known = {record["_id"]: record for record in found}
         return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
 

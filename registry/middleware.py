@@ -58,9 +58,10 @@ async def stamp(request: web.Request, response: web.StreamResponse) -> None:
 
 def request_id(request: web.BaseRequest) -> str:
     """Return the id of the request, given to it at the first call."""
-    if REQUEST_ID not in request:
-        request[REQUEST_ID] = _new_id()
-    return request[REQUEST_ID]
+    identity = request.get(REQUEST_ID)
+    if identity is None:
+        identity = request[REQUEST_ID] = _new_id()
+    return identity
 
 
 def error_response(request: web.BaseRequest, error: BaseException) -> web.Response:

@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,7 @@ from registry.settings import Settings, StartError
 _PAUSE_SECONDS = 5.0
 """How long a worker that could not start waits until gunicorn may start another."""
 
-_LIFELINE, _REPORTS, _LOG = 0, 1, 2
+_LIFELINE, _REPORTS = 0, 1
 
 
 def main() -> None:
@@ -49,9 +50,7 @@ class _Application(BaseApplication):
 
     def __init__(self, settings: Settings, family: socket.AddressFamily, address: Any) -> None:
         self._settings = settings
-        self.listen = partial(
-            socket.create_server, address, family=family, reuse_port=True
-        )
+        self.listen = partial(socket.create_server, address, family=family, reuse_port=True)
         super().__init__()
 
     def load_config(self) -> None:
@@ -106,12 +105,11 @@ class _Worker(Worker):
     def _announce(self, line: str) -> None:
         self.booted = True
         _report(f"ready {line}")
-        # So that the reports end with gunicorn, even if its workers are still there.
-        os.dup2(_LOG, _REPORTS)
 
 
 def _report(line: str) -> None:
-    os.write(_REPORTS, f"{line}\n".encode())
+    with suppress(BrokenPipeError):  # nobody is left to hear it
+        os.write(_REPORTS, f"{line}\n".encode())
 
 
 def _lifeline_has_ended(within: float) -> bool:

@@ -38,7 +38,13 @@ async def supervise(
             settings = replace(settings, mongodb_uri=uri)
         assert gunicorn.stdin
         gunicorn.stdin.write(pickle.dumps((settings, port.family, port.getsockname())))
-        await _heed(gunicorn, settings.workers, announce)
+        heeding = asyncio.create_task(_heed(gunicorn, settings.workers, announce))
+        # The reports alone would not tell: its workers may outlive it, and could still report.
+        ended = asyncio.create_task(gunicorn.wait())
+        await asyncio.wait({heeding, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if heeding.done():
+            heeding.result()
+        raise StartError("gunicorn has ended; if there is a reason, it is above")
 
 
 def _reserve(listener: socket.socket) -> socket.socket:
@@ -78,7 +84,7 @@ async def _end(gunicorn: Process) -> None:
 
 
 async def _heed(gunicorn: Process, workers: int, announce: Callable[[str], None]) -> None:
-    """Listen to what the workers report, for as long as gunicorn runs."""
+    """Listen to what the workers report. Raises StartError if one could not start at first."""
     assert gunicorn.stdout
     ready = 0
     async for line in gunicorn.stdout:
@@ -91,4 +97,3 @@ async def _heed(gunicorn: Process, workers: int, announce: Callable[[str], None]
             raise StartError(text)
         else:
             logger.error("A worker cannot start: %s", text)
-    raise StartError("gunicorn has ended; if there is a reason, it is above")

@@ -45,7 +45,7 @@ def main() -> None:
     arbiter.run()
 
 
-class _Application(BaseApplication):
+class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
     """What gunicorn is told."""
 
     def __init__(self, settings: Settings, family: socket.AddressFamily, address: Any) -> None:
@@ -71,15 +71,15 @@ class _Application(BaseApplication):
         return partial(serve, self._settings)
 
 
-class _Arbiter(Arbiter):
+class _Arbiter(Arbiter):  # type: ignore[misc] # gunicorn has no types
     def manage_workers(self) -> None:
-        """Called each second, and when a worker has ended."""
+        """Start workers in place of those that have ended; called at least each second."""
         if _lifeline_has_ended(within=0):
             raise StopIteration  # gunicorn's word for it
         super().manage_workers()
 
 
-class _Worker(Worker):
+class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
     def init_signals(self) -> None:
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_DFL)

@@ -10,7 +10,8 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 from registry.settings import Settings, StartError
 from registry.storage.embedded import mongod
@@ -30,17 +31,16 @@ async def supervise(
     async with AsyncExitStack() as stack:
         port = stack.enter_context(_reserve(listener))
         # Begun before mongod, to load its modules meanwhile; ended before, and if there is none.
-        gunicorn = await _start()
-        stack.push_async_callback(_end, gunicorn)
+        gunicorn = await _Gunicorn.start()
+        stack.push_async_callback(gunicorn.end)
         if settings.mongodb_uri is None:
             uri = await stack.enter_async_context(mongod(settings))
-            stack.push_async_callback(_end, gunicorn)
+            stack.push_async_callback(gunicorn.end)
             settings = replace(settings, mongodb_uri=uri)
-        assert gunicorn.stdin
-        gunicorn.stdin.write(pickle.dumps((settings, port.family, port.getsockname())))
-        heeding = asyncio.create_task(_heed(gunicorn, settings.workers, announce))
+        gunicorn.lifeline.write(pickle.dumps((settings, port.family, port.getsockname())))
+        heeding = asyncio.create_task(gunicorn.heed(settings.workers, announce))
         # The reports alone would not tell: its workers may outlive it, and could still report.
-        ended = asyncio.create_task(gunicorn.wait())
+        ended = asyncio.create_task(gunicorn.process.wait())
         await asyncio.wait({heeding, ended}, return_when=asyncio.FIRST_COMPLETED)
         if heeding.done():
             heeding.result()
@@ -66,34 +66,42 @@ def _reserve(listener: socket.socket) -> socket.socket:
     return held
 
 
-async def _start() -> Process:
-    # A program of its own, as a process that has threads should not fork; and in a session of its
-    # own, as Ctrl-C in the terminal is for this process alone.
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "registry.arbiter"),
-        stdin=PIPE,
-        stdout=PIPE,
-        start_new_session=True,
-    )
+@dataclass(frozen=True, slots=True)
+class _Gunicorn:
+    """The program that forks the workers; see `registry.arbiter`."""
 
+    process: Process
+    lifeline: asyncio.StreamWriter
+    reports: asyncio.StreamReader
 
-async def _end(gunicorn: Process) -> None:
-    assert gunicorn.stdin
-    gunicorn.stdin.close()
-    await gunicorn.wait()
+    @classmethod
+    async def start(cls) -> Self:
+        # A program of its own, as a process that has threads should not fork; and in a session of
+        # its own, as Ctrl-C in the terminal is for this process alone.
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "registry.arbiter"),
+            stdin=PIPE,
+            stdout=PIPE,
+            start_new_session=True,
+        )
+        assert process.stdin and process.stdout  # noqa: S101, PT018 - both are pipes
+        return cls(process, process.stdin, process.stdout)
 
+    async def heed(self, workers: int, announce: Callable[[str], None]) -> None:
+        """Listen to what the workers report. Raises StartError if one cannot start at first."""
+        ready = 0
+        async for line in self.reports:
+            what, _, text = line.decode().rstrip().partition(" ")
+            if what == "ready":
+                ready += 1
+                if ready == workers:
+                    announce(text)
+            elif ready < workers:
+                raise StartError(text)
+            else:
+                logger.error("A worker cannot start: %s", text)
 
-async def _heed(gunicorn: Process, workers: int, announce: Callable[[str], None]) -> None:
-    """Listen to what the workers report. Raises StartError if one could not start at first."""
-    assert gunicorn.stdout
-    ready = 0
-    async for line in gunicorn.stdout:
-        what, _, text = line.decode().rstrip().partition(" ")
-        if what == "ready":
-            ready += 1
-            if ready == workers:
-                announce(text)
-        elif ready < workers:
-            raise StartError(text)
-        else:
-            logger.error("A worker cannot start: %s", text)
+    async def end(self) -> None:
+        """Let requests under way finish, and wait until all processes have ended."""
+        self.lifeline.close()
+        await self.process.wait()

@@ -29,7 +29,7 @@ async def supervise(
     ends.
     """
     async with AsyncExitStack() as stack:
-        port = stack.enter_context(_reserve(listener))
+        port = stack.enter_context(reserve(listener))
         # Begun before mongod, to load its modules meanwhile; ended before, and if there is none.
         gunicorn = await _Gunicorn.start()
         stack.push_async_callback(gunicorn.end)
@@ -47,7 +47,7 @@ async def supervise(
         raise StartError("gunicorn has ended; if there is a reason, it is above")
 
 
-def _reserve(listener: socket.socket) -> socket.socket:
+def reserve(listener: socket.socket) -> socket.socket:
     """Return a socket that keeps the port for the sockets of the workers, and does not listen.
 
     Each of those is bound with SO_REUSEPORT, so that the kernel spreads connections evenly; one

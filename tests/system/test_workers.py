@@ -10,7 +10,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import orjson
+import pytest
 
+from registry.workers import reserve
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, person, refusal
 from tests.system.test_stop import await_that, has_ended
@@ -124,6 +126,23 @@ def test_a_port_of_another_service_is_refused(start: Start, tmp_path: Path) -> N
         said = refusal(*("--workers", workers, "--port", port, "--data-dir", tmp_path / "other"))
         assert f"cannot listen on 127.0.0.1 port {port} (Address already in use)" in said
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_is_kept_for_the_workers_while_none_of_them_listens(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with reserve(socket.create_server((host, 0), family=family)) as held:
+        address = held.getsockname()
+        for _ in range(2):  # before there is a worker, and after
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(address[:2])
+            with pytest.raises(OSError, match="Address already in use"):
+                socket.create_server(address, family=family)
+            with (
+                socket.create_server(address, family=family, reuse_port=True),
+                socket.create_server(address, family=family, reuse_port=True),
+            ):
+                socket.create_connection(address[:2]).close()
 
 
 def test_a_cluster_that_cannot_be_reached_is_refused(unused_tcp_port: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -10,10 +12,44 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import _ErrInfo
 
+from registry import swagger_ui
+from registry.app import create_app
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
-from registry.keys import LIMITS
+from registry.keys import LIMITS, UI_PATH
 from registry.limits import Limits
 from registry.middleware import error_response, raw_error_response
+from registry.settings import Settings
+
+FINISH_SECONDS = 30.0
+"""How long requests under way may take to finish when the service ends."""
+
+
+async def serve(
+    settings: Settings, listen: Callable[[], socket.socket], announce: Callable[[str], None]
+) -> None:
+    """Serve on the socket that `listen` returns, until cancelled; then finish what is under way.
+
+    announce: takes one line that says where the service is, once it is ready. Raises StartError
+    if the service cannot start.
+    """
+    runner = Runner(create_app(settings), shutdown_timeout=FINISH_SECONDS)
+    try:
+        await runner.setup()
+        listener = listen()
+        await web.SockSite(runner, listener).start()
+        url = settings.public_url or _url(listener)
+        announce(
+            f"Registry ready: API {url}/persons, "
+            f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
+        )
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def _url(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Runner(web.AppRunner):

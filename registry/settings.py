@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
 
 from registry.jsonapi.page import Sizes
+
+_MOST_WORKERS = 64
 
 
 class StartError(Exception):
@@ -32,9 +35,11 @@ def _port(text: str) -> int:
 
 
 def _workers(text: str) -> int:
-    if text != "1":
-        raise ValueError(f"{text!r} workers: the service runs as 1 process")
-    return 1
+    if not re.fullmatch("[0-9]{1,2}", text) or not 1 <= int(text) <= _MOST_WORKERS:
+        raise ValueError(f"{text!r} is no number from 1 to {_MOST_WORKERS}")
+    if text != "1" and sys.platform != "linux":
+        raise ValueError("only Linux spreads connections over several processes: leave it at 1")
+    return int(text)
 
 
 def _count(text: str) -> int:
@@ -85,7 +90,10 @@ class Settings:
     ] = None
     host: Annotated[str, _Key("REGISTRY_HOST", str, "address to listen on")] = "127.0.0.1"
     port: Annotated[int, _Key("REGISTRY_PORT", _port, "port to listen on, 0: any free one")] = 8080
-    workers: Annotated[int, _Key("REGISTRY_WORKERS", _workers, "number of processes, so far 1")] = 1
+    workers: Annotated[
+        int,
+        _Key("REGISTRY_WORKERS", _workers, f"number of processes that serve, 1 to {_MOST_WORKERS}"),
+    ] = 1
     public_url: Annotated[
         str | None, _Key("REGISTRY_PUBLIC_URL", _public_url, "where clients reach the service")
     ] = None

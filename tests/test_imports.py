@@ -19,6 +19,7 @@ LAYERS = [
     "jsonapi",
     "limits",
     "settings",
+    "process",
     "storage",
     "keys",
     "include",
@@ -27,10 +28,12 @@ LAYERS = [
     "middleware",
     "urls",
     "views",
-    "server",
     "openapi",
     "swagger_ui",
     "app",
+    "server",
+    "workers",
+    "arbiter",
     "__main__",
 ]
 """From the bottom up; a part may import what stands before it."""

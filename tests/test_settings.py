@@ -27,7 +27,9 @@ BAD = [
     ("--port", "\uff18\uff10"),
     ("--port", ""),
     ("--workers", "0"),
+    ("--workers", "65"),
     ("--workers", "two"),
+    ("--workers", "\uff12"),
     ("--database", "a b"),
     ("--database", "a.b"),
     ("--database", "a/b"),
@@ -88,7 +90,7 @@ def test_flags_and_variables_set_the_same() -> None:
         "--mongod": "/opt/mongod",
         "--host": "::1",
         "--port": "0",
-        "--workers": "1",
+        "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
     }
     expected = Settings(
@@ -98,7 +100,7 @@ def test_flags_and_variables_set_the_same() -> None:
         mongod=Path("/opt/mongod"),
         host="::1",
         port=0,
-        workers=1,
+        workers=2,
         public_url="https://example.com:8443/registry",
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
@@ -124,6 +126,14 @@ def test_a_value_that_cannot_be_used_is_one_line_with_its_key(
         variable = next(variable for name, variable, _ in SETTINGS if name == flag)
         said = refusal([], {variable: value}, capsys)
         assert said.startswith(f"registry: {variable}: ")
+
+
+def test_where_the_kernel_does_not_spread_connections_there_is_one_worker(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert Settings.parse(["--workers=1"], {}).workers == 1
+    assert "only Linux" in refusal(["--workers=2"], {}, capsys)
 
 
 @pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])

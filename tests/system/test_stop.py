@@ -67,11 +67,12 @@ async def crowd(tmp_path: Path) -> int:
     return len(computers)
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("ask", [press_ctrl_c, terminate])
 def test_requests_under_way_are_finished_first(
-    ask: Callable[[Service], None], crowd: int, start: Start
+    ask: Callable[[Service], None], workers: str, crowd: int, start: Start
 ) -> None:
-    service = start()
+    service = start("--workers", workers)
     mongod = service.mongod
     with urlopen(f"{service.url}/computers", timeout=TIMEOUT) as answer:  # noqa: S310 - http
         begun = answer.read(1_000)
@@ -83,9 +84,12 @@ def test_requests_under_way_are_finished_first(
     assert has_ended(mongod)
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_that_follow_do_not_disturb_the_end(number: signal.Signals, start: Start) -> None:
-    service = start()
+def test_signals_that_follow_do_not_disturb_the_end(
+    number: signal.Signals, workers: str, start: Start
+) -> None:
+    service = start("--workers", workers)
     mongod = service.mongod
     for _ in range(3):
         service.process.send_signal(number)
@@ -94,9 +98,12 @@ def test_signals_that_follow_do_not_disturb_the_end(number: signal.Signals, star
     assert has_ended(mongod)
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_the_start_ends_it(number: signal.Signals, begin: Start) -> None:
-    service = begin()
+def test_a_signal_during_the_start_ends_it(
+    number: signal.Signals, workers: str, begin: Start
+) -> None:
+    service = begin("--workers", workers)
     await_that((service.data_dir / "mongodb" / "mongod.lock").exists)
     assert service.end(number) == 0
     assert (service.data_dir / "mongodb" / "mongod.lock").read_text() == ""
@@ -126,8 +133,9 @@ def test_a_service_whose_mongod_has_ended_says_so_and_ends_well(start: Start) ->
     assert service.end() == 0
 
 
-def test_a_request_whose_body_is_on_its_way_is_finished_first(start: Start) -> None:
-    service = start()
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_request_whose_body_is_on_its_way_is_finished_first(workers: str, start: Start) -> None:
+    service = start("--workers", workers)
     body = orjson.dumps(person("Grace"))
     head = (
         f"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: {MEDIA_TYPE}\r\n"

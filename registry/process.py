@@ -1,0 +1,44 @@
+"""What each process of the service runs: one event loop, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import uvloop
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run(service: Coroutine[Any, Any, None]) -> None:
+    """Run the service until it ends or the first signal cancels it; later ones do not disturb.
+
+    Raises what the service raises.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_signal(service))
+
+
+def log_to_stderr() -> None:
+    """Write the log of this process to standard error."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+
+async def _until_signal(service: Coroutine[Any, Any, None]) -> None:
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(service)
+
+    def stop() -> None:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+        task.cancel()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)
+    with suppress(asyncio.CancelledError):
+        await task

@@ -104,6 +104,11 @@ class Resource:
         return tuple(self.full_schema.fields)
 
     @cached_property
+    def all_attributes(self) -> frozenset[str]:
+        """The same names, to choose from."""
+        return frozenset(self.attributes)
+
+    @cached_property
     def writable(self) -> frozenset[str]:
         """The names of the attributes that clients may send."""
         return frozenset(self.full_schema.load_fields)
@@ -158,7 +163,7 @@ class Resource:
 
     def projection(self, names: frozenset[str]) -> Projection:
         """Return what shows the named attributes of a record; other names are ignored."""
-        return _projection(self.schema, tuple(name for name in self.attributes if name in names))
+        return _projection(self.schema, names)
 
 
 class Graph(Mapping[str, Resource]):
@@ -227,6 +232,5 @@ def _refuse_repeated(what: str, names: list[str]) -> None:
 
 
 @lru_cache(maxsize=1024)  # bounded, as it is the clients who choose the names
-def _projection(schema: SchemaClass, names: tuple[str, ...]) -> Projection:
-    fields = schema(only=names).dump_fields
-    return projection({name: fields[name] for name in names})
+def _projection(schema: SchemaClass, names: frozenset[str]) -> Projection:
+    return projection({name: one for name, one in schema().fields.items() if name in names})

@@ -43,7 +43,11 @@ class Query:
 
     def attributes(self, resource: Resource) -> frozenset[str]:
         """Return the names of the attributes to show of resources of this type."""
-        return self.fields.get(resource.type, frozenset(resource.attributes))
+        return self.fields.get(resource.type, resource.all_attributes)
+
+
+EVERYTHING = Query()
+"""What a request without parameters wants to see."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 from aiohttp import hdrs, web
 
@@ -15,8 +16,8 @@ from registry.jsonapi.errors import (
     RequestTimeout,
     quoted,
 )
-from registry.jsonapi.query import Query, Scope, parse
-from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.jsonapi.query import EVERYTHING, Query, Scope, parse
+from registry.keys import LIMITS, REPOSITORY, SETTINGS
 from registry.resource import Graph, Record
 from registry.settings import Settings
 from registry.storage.repository import Repository
@@ -24,12 +25,9 @@ from registry.urls import absolute_url
 
 
 class DocumentView(web.View):
-    """A view of JSON:API documents."""
+    """A view of JSON:API documents. graph: all types."""
 
-    @property
-    def graph(self) -> Graph:
-        """All types."""
-        return self.request.app[GRAPH]
+    graph: ClassVar[Graph]
 
     @property
     def repository(self) -> Repository:
@@ -55,7 +53,7 @@ class DocumentView(web.View):
         """Negotiate the media type and return the checked query string."""
         self.negotiate()
         if not self.request.rel_url.raw_query_string:
-            return Query()
+            return EVERYTHING
         return parse(self.request.query.items(), scope)
 
     def negotiate(self, extension: str | None = None) -> None:

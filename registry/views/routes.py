@@ -26,12 +26,12 @@ def routes(graph: Graph, sizes: Sizes) -> list[web.RouteDef]:
     """
     scopes = [Scope(resource, graph, sizes) for resource in graph.values()]
     found = [route for scope in scopes for route in _of_type(scope)]
-    return [*found, web.view(OPERATIONS_PATH, OperationsView, name="operations")]
+    return [*found, _route(OperationsView, OPERATIONS_PATH, "operations", graph=graph)]
 
 
 def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
     resource = scope.resource
-    about: dict[str, Any] = {"resource": resource, "scope": scope}
+    about: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
     paths = resource.collection_path, resource.detail_path
     yield _route(CollectionView, paths[0], f"{resource.type}_list", **about)
     yield _route(DetailView, paths[1], f"{resource.type}_detail", **about)

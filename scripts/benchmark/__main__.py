@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
+
 from benchmark import plot, table
 from benchmark.comparison import compare_servers, compare_workers
 from benchmark.growth import grow
-from benchmark.processes import CORES, BenchmarkError
+from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
 from benchmark.samples import Part, Results
 from benchmark.site import new_site
@@ -29,7 +31,7 @@ ALONE = 64
 
 async def run(options: argparse.Namespace) -> Results:
     """Measure what the options say. Raises BenchmarkError or StartError."""
-    load = CORES[-1:]
+    load = all_cores()[-1:]
     plan = Plan(options.rounds, options.seconds, options.connections, load)
     busy = Plan(options.rounds, options.seconds, [ALONE], load)
     first = options.persons[0]
@@ -48,11 +50,12 @@ async def run(options: argparse.Namespace) -> Results:
 
 
 def publish(results: Results, options: argparse.Namespace) -> None:
-    """Print the tables and write all files; and into README.md if that is wanted."""
+    """Print the tables and write all files, and into README.md if that is wanted."""
     tables = table.tables(results)
     print(f"\n{tables}")
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "benchmark.md").write_text(tables)
+    (options.output / "benchmark.md").write_text(tables, encoding="utf-8")
+    (options.output / "benchmark.json").write_bytes(orjson.dumps(results) + b"\n")
     plot.draw(results, options.output)
     if options.readme:
         readme = _README.read_text(encoding="utf-8")

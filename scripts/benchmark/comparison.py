@@ -11,7 +11,7 @@ import orjson
 from benchmark import rounds
 from benchmark.client import Request, client_of
 from benchmark.data import fill, remove_created
-from benchmark.processes import CORES, BenchmarkError, Server, running
+from benchmark.processes import BenchmarkError, Server, all_cores, running
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import CONSTANT, NAIVE, ONE_WORKER, SERVICE, TWO_WORKERS, Part, Results
 from benchmark.site import Site
@@ -22,7 +22,7 @@ async def compare_servers(
     site: Site, persons: int, names: Collection[str], plan: Plan, results: Results
 ) -> None:
     """Measure the service, a constant answer and the naive handlers, each alone on one core."""
-    one_core = CORES[:1]
+    one_core = all_cores()[:1]
     for name in (NAIVE, SERVICE):
         await fill(site.database(name), persons)
     async with AsyncExitStack() as stack:
@@ -31,8 +31,9 @@ async def compare_servers(
             running(one_core, "benchmark.naive", site.uri, NAIVE)
         )
         service = await stack.enter_async_context(site.service(SERVICE, one_core))
-        works = await _works(site, service, persons, names)
-        answers = await _answers(naive, service, works)
+        every = await _works(site, service, persons)
+        answers = await _answers(naive, service, every)
+        works = _named(names, every)
 
         async def set_answer(work: Work) -> None:
             async with client_of(constant.url) as client:
@@ -54,22 +55,23 @@ async def compare_workers(
     await fill(site.database(database), persons)
     async with AsyncExitStack() as stack:
         servers = [
-            await stack.enter_async_context(site.service(database, CORES, "--workers", count))
+            await stack.enter_async_context(site.service(database, all_cores(), "--workers", count))
             for count in ("1", "2")
         ]
-        works = await _works(site, servers[0], persons, names)
+        works = _named(names, await _works(site, servers[0], persons))
         subjects = [
             _restored(Subject(name, server, works), site, database, persons)
             for name, server in zip((ONE_WORKER, TWO_WORKERS), servers, strict=True)
         ]
-        await rounds.measure(Part.WORKERS, subjects, replace(plan, cores=CORES), results)
+        await rounds.measure(Part.WORKERS, subjects, replace(plan, cores=all_cores()), results)
 
 
-async def _works(
-    site: Site, service: Server, persons: int, names: Collection[str]
-) -> dict[str, Work]:
+async def _works(site: Site, service: Server, persons: int) -> dict[str, Work]:
     async with client_of(service.url) as client:
-        works = await comparing(client, persons, site.new_directory())
+        return await comparing(client, persons, site.new_directory())
+
+
+def _named(names: Collection[str], works: Mapping[str, Work]) -> dict[str, Work]:
     return {name: work for name, work in works.items() if name in names}
 
 

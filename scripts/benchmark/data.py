@@ -35,7 +35,7 @@ async def fill(database: Database, persons: int) -> None:
     email = {"$concat": ["person.", {"$toString": "$_id"}, "@example.com"]}
     names = {"first_name": first, "last_name": last, "email": email}
     await _fill(database, person, persons, names)
-    owner = {"$add": [{"$mod": [{"$multiply": ["$_id", _STEP]}, persons]}, 1]}
+    owner = {"$toInt": {"$add": [{"$mod": [{"$multiply": ["$_id", _STEP]}, persons]}, 1]}}
     serial = {"serial": {"$concat": ["SN-", {"$toString": "$_id"}]}}
     await _fill(database, computer, COMPUTERS_EACH * persons, {**serial, "person": owner})
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from benchmark import rounds
 from benchmark.client import Request, client_of
 from benchmark.data import fill, prepare
-from benchmark.processes import CORES
+from benchmark.processes import all_cores
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import FullList, Part, Results
 from benchmark.site import Site
@@ -28,7 +28,7 @@ async def grow(site: Site, sizes: Sequence[int], plan: Plan, results: Results) -
         subjects = [
             Subject(
                 f"{persons:,} persons",
-                await stack.enter_async_context(site.service(_name(persons), CORES[:1])),
+                await stack.enter_async_context(site.service(_name(persons), all_cores()[:1])),
                 growing(persons, site.new_directory()),
             )
             for persons in sizes
@@ -41,7 +41,10 @@ async def grow(site: Site, sizes: Sequence[int], plan: Plan, results: Results) -
 
 async def _full_list(site: Site, path: str, persons: int) -> FullList:
     """Read a list from a service that is new, whose memory therefore shows what that takes."""
-    async with site.service(_name(persons), CORES[:1]) as server, client_of(server.url) as client:
+    async with (
+        site.service(_name(persons), all_cores()[:1]) as server,
+        client_of(server.url) as client,
+    ):
         await client.send(Request("GET", "/persons/1?include=computers"))
         server.reset_peak()
         before = server.peak

@@ -11,13 +11,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-CORES = sorted(os.sched_getaffinity(0))
-"""The cores of this machine that the benchmark may use."""
-
 _END_SECONDS = 60.0
 _SETTLE_SECONDS = 0.1
 _IDLE_TICKS = 1
 """Hundredths of a second of work in that time at which a server is taken to be idle."""
+
+
+def all_cores() -> list[int]:
+    """Return the cores of this machine that the benchmark may use."""
+    return sorted(os.sched_getaffinity(0))
 
 
 class BenchmarkError(Exception):

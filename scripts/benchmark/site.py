@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmark.data import Database
-from benchmark.processes import CORES, Server, running
+from benchmark.processes import Server, all_cores, running
 from registry.resource import Record
 from registry.settings import Settings
 from registry.storage.embedded import mongod
@@ -35,7 +35,8 @@ class Site:
     async def machine(self) -> str:
         """Return what the figures depend on: the processor, Python, MongoDB."""
         version = (await self._client.server_info())["version"]
-        return f"{len(CORES)} cores of {_processor()}, Python {python_version()}, MongoDB {version}"
+        cores = f"{len(all_cores())} cores of {_processor()}"
+        return f"{cores}, Python {python_version()}, MongoDB {version}"
 
     def new_directory(self) -> Path:
         """Make a directory."""

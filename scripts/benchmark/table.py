@@ -64,7 +64,7 @@ def _servers(results: Results) -> Iterator[Sequence[str]]:
             yield (
                 *(TITLES[work], str(connections)),
                 *(_number(one.rate) for one in (constant, naive, service)),
-                *(f"{service.rate / one.rate:.2f}" for one in (constant, naive)),
+                *(_ratio(service.rate, one.rate) for one in (constant, naive)),
                 *(_number(one.p50) for one in (naive, service)),
                 *(_number(one.p99) for one in (naive, service)),
             )
@@ -78,7 +78,7 @@ def _workers(results: Results) -> Iterator[Sequence[str]]:
                 results.median(Part.WORKERS, name, work, connections).rate
                 for name in (ONE_WORKER, TWO_WORKERS)
             )
-            yield TITLES[work], str(connections), _number(one), _number(two), f"{two / one:.2f}"
+            yield TITLES[work], str(connections), _number(one), _number(two), _ratio(two, one)
 
 
 def _growth(results: Results) -> Iterator[Sequence[str]]:
@@ -87,7 +87,7 @@ def _growth(results: Results) -> Iterator[Sequence[str]]:
     for work in results.works(Part.GROWTH):
         for connections in results.connections(Part.GROWTH):
             rates = [results.median(Part.GROWTH, name, work, connections).rate for name in subjects]
-            ratio = f"{rates[-1] / rates[0]:.2f}"
+            ratio = _ratio(rates[-1], rates[0])
             yield GROWING_TITLES[work], str(connections), *map(_number, rates), ratio
 
 
@@ -102,6 +102,10 @@ def _number(value: float) -> str:
     """Return a number with three digits, or with all of those before the point."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}"
+
+
+def _ratio(one: float, other: float) -> str:
+    return f"{one / other:.3g}"
 
 
 def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -15,6 +16,8 @@ from benchmark.processes import BenchmarkError
 from benchmark.works import Work
 
 _SCRIPT = Path(__file__).with_name("requests.lua")
+
+_TIMEOUT_SECONDS = 120
 
 _FAILURES = ("connect", "read", "write", "timeout", "status")
 
@@ -28,31 +31,50 @@ class Figures:
     p99: float
 
 
-async def measure(
-    url: str, work: Work, connections: int, seconds: float, seed: int, cores: Collection[int]
-) -> Figures:
-    """Load a server with a work, from one thread on these cores.
+@dataclass(frozen=True)
+class Load:
+    """How to load a server. seconds: for how long, or longer until there is an answer.
 
-    The same seed picks the same requests. Raises BenchmarkError if one fails.
+    slow: whether answers come in few batches. seed: the same one picks the same requests. cores:
+    of the one thread that sends them.
     """
+
+    connections: int
+    seconds: float
+    slow: bool
+    seed: int
+    cores: Collection[int]
+
+
+async def measure(url: str, work: Work, load: Load) -> Figures:
+    """Load a server with a work. Raises BenchmarkError if a request fails."""
+    found = await _run(url, work, load)
+    if any(found[name] for name in _FAILURES):
+        raise BenchmarkError(f"{work.title}, {load.connections} connections at {url}: {found}")
+    if not found["requests"]:
+        return await measure(url, work, replace(load, seconds=2 * load.seconds))
+    return Figures(
+        1e6 * found["requests"] / found["microseconds"], found["p50"] / 1e3, found["p99"] / 1e3
+    )
+
+
+async def _run(url: str, work: Work, load: Load) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
-        *("wrk", "--threads", "1", "--connections", str(connections)),
-        *("--duration", f"{ceil(seconds)}s", "--timeout", "120s", "--script", str(_SCRIPT), url),
-        *("--", str(work.file), str(seed)),
+        *("wrk", "--threads", "1", "--connections", str(load.connections)),
+        *("--duration", f"{ceil(load.seconds)}s", "--timeout", f"{_TIMEOUT_SECONDS}s"),
+        *("--script", str(_SCRIPT), url, "--", str(work.file), str(load.seed)),
+        *(["slow"] if load.slow else []),
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        os.sched_setaffinity(process.pid, cores)
+        os.sched_setaffinity(process.pid, load.cores)
         output, _ = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
-    found = orjson.loads(output.splitlines()[-1] if process.returncode == 0 else b"{}")
-    if not found or not found["requests"] or any(found[name] for name in _FAILURES):
-        raise BenchmarkError(
-            f"{work.title}, {connections} connections, {url}: failures in {output.decode()}"
-        )
-    return Figures(
-        1e6 * found["requests"] / found["microseconds"], found["p50"] / 1e3, found["p99"] / 1e3
-    )
+            await process.wait()
+    if process.returncode:
+        raise BenchmarkError(f"wrk has failed: {output.decode()}")
+    found: dict[str, Any] = orjson.loads(output.splitlines()[-1])
+    return found

@@ -1,7 +1,23 @@
 -- For wrk: picks requests at random from a file, and prints what was measured as JSON.
--- Arguments: the file (a line each: method, path, body, separated by tabs), a seed.
+-- Arguments: the file (a line each: method, path, body, separated by tabs), a seed, and "slow" if
+-- the answers come in few batches. Time then counts up to the last of them: what is under way at
+-- the end would else be missing from a rate that its time is part of.
+
+local ffi = require("ffi")
+ffi.cdef("typedef struct { long seconds, microseconds; } instant; int gettimeofday(instant *, void *);")
 
 local requests = {}
+local threads = {}
+local instant = ffi.new("instant")
+
+local function now()
+    ffi.C.gettimeofday(instant, nil)
+    return tonumber(instant.seconds) * 1e6 + tonumber(instant.microseconds)
+end
+
+function setup(thread)
+    table.insert(threads, thread)
+end
 
 function init(args)
     math.randomseed(tonumber(args[2]))
@@ -9,9 +25,16 @@ function init(args)
     for line in io.lines(args[1]) do
         local method, path, body = line:match("^(%S+)\t(%S+)\t(.*)$")
         if body == "" then
-            requests[#requests + 1] = wrk.format(method, path, {}, nil)
+            table.insert(requests, wrk.format(method, path, {}, nil))
         else
-            requests[#requests + 1] = wrk.format(method, path, headers, body)
+            table.insert(requests, wrk.format(method, path, headers, body))
+        end
+    end
+    if args[3] == "slow" then
+        local started = now()
+        -- Only defined here, as wrk takes each answer apart for it.
+        function response()
+            elapsed = now() - started
         end
     end
 end
@@ -25,6 +48,7 @@ function done(summary, latency, _)
     io.write(string.format(
         '{"requests":%d,"microseconds":%d,"p50":%.1f,"p99":%.1f,' ..
         '"connect":%d,"read":%d,"write":%d,"timeout":%d,"status":%d}\n',
-        summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+        summary.requests, threads[1]:get("elapsed") or summary.duration,
+        latency:percentile(50), latency:percentile(99),
         errors.connect, errors.read, errors.write, errors.timeout, errors.status))
 end

@@ -12,8 +12,8 @@ from benchmark.processes import Server
 from benchmark.samples import Part, Results, Sample
 from benchmark.works import Work
 
-_ANSWERS_EACH = 3
-_MOST_SECONDS = 40.0
+_BATCHES = 1.5
+"""How many answers there is time for on each connection, at the pace of one request alone."""
 
 
 async def _nothing(_: Work) -> None:
@@ -58,8 +58,12 @@ async def _sample(
 ) -> Sample:
     work, url = subject.works[name], subject.server.url
     await subject.before(work)
-    seconds = await _enough(url, work, connections, plan.seconds)
-    figures = await load.measure(url, work, connections, seconds, number, plan.cores)
+    batch = connections * await _seconds(url, work)
+    seconds = max(plan.seconds, _BATCHES * batch)
+    slow = seconds > plan.seconds
+    figures = await load.measure(
+        url, work, load.Load(connections, seconds, slow, number, plan.cores)
+    )
     await subject.server.settle()
     await subject.after(work)
     print(
@@ -70,14 +74,10 @@ async def _sample(
     return Sample(part, subject.name, name, connections, figures)
 
 
-async def _enough(url: str, work: Work, connections: int, least: float) -> float:
-    """Return for how long to measure: until each connection has got some answers.
-
-    Where one takes long, few would be complete in the least time.
-    """
+async def _seconds(url: str, work: Work) -> float:
+    """Return how long one request takes alone."""
     async with client_of(url) as client:
         await client.send(work.sample)
         started = perf_counter()
         await client.send(work.sample)
-        seconds = perf_counter() - started
-    return max(least, min(_ANSWERS_EACH * connections * seconds, _MOST_SECONDS))
+        return perf_counter() - started

@@ -106,8 +106,8 @@ async def test_a_refused_request_fails_the_measurement(
     request = Request("GET", "/persons/1")
     (tmp_path / "read").write_text("GET\t/persons/1\t\n")
     work = Work("read", TITLES["read"], tmp_path / "read", request)
-    with pytest.raises(BenchmarkError, match=r'(?s)^read one person, 2 .*"status":[1-9]'):
-        await load.measure(url, work, 2, 1, 1, all_cores())
+    with pytest.raises(BenchmarkError, match=r"^read one person, 2 connections .*'status': [1-9]"):
+        await load.measure(url, work, load.Load(2, 1, False, 1, all_cores()))
 
 
 def test_the_readme_has_a_place_for_the_tables() -> None:

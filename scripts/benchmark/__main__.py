@@ -37,8 +37,8 @@ async def run(options: argparse.Namespace) -> Results:
     first = options.persons[0]
     async with new_site() as site:
         results = Results(
-            f"{await site.machine()}; medians of {options.rounds} rounds, "
-            f"{options.seconds} s or more for each measurement"
+            f"{await site.machine()}; rounds: {options.rounds}, of which the medians are shown; "
+            f"seconds for each measurement: {options.seconds} or more"
         )
         if Part.SERVERS in options.parts:
             await compare_servers(site, first, options.works, plan, results)

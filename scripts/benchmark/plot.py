@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from benchmark.samples import CONSTANT, NAIVE, SERVICE, Part, Results
 from benchmark.works import GROWING_TITLES, TITLES
@@ -34,7 +36,9 @@ def _servers(results: Results, works: list[str]) -> Figure:
             rates = [_rate(results, Part.SERVERS, server, work, count) for count in counts]
             panel.plot(places, rates, marker="o", color=colour, label=server)
         panel.set_xticks(places, [str(count) for count in counts])
-        _label(panel, TITLES[work], "connections")
+        _label(panel, TITLES[work])
+        panel.set_xlabel("connections")
+        _widen(panel)
     for panel in list(figure.axes)[len(works) :]:
         panel.remove()
     figure.axes[0].legend()
@@ -50,13 +54,15 @@ def _growth(results: Results, works: list[str]) -> Figure:
     for work in works:
         values = [_rate(results, Part.GROWTH, size, work, connections) for size in sizes]
         rates.plot(sizes, values, marker="o", label=GROWING_TITLES[work])
-    _label(rates, f"{connections} connections", "")
+    _label(rates, f"{connections} connections")
+    rates.set_ylim(bottom=0)
+    rates.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     rates.legend()
     labels = [f"{one.path}\nof {one.persons:,} persons" for one in results.lists]
     memory.barh(labels, [one.memory / 1e6 for one in results.lists], color=_COLOURS[SERVICE])
     memory.invert_yaxis()
-    memory.set_title("whole collections: memory of the service grows by")
-    memory.set_xlabel("MB")
+    memory.set_title("whole collections")
+    memory.set_xlabel("MB by which the memory of the service grows")
     return figure
 
 
@@ -64,9 +70,16 @@ def _rate(results: Results, part: Part, subject: str, work: str, connections: in
     return results.median(part, subject, work, connections).rate
 
 
-def _label(panel: Axes, title: str, across: str) -> None:
-    panel.set_yscale("log")
-    panel.grid(visible=True, which="both", alpha=0.25)
+def _label(panel: Axes, title: str) -> None:
     panel.set_title(title)
-    panel.set_xlabel(across)
     panel.set_ylabel("requests a second")
+    panel.grid(visible=True, alpha=0.25)
+
+
+def _widen(panel: Axes) -> None:
+    """Show whole powers of ten, so that a small ratio does not look large."""
+    panel.set_yscale("log")
+    least, most = (log10(value) for value in panel.dataLim.intervaly)
+    panel.set_ylim(10 ** floor(least), 10 ** (floor(most) + 1))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())

@@ -10,7 +10,7 @@ from aiohttp import web
 
 def serve(app: web.Application) -> None:
     """Print the URL and serve there until a signal."""
-    with socket.create_server(("127.0.0.1", 0), backlog=1_024) as listener:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         web.run_app(
             app,

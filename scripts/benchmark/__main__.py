@@ -123,7 +123,7 @@ async def _until_signal(options: argparse.Namespace) -> Results:
 
 
 def main() -> int:
-    """Run the command line and return the exit status."""
+    """Run the command line; return its exit status, which is 0 only if no request failed."""
     options = parse_options()
     try:
         results = asyncio.run(_until_signal(options))
@@ -134,6 +134,9 @@ def main() -> int:
         print("registry: interrupted", file=sys.stderr)
         return 130
     publish(results, options)
+    if results.failed:
+        print(f"registry: {results.failed:,} requests failed", file=sys.stderr)
+        return 1
     return 0
 
 

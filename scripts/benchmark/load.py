@@ -24,11 +24,15 @@ _FAILURES = ("connect", "read", "write", "timeout", "status")
 
 @dataclass(frozen=True)
 class Figures:
-    """What wrk measured: requests a second, and the times of half and 99 % of them in ms."""
+    """What wrk measured: requests a second, and the times of half and 99 % of them in ms.
+
+    failed: how many were refused or not answered; they are not in the rate.
+    """
 
     rate: float
     p50: float
     p99: float
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,16 @@ class Load:
 
 
 async def measure(url: str, work: Work, load: Load) -> Figures:
-    """Load a server with a work. Raises BenchmarkError if a request fails."""
+    """Load a server with a work. Raises BenchmarkError if no request succeeds."""
     found = await _run(url, work, load)
-    if any(found[name] for name in _FAILURES):
+    done = found["requests"] - found["status"]
+    failed = sum(found[name] for name in _FAILURES)
+    if not done and failed:
         raise BenchmarkError(f"{work.title}, {load.connections} connections at {url}: {found}")
-    if not found["requests"]:
+    if not done:
         return await measure(url, work, replace(load, seconds=2 * load.seconds))
-    return Figures(
-        1e6 * found["requests"] / found["microseconds"], found["p50"] / 1e3, found["p99"] / 1e3
-    )
+    rate = 1e6 * done / found["microseconds"]
+    return Figures(rate, found["p50"] / 1e3, found["p99"] / 1e3, failed)
 
 
 async def _run(url: str, work: Work, load: Load) -> dict[str, Any]:

@@ -81,5 +81,5 @@ def _widen(panel: Axes) -> None:
     panel.set_yscale("log")
     least, most = (log10(value) for value in panel.dataLim.intervaly)
     panel.set_ylim(10 ** floor(least), 10 ** (floor(most) + 1))
-    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     panel.yaxis.set_minor_formatter(NullFormatter())

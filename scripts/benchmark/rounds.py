@@ -68,7 +68,8 @@ async def _sample(
     await subject.after(work)
     print(
         f"    {subject.name}: {figures.rate:,.0f}/s, "
-        f"p50 {figures.p50:,.2f} ms, p99 {figures.p99:,.2f} ms",
+        f"p50 {figures.p50:,.2f} ms, p99 {figures.p99:,.2f} ms"
+        f"{f', FAILED: {figures.failed}' if figures.failed else ''}",
         flush=True,
     )
     return Sample(part, subject.name, name, connections, figures)

@@ -54,8 +54,13 @@ class Results:
     samples: list[Sample] = field(default_factory=list)
     lists: list[FullList] = field(default_factory=list)
 
+    @property
+    def failed(self) -> int:
+        """How many requests have failed in all."""
+        return sum(one.figures.failed for one in self.samples)
+
     def median(self, part: Part, subject: str, work: str, connections: int) -> Figures:
-        """Return the medians of all rounds, each figure by itself."""
+        """Return the medians of all rounds, each figure by itself, and all failures."""
         wanted = (part, subject, work, connections)
         found = [
             one.figures
@@ -66,6 +71,7 @@ class Results:
             median(one.rate for one in found),
             median(one.p50 for one in found),
             median(one.p99 for one in found),
+            sum(one.failed for one in found),
         )
 
     def has(self, part: Part, work: str, connections: int) -> bool:

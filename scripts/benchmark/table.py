@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmark.goals import goals
+from benchmark.load import Figures
 from benchmark.samples import (
     CONSTANT,
     NAIVE,
@@ -23,6 +24,8 @@ _BEGIN, _END = "<!-- benchmark -->", "<!-- end of benchmark -->"
 def tables(results: Results) -> str:
     """Return all tables that there are figures for."""
     parts = [f"{results.machine}."]
+    if results.failed:
+        parts.append(f"**{results.failed:,} requests failed**: the tables say where.")
     sections = {
         "": _goals(results),
         "**Requests a second**, and the times of half and of 99 % of them in ms": _servers(results),
@@ -63,7 +66,7 @@ def _servers(results: Results) -> Iterator[Sequence[str]]:
             )
             yield (
                 *(TITLES[work], str(connections)),
-                *(_number(one.rate) for one in (constant, naive, service)),
+                *map(_rate, (constant, naive, service)),
                 *(_ratio(service.rate, one.rate) for one in (constant, naive)),
                 *(_number(one.p50) for one in (naive, service)),
                 *(_number(one.p99) for one in (naive, service)),
@@ -75,10 +78,11 @@ def _workers(results: Results) -> Iterator[Sequence[str]]:
     for work in results.works(Part.WORKERS):
         for connections in results.connections(Part.WORKERS):
             one, two = (
-                results.median(Part.WORKERS, name, work, connections).rate
+                results.median(Part.WORKERS, name, work, connections)
                 for name in (ONE_WORKER, TWO_WORKERS)
             )
-            yield TITLES[work], str(connections), _number(one), _number(two), _ratio(two, one)
+            ratio = _ratio(two.rate, one.rate)
+            yield TITLES[work], str(connections), _rate(one), _rate(two), ratio
 
 
 def _growth(results: Results) -> Iterator[Sequence[str]]:
@@ -86,9 +90,9 @@ def _growth(results: Results) -> Iterator[Sequence[str]]:
     yield "work", "connections", *subjects, "last / first"
     for work in results.works(Part.GROWTH):
         for connections in results.connections(Part.GROWTH):
-            rates = [results.median(Part.GROWTH, name, work, connections).rate for name in subjects]
-            ratio = _ratio(rates[-1], rates[0])
-            yield GROWING_TITLES[work], str(connections), *map(_number, rates), ratio
+            found = [results.median(Part.GROWTH, name, work, connections) for name in subjects]
+            ratio = _ratio(found[-1].rate, found[0].rate)
+            yield GROWING_TITLES[work], str(connections), *map(_rate, found), ratio
 
 
 def _lists(results: Results) -> Iterator[Sequence[str]]:
@@ -96,6 +100,11 @@ def _lists(results: Results) -> Iterator[Sequence[str]]:
     for one in results.lists:
         sent, memory = _number(one.bytes / 1e6), _number(one.memory / 1e6)
         yield f"`{one.path}`", f"{one.persons:,}", _number(one.seconds), sent, memory
+
+
+def _rate(figures: Figures) -> str:
+    failed = f" ({figures.failed:,} failed)" if figures.failed else ""
+    return _number(figures.rate) + failed
 
 
 def _number(value: float) -> str:

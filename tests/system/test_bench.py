@@ -18,11 +18,14 @@ from aiohttp.test_utils import TestServer
 from benchmark import load, table
 from benchmark.client import Request
 from benchmark.processes import BenchmarkError, all_cores
+from benchmark.samples import Part, Results, Sample
 from benchmark.works import TITLES, Work
 
 ROOT = Path(__file__).parents[2]
 
 PNG = b"\x89PNG\r\n\x1a\n"
+
+Serve = Callable[[], Awaitable[str]]
 
 TINY = ("--rounds", "1", "--seconds", "1", "--connections", "2", "--persons", "200")
 
@@ -71,6 +74,29 @@ def alive(processes: Iterable[int]) -> list[int]:
     return [one for one in processes if Path(f"/proc/{one}").exists()]
 
 
+@pytest.fixture
+def serve(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Serve:
+    """Start a server that knows one person."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response()
+
+    async def start() -> str:
+        app = web.Application()
+        app.router.add_get("/persons/1", answer)
+        return str((await aiohttp_server(app)).make_url("/"))
+
+    return start
+
+
+async def measure(url: str, directory: Path, *paths: str) -> load.Figures:
+    """Load a server with requests of these paths for a second."""
+    file = directory / "requests"
+    file.write_text("".join(f"GET\t{path}\t\n" for path in paths))
+    work = Work("read", TITLES["read"], file, Request("GET", paths[0]))
+    return await load.measure(url, work, load.Load(2, 1, False, 1, all_cores()))
+
+
 async def test_it_writes_a_table_with_each_work_and_pictures(tmp_path: Path) -> None:
     parts = ("--parts", "servers", "growth", "--works", "read", "replace")
     async with benchmark(*parts, "--output", tmp_path) as process:
@@ -99,15 +125,16 @@ async def test_an_interrupt_ends_all_that_it_has_started(tmp_path: Path) -> None
     assert alive(started) == []
 
 
-async def test_a_refused_request_fails_the_measurement(
-    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]], tmp_path: Path
-) -> None:
-    url = str((await aiohttp_server(web.Application())).make_url("/"))
-    request = Request("GET", "/persons/1")
-    (tmp_path / "read").write_text("GET\t/persons/1\t\n")
-    work = Work("read", TITLES["read"], tmp_path / "read", request)
+async def test_a_server_that_refuses_all_ends_the_run(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match=r"^read one person, 2 connections .*'status': [1-9]"):
-        await load.measure(url, work, load.Load(2, 1, False, 1, all_cores()))
+        await measure(await serve(), tmp_path, "/persons/none")
+
+
+async def test_refused_requests_are_counted_and_shown(serve: Serve, tmp_path: Path) -> None:
+    figures = await measure(await serve(), tmp_path, "/persons/1", "/persons/none")
+    assert figures.failed
+    results = Results("here", [Sample(Part.GROWTH, "2 persons", "read", 2, figures)])
+    assert f"({figures.failed:,} failed)" in table.tables(results)
 
 
 def test_the_readme_has_a_place_for_the_tables() -> None:

@@ -87,7 +87,12 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         "--works", choices=TITLES, nargs="+", default=list(TITLES), help="works to compare in"
     )
     parser.add_argument(
-        "--parts", choices=[*Part], type=Part, nargs="+", default=[*Part], help="what to measure"
+        "--parts",
+        choices=[*Part],
+        type=Part,
+        nargs="+",
+        default=[part.value for part in Part],
+        help="what to measure",
     )
     parser.add_argument(
         "--persons",

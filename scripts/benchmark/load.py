@@ -39,13 +39,11 @@ class Figures:
 class Load:
     """How to load a server. seconds: for how long, or longer until there is an answer.
 
-    slow: whether answers come in few batches. seed: the same one picks the same requests. cores:
-    of the one thread that sends them.
+    seed: the same one picks the same requests. cores: of the one thread that sends them.
     """
 
     connections: int
     seconds: float
-    slow: bool
     seed: int
     cores: Collection[int]
 
@@ -68,7 +66,6 @@ async def _run(url: str, work: Work, load: Load) -> dict[str, Any]:
         *("wrk", "--threads", "1", "--connections", str(load.connections)),
         *("--duration", f"{ceil(load.seconds)}s", "--timeout", f"{_TIMEOUT_SECONDS}s"),
         *("--script", str(_SCRIPT), url, "--", str(work.file), str(load.seed)),
-        *(["slow"] if load.slow else []),
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )

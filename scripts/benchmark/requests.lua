@@ -1,7 +1,7 @@
 -- For wrk: picks requests at random from a file, and prints what was measured as JSON.
--- Arguments: the file (a line each: method, path, body, separated by tabs), a seed, and "slow" if
--- the answers come in few batches. Time then counts up to the last of them: what is under way at
--- the end would else be missing from a rate that its time is part of.
+-- Arguments: the file (a line each: method, path, body, separated by tabs), a seed.
+-- Time counts up to the last answer, which is when its connection sends the next request: what is
+-- under way at the end would else be missing from a rate that its time is part of.
 
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long seconds, microseconds; } instant; int gettimeofday(instant *, void *);")
@@ -30,16 +30,11 @@ function init(args)
             table.insert(requests, wrk.format(method, path, headers, body))
         end
     end
-    if args[3] == "slow" then
-        local started = now()
-        -- Only defined here, as wrk takes each answer apart for it.
-        function response()
-            elapsed = now() - started
-        end
-    end
+    started = now()
 end
 
 function request()
+    elapsed = now() - started
     return requests[math.random(#requests)]
 end
 
@@ -48,7 +43,7 @@ function done(summary, latency, _)
     io.write(string.format(
         '{"requests":%d,"microseconds":%d,"p50":%.1f,"p99":%.1f,' ..
         '"connect":%d,"read":%d,"write":%d,"timeout":%d,"status":%d}\n',
-        summary.requests, threads[1]:get("elapsed") or summary.duration,
+        summary.requests, threads[1]:get("elapsed"),
         latency:percentile(50), latency:percentile(99),
         errors.connect, errors.read, errors.write, errors.timeout, errors.status))
 end

@@ -15,9 +15,6 @@ from benchmark.works import Work
 _BATCHES = 1.5
 """How many answers there is time for on each connection, at the pace of one request alone."""
 
-_FEW_BATCHES = 4
-"""With fewer answers on each connection, what is cut off at the end would matter."""
-
 
 async def _nothing(_: Work) -> None:
     pass
@@ -63,10 +60,7 @@ async def _sample(
     await subject.before(work)
     batch = connections * await _seconds(url, work)
     seconds = max(plan.seconds, _BATCHES * batch)
-    slow = _FEW_BATCHES * batch > seconds
-    figures = await load.measure(
-        url, work, load.Load(connections, seconds, slow, number, plan.cores)
-    )
+    figures = await load.measure(url, work, load.Load(connections, seconds, number, plan.cores))
     await subject.server.settle()
     await subject.after(work)
     print(

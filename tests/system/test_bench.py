@@ -94,7 +94,7 @@ async def measure(url: str, directory: Path, *paths: str) -> load.Figures:
     file = directory / "requests"
     file.write_text("".join(f"GET\t{path}\t\n" for path in paths))
     work = Work("read", TITLES["read"], file, Request("GET", paths[0]))
-    return await load.measure(url, work, load.Load(2, 1, False, 1, all_cores()))
+    return await load.measure(url, work, load.Load(2, 1, 1, all_cores()))
 
 
 async def test_it_writes_a_table_with_each_work_and_pictures(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""scripts/environment and scripts/serve: what is installed, when, and what is said if it is not."""
+"""scripts/environment and what starts with it: what is installed, when, and what is said if not."""
 
 from __future__ import annotations
 
@@ -133,3 +133,18 @@ def test_the_service_is_started_in_the_checkout_with_its_arguments(checkout: Pat
         "-m pip --requirement=requirements.txt",
         "-m registry --data-dir my data --port=1",
     ]
+
+
+def test_the_benchmark_is_run_with_its_arguments(checkout: Path) -> None:
+    provide(checkout / "bin/wrk", "#!/bin/sh\n")
+    assert run(checkout, "bench", "--output", "my figures") == ""
+    assert calls(checkout) == [
+        "-m pip --requirement=requirements.txt --requirement=scripts/benchmark/requirements.txt"
+    ]
+    # Where it was called, as the path of the output is relative to that.
+    assert calls(checkout.parent) == ["-m benchmark --output my figures"]
+
+
+def test_the_benchmark_says_that_it_needs_wrk(checkout: Path) -> None:
+    said = run(checkout, "bench")
+    assert said.startswith("registry: the benchmark needs the load generator wrk: install it")

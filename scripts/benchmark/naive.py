@@ -1,0 +1,222 @@
+"""The naive handlers: aiohttp and motor, a trip or two for each request, nothing checked.
+
+They answer the requests of the benchmark as the service does: `python -m benchmark.naive URI
+DATABASE`.
+"""
+
+from __future__ import annotations
+
+import sys
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+from aiohttp import web
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
+from pymongo import ReturnDocument
+
+from benchmark.serving import serve
+from registry.jsonapi.media import MEDIA_TYPE
+
+Record = dict[str, Any]
+
+DATABASE = web.AppKey("database", AsyncIOMotorDatabase[Record])
+
+PAGE_SIZE = 50
+VISIBLE = {"password": False}
+
+
+def answer(document: dict[str, Any], status: int = 200) -> web.Response:
+    """Return the response."""
+    return web.Response(status=status, body=orjson.dumps(document), content_type=MEDIA_TYPE)
+
+
+def person(record: Record) -> dict[str, Any]:
+    """Return the resource object of a person."""
+    number = str(record["_id"])
+    return {
+        "type": "person",
+        "id": number,
+        "attributes": {
+            "first_name": record["first_name"],
+            "last_name": record["last_name"],
+            "full_name": f"{record['first_name']} {record['last_name']}",
+            "email": record["email"],
+        },
+        "links": {"self": f"/persons/{number}"},
+    }
+
+
+def one(resource: dict[str, Any], status: int = 200) -> web.Response:
+    """Answer with one resource."""
+    links = {"self": resource["links"]["self"]}
+    return answer({"data": resource, "jsonapi": {"version": "1.0"}, "links": links}, status)
+
+
+def cursor(*position: int) -> str:
+    """Return the cursor of a computer, or of the end of the collection."""
+    text = orjson.dumps(["computer:_id", position])
+    return urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+async def read(request: web.Request) -> web.Response:
+    """Answer with a person."""
+    number = int(request.match_info["id"])
+    record = await request.app[DATABASE].persons.find_one({"_id": number}, VISIBLE)
+    if record is None:
+        raise web.HTTPNotFound
+    return one(person(record))
+
+
+async def list_all(request: web.Request) -> web.Response:
+    """Answer with all persons."""
+    records = await request.app[DATABASE].persons.find({}, VISIBLE).to_list(None)
+    return answer(
+        {
+            "data": [person(record) for record in records],
+            "jsonapi": {"version": "1.0"},
+            "links": {"self": f"http://{request.host}{request.raw_path}"},
+            "meta": {"count": len(records)},
+        }
+    )
+
+
+async def page(request: web.Request) -> web.Response:
+    """Answer with the computers behind a cursor, their serials, and their owners' last names."""
+    database = request.app[DATABASE]
+    sent = request.query["page[after]"]
+    (after,) = orjson.loads(urlsafe_b64decode(sent + "=" * (-len(sent) % 4)))[1]
+    found = database.computers.find({"_id": {"$gt": after}}).sort("_id", 1).limit(PAGE_SIZE + 1)
+    records = await found.to_list(None)
+    computers, more = records[:PAGE_SIZE], len(records) > PAGE_SIZE
+    ids = {computer["person"] for computer in computers}
+    owners = await database.persons.find({"_id": {"$in": list(ids)}}, {"last_name": True}).to_list(
+        None
+    )
+    url = f"http://{request.host}{request.raw_path}"
+    base = url.partition("&page%5B")[0] + f"&page%5Bsize%5D={PAGE_SIZE}"
+    following = f"{base}&page%5Bafter%5D={cursor(computers[-1]['_id'])}"
+    return answer(
+        {
+            "data": [_computer(record) for record in computers],
+            "included": [
+                {
+                    "type": "person",
+                    "id": str(owner["_id"]),
+                    "attributes": {"last_name": owner["last_name"]},
+                    "links": {"self": f"/persons/{owner['_id']}"},
+                }
+                for owner in owners
+            ],
+            "jsonapi": {"version": "1.0"},
+            "links": {
+                "self": url,
+                "first": base,
+                "last": f"{base}&page%5Bbefore%5D={cursor()}",
+                "prev": f"{base}&page%5Bbefore%5D={cursor(computers[0]['_id'])}",
+                "next": following if more else None,
+            },
+            "meta": {"count": len(computers)},
+        }
+    )
+
+
+def _computer(record: Record) -> dict[str, Any]:
+    number, owner = record["_id"], record["person"]
+    path = f"/computers/{number}"
+    return {
+        "type": "computer",
+        "id": str(number),
+        "attributes": {"serial": record["serial"]},
+        "relationships": {
+            "owner": {
+                "data": None if owner is None else {"type": "person", "id": str(owner)},
+                "links": {"self": f"{path}/relationships/owner", "related": f"{path}/owner"},
+            }
+        },
+        "links": {"self": path},
+    }
+
+
+async def create(request: web.Request) -> web.Response:
+    """Create a person."""
+    database = request.app[DATABASE]
+    attributes = orjson.loads(await request.read())["data"]["attributes"]
+    counter = await database.counters.find_one_and_update(
+        {"_id": "person"}, {"$inc": {"seq": 1}}, return_document=ReturnDocument.AFTER
+    )
+    record = {
+        "_id": counter["seq"],
+        "password": None,
+        "first_name": attributes["first_name"],
+        "last_name": attributes["last_name"],
+        "email": attributes.get("email"),
+    }
+    await database.persons.insert_one(record)
+    resource = person(record)
+    del resource["attributes"]["full_name"]
+    return one(resource, 201)
+
+
+async def change(request: web.Request) -> web.Response:
+    """Update the attributes of a person, or replace its computers."""
+    data = orjson.loads(await request.read())["data"]
+    if "relationships" in data:
+        return await _replace(request, data["relationships"]["computers"]["data"])
+    record = await request.app[DATABASE].persons.find_one_and_update(
+        {"_id": int(request.match_info["id"])},
+        {"$set": data["attributes"]},
+        VISIBLE,
+        return_document=ReturnDocument.AFTER,
+    )
+    return one(person(record))
+
+
+async def _replace(request: web.Request, members: list[dict[str, str]]) -> web.Response:
+    database, number = request.app[DATABASE], int(request.match_info["id"])
+    ids = [int(member["id"]) for member in members]
+    leaving = {"person": number, "_id": {"$nin": ids}}
+    await database.computers.update_many(leaving, {"$set": {"person": None}})
+    await database.computers.update_many({"_id": {"$in": ids}}, {"$set": {"person": number}})
+    record = await database.persons.find_one({"_id": number}, VISIBLE)
+    if record is None:
+        raise web.HTTPNotFound
+    resource = person(record)
+    links, path = resource.pop("links"), f"/persons/{number}"
+    linkage = {
+        "data": members,
+        "links": {
+            "self": f"{path}/relationships/computers",
+            "related": f"{path}/computers",
+        },
+    }
+    return one({**resource, "relationships": {"computers": linkage}, "links": links})
+
+
+async def connect(app: web.Application) -> AsyncIterator[None]:
+    """Open the database with what makes a write durable, an index and the counter."""
+    uri, name = sys.argv[1:]
+    client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri, w="majority", journal=True)
+    app[DATABASE] = database = client[name]
+    await database.computers.create_index("person")
+    (newest,) = await database.persons.find().sort("_id", -1).limit(1).to_list(None)
+    await database.counters.insert_one({"_id": "person", "seq": newest["_id"]})
+    yield
+    client.close()
+
+
+def main() -> None:
+    """Serve until a signal."""
+    app = web.Application()
+    app.cleanup_ctx.append(connect)
+    app.router.add_get("/persons", list_all)
+    app.router.add_post("/persons", create)
+    app.router.add_get("/persons/{id}", read)
+    app.router.add_patch("/persons/{id}", change)
+    app.router.add_get("/computers", page)
+    serve(app)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+-- For wrk: picks requests at random from a file, and prints what was measured as JSON.
+-- Arguments: the file (a line each: method, path, body, separated by tabs), a seed.
+-- Time counts up to the last answer, which is when its connection sends the next request: what is
+-- under way at the end would else be missing from a rate that its time is part of.
+
+local ffi = require("ffi")
+ffi.cdef("typedef struct { long seconds, microseconds; } instant; int gettimeofday(instant *, void *);")
+
+local requests = {}
+local threads = {}
+local instant = ffi.new("instant")
+
+local function now()
+    ffi.C.gettimeofday(instant, nil)
+    return tonumber(instant.seconds) * 1e6 + tonumber(instant.microseconds)
+end
+
+function setup(thread)
+    table.insert(threads, thread)
+end
+
+function init(args)
+    math.randomseed(tonumber(args[2]))
+    local headers = { ["Content-Type"] = "application/vnd.api+json" }
+    for line in io.lines(args[1]) do
+        local method, path, body = line:match("^(%S+)\t(%S+)\t(.*)$")
+        if body == "" then
+            table.insert(requests, wrk.format(method, path, {}, nil))
+        else
+            table.insert(requests, wrk.format(method, path, headers, body))
+        end
+    end
+    started = now()
+end
+
+function request()
+    elapsed = now() - started
+    return requests[math.random(#requests)]
+end
+
+function done(summary, latency, _)
+    local errors = summary.errors
+    io.write(string.format(
+        '{"requests":%d,"microseconds":%d,"p50":%.1f,"p99":%.1f,' ..
+        '"connect":%d,"read":%d,"write":%d,"timeout":%d,"status":%d}\n',
+        summary.requests, threads[1]:get("elapsed"),
+        latency:percentile(50), latency:percentile(99),
+        errors.connect, errors.read, errors.write, errors.timeout, errors.status))
+end

@@ -1,0 +1,71 @@
+"""Where the benchmark runs: a private mongod on a real disk, and a directory for what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
+from pathlib import Path
+from platform import machine, python_version
+from tempfile import TemporaryDirectory
+
+from motor.motor_asyncio import AsyncIOMotorClient
+
+from benchmark.data import Database
+from benchmark.processes import Server, all_cores, running
+from registry.resource import Record
+from registry.settings import Settings
+from registry.storage.embedded import mongod
+
+_ON_DISK = "/var/tmp"  # noqa: S108 - what is made there is private; /tmp may be in memory
+
+
+class Site:
+    """A mongod, the client of it, and a directory. uri: of the mongod."""
+
+    def __init__(self, uri: str, client: AsyncIOMotorClient[Record], directory: Path) -> None:
+        self.uri = uri
+        self._client = client
+        self._directories = (directory / str(number) for number in count())
+
+    def database(self, name: str) -> Database:
+        """Return a database."""
+        return self._client[name]
+
+    async def machine(self) -> str:
+        """Return what the figures depend on: the processor, Python, MongoDB."""
+        version = (await self._client.server_info())["version"]
+        cores = f"{len(all_cores())} cores of {_processor()}"
+        return f"{cores}, Python {python_version()}, MongoDB {version}"
+
+    def new_directory(self) -> Path:
+        """Make a directory."""
+        directory = next(self._directories)
+        directory.mkdir()
+        return directory
+
+    def service(
+        self, database: str, cores: Collection[int], *arguments: str
+    ) -> AbstractAsyncContextManager[Server]:
+        """Run the service on a database."""
+        where = ("--mongodb-uri", self.uri, "--database", database, "--port", "0")
+        return running(cores, "registry", *where, *arguments)
+
+
+@asynccontextmanager
+async def new_site() -> AsyncIterator[Site]:
+    """Start a mongod in a directory that is removed in the end."""
+    with TemporaryDirectory(prefix="registry-", dir=_ON_DISK) as name:
+        directory = Path(name)
+        async with mongod(Settings(data_dir=directory / "data")) as uri:
+            client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri)
+            try:
+                yield Site(uri, client, directory)
+            finally:
+                client.close()
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else machine()

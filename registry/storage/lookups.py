@@ -88,6 +88,12 @@ class Lookups:
     async def _query(self, resource: Resource, field: str, values: _Values) -> list[Record]:
         found: list[Record] = []
         with answering_unavailable():
+            if field == "_id" and len(values) == 1:  # for which the driver has a shorter way
+                (number,) = values
+                record = await self._database[resource.collection].find_one(
+                    {"_id": number}, visible(resource)
+                )
+                return [record] if record else []
             for some in _batches(values):
                 query = {field: {"$in": some}}
                 cursor = self._database[resource.collection].find(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from registry.jsonapi.payload import Change
@@ -96,20 +97,26 @@ def keys(change: Change) -> dict[str, Linked]:
 
 def changes(resource: Resource, change: Change) -> list[Stage]:
     """Return the update of a record. A literal is no operator, whatever a client has sent."""
-    values = change.attributes | keys(change)
-    literals = {name: {"$literal": value} for name, value in values.items()}
-    return [{"$set": literals | NEXT_VERSION}, *joining(resource)]
+    new = change.attributes
+    values = {name: {"$literal": value} for name, value in (new | keys(change)).items()}
+    joined = {
+        name: _concatenation(text.parts, new)
+        for name, text in resource.joined.items()
+        if not new.keys().isdisjoint(text.parts)
+    }
+    return [{"$set": {**values, **joined, **NEXT_VERSION}}]
 
 
 def joining(resource: Resource) -> list[Stage]:
     """Return the update that makes the joined fields anew; none for a type that has none."""
-    joined = {name: _concatenation(text.parts) for name, text in resource.joined.items()}
+    joined = {name: _concatenation(text.parts, {}) for name, text in resource.joined.items()}
     return [{"$set": joined}] if joined else []
 
 
-def _concatenation(parts: tuple[str, ...]) -> Stage:
+def _concatenation(parts: tuple[str, ...], new: Mapping[str, Any]) -> Stage:
+    """Return the parts joined, of which the new ones are known and the others stored."""
     texts: list[Any] = []
     for part in parts:
-        text = {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}
-        texts += [" ", {"$convert": text}]
+        stored = {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}
+        texts += [" ", {"$literal": str(new[part])} if part in new else {"$convert": stored}]
     return {"$concat": texts[1:]}

@@ -74,7 +74,7 @@ class Lookups:
                 ]
                 async for one in self._database[resource.collection].aggregate(stages):
                     found += one["members"]
-        return sorted(found, key=by_id)
+        return by_id(found)
 
     async def _find_each(
         self, resource: Resource, field: str, asked: Sequence[_Values]
@@ -100,13 +100,13 @@ class Lookups:
                     query, visible(resource), batch_size=_RECORDS_A_REPLY
                 )
                 found += await cursor.to_list(None)
-        return sorted(found, key=by_id)
+        return by_id(found)
 
 
 def _merged(groups: list[list[Record]]) -> list[Record]:
     if len(groups) == 1:
         return groups[0]
-    return sorted(chain.from_iterable(groups), key=by_id)
+    return by_id(chain.from_iterable(groups))
 
 
 def _batches(values: _Values) -> Iterator[list[int]]:

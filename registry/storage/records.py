@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from registry.jsonapi.payload import Change
@@ -52,8 +53,17 @@ def key_of(record: Record, column: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def by_id(record: Record) -> tuple[bool, Any]:
-    """Return what sorts records: ids rise, and what other tools have stored instead follows."""
+def by_id(records: Iterable[Record]) -> list[Record]:
+    """Return the records sorted: ids rise, and what other tools have stored instead follows."""
+    found = list(records)
+    try:
+        found.sort(key=itemgetter("_id"))
+    except TypeError:
+        found.sort(key=_place)
+    return found
+
+
+def _place(record: Record) -> tuple[bool, Any]:
     found = record["_id"]
     return (False, found) if isinstance(found, int | float) else (True, str(found))
 

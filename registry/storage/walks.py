@@ -13,8 +13,11 @@ from registry.resource import Graph, Record, Resource
 from registry.storage.records import Stage, visible
 from registry.storage.sharing import Shared
 
-_STEPS_A_TRIP = 64
-"""Queries that leave together; each is a stage of a pipeline, and quick."""
+_STEPS_A_TRIP = 16
+"""Queries that leave together; more save little."""
+
+_TRIPS = 2
+"""While the service puts the pages of one together, the database finds those of another."""
 
 _STEP = "_step"
 """The field that tells of a record in which step it was found."""
@@ -45,7 +48,7 @@ class Walks:
         self._database = database
         self._shared = {
             resource.type: Shared[Step, list[Record]](
-                partial(self._find_each, resource), most=_STEPS_A_TRIP
+                partial(self._find_each, resource), most=_STEPS_A_TRIP, trips=_TRIPS
             )
             for resource in graph.values()
         }
@@ -70,6 +73,7 @@ class Walks:
         joined = [{"$unionWith": {"coll": collection.name, "pipeline": one}} for one in others]
         found: list[list[Record]] = [[] for _ in asked]
         most = sum(step.most for step in asked)
-        async for record in collection.aggregate([*first, *joined], batchSize=most + 1):
+        union = collection.aggregate([*first, *joined], batchSize=most + 1)
+        for record in await union.to_list(None):
             found[record.pop(_STEP)].append(record)
         return found

@@ -18,6 +18,11 @@ Find: TypeAlias = Callable[[], Awaitable[_Result]]
 """Finds the answer to a question."""
 
 
+_PASSES = 2
+"""How often the event loop goes round after a trip before the next may begin. Whoever was answered
+and asks again comes along then, where a trip of few would go ahead of one of all the others."""
+
+
 class Shared(Generic[_Item, _Result]):
     """A trip to the database that requests take together.
 
@@ -78,6 +83,8 @@ class Shared(Generic[_Item, _Result]):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
+        for _ in range(_PASSES):
+            await asyncio.sleep(0)
 
     def _board(self) -> list[tuple[_Item, asyncio.Future[_Result]]]:
         """Take those who have waited longest, and are still waiting."""

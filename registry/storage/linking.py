@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from bson import encode
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorDatabase
-from pymongo import InsertOne, UpdateMany
+from pymongo import InsertOne, UpdateMany, UpdateOne
 
 from registry.jsonapi.errors import ApiErrors, NotFound, PreconditionFailed, Problems
 from registry.jsonapi.payload import Change, Linkage, Mode
@@ -26,7 +25,7 @@ from registry.storage.records import (
     visible,
 )
 
-_Command: TypeAlias = "InsertOne[Record] | UpdateMany"
+_Command: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
 
 _RECORDS_A_REPLY = 100_000
 """More than a reply has room for; without it, the first one brings 101 and the rest another."""
@@ -161,7 +160,7 @@ class _Shelf:
         self._members: dict[str, dict[int, set[Hashable]]] = {
             link.column: defaultdict(set) for link in resource.links
         }
-        self._new: dict[int, Record] = {}
+        self._new: list[Record] = []
         self._changed: dict[Hashable, Record] = defaultdict(dict)
         self._touched: set[int] = set()
 
@@ -177,7 +176,7 @@ class _Shelf:
 
     def add(self, record: Record) -> None:
         """Take a new record."""
-        self._new[record["_id"]] = record
+        self._new.append(record)
         self._place(record["_id"], record)
 
     def change(self, number: Hashable, values: Record) -> None:
@@ -215,17 +214,12 @@ class _Shelf:
 
     def commands(self) -> Iterator[_Command]:
         """Return what writes all that has become of the records."""
-        for record in self._new.values():
-            yield InsertOne(record | self._changed.pop(record["_id"], {}))
-        equal: dict[bytes, list[Hashable]] = defaultdict(list)
+        yield from map(InsertOne, self._new)
         for number, values in self._changed.items():
-            equal[encode(values)].append(number)
-        for numbers in equal.values():
-            values = self._changed[numbers[0]]
-            chosen = {"_id": {"$in": [self._records[number]["_id"] for number in numbers]}}
-            yield UpdateMany(chosen, {"$set": values})
+            chosen = {"_id": self._records[number]["_id"]}
+            yield UpdateOne(chosen, {"$set": values})
             if self._resource.joined and values.keys() & self._resource.writable:
-                yield UpdateMany(chosen, joining(self._resource))
+                yield UpdateOne(chosen, joining(self._resource))
         if self._touched:
             yield UpdateMany({"_id": {"$in": list(self._touched)}}, [{"$set": NEXT_VERSION}])
 

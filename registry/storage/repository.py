@@ -11,7 +11,6 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import ASCENDING, IndexModel
-from pymongo.errors import BulkWriteError
 
 from registry.jsonapi.errors import NotFound, Unavailable
 from registry.jsonapi.filter import Condition, Operator, columns
@@ -22,11 +21,12 @@ from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Relationship, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
-from registry.storage.linking import IdTaken, LinkChange
+from registry.storage.linking import IdTaken
+from registry.storage.links import Links
 from registry.storage.listing import Listing
 from registry.storage.lookups import Lookups
 from registry.storage.records import Versions, joining
-from registry.storage.sharing import Shared, SharedByKey
+from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
 from registry.storage.writing import Writer
@@ -37,9 +37,6 @@ Write = Callable[[Writer], Awaitable[_Result]]
 
 _JOINED_AT_ONCE = 10_000
 """Records of other tools that get their joined fields in one step."""
-
-_CHANGES_A_TRANSACTION = 128
-"""Requests that change links together."""
 
 _REQUESTS_A_PAGE = 256
 """Requests that are answered with the same page at once."""
@@ -62,7 +59,7 @@ class Repository:
         self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
         self._singles = Singles(database, graph, self._counters)
         self._transactions = Transactions(database.client)
-        self._links = Shared[LinkChange, Record | None](self._link, most=_CHANGES_A_TRANSACTION)
+        self._links = Links(database, graph, self._transactions)
 
     async def prepare(self) -> None:
         """Create what is missing, indexes and counters; before anything else is asked for."""
@@ -121,9 +118,7 @@ class Repository:
                 return await self._singles.insert(resource, change)
             with answering_unavailable():
                 (number,) = await self._counters.reserve(resource, 1)
-            made = await self._links.ask(LinkChange(resource, number, change, new=True))
-            assert made is not None  # noqa: S101 - what is new is there
-            return made
+            return await self._links.insert(resource, number, change)
 
         return await self._with_new_ids(insert)
 
@@ -136,7 +131,7 @@ class Repository:
         PreconditionFailed if the record has none of the versions; then nothing is changed.
         """
         if change.linkages:
-            return await self._links.ask(LinkChange(resource, number, change, versions))
+            return await self._links.update(resource, number, change, versions)
         if versions is None:
             return await self._singles.update(resource, number, change)
         with answering_unavailable():
@@ -195,15 +190,6 @@ class Repository:
                     numbers = await self._counters.reserve(resource, len(new))
                 ids.update(zip((number for number in new if number), numbers, strict=True))
         return ids
-
-    async def _link(self, asked: Sequence[LinkChange]) -> Sequence[Record | Exception | None]:
-        """Make changes in one transaction, or each in its own if the database refuses one."""
-        try:
-            return await self._transact(lambda writer: writer.link(asked))
-        except Unavailable as error:
-            if len(asked) == 1 or not isinstance(error.__cause__, BulkWriteError):
-                return [error] * len(asked)
-        return [made for one in asked for made in await self._link([one])]
 
     async def _transact(self, write: Write[_Result]) -> _Result:
         with answering_unavailable():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from motor.motor_asyncio import (
@@ -37,10 +36,6 @@ class Writer:
         self._graph = graph
         self._session = session
 
-    async def link(self, asked: Sequence[LinkChange]) -> list[Record | Exception | None]:
-        """Make changes in their order and return what becomes of each, as `Linking.make` does."""
-        return await Linking(self._database, self._graph, self._session).make(asked)
-
     async def insert(self, resource: Resource, number: int, change: Change) -> Record:
         """Store a new resource with its links and return its record.
 
@@ -48,7 +43,7 @@ class Writer:
         IdTaken if the number is the id of one that does.
         """
         record = await self._link(LinkChange(resource, number, change, new=True))
-        assert record is not None  # noqa: S101 - what is new is there
+        assert record is not None  # noqa: S101 - for mypy: what is new is there
         return record
 
     async def update(
@@ -99,7 +94,7 @@ class Writer:
             raise PreconditionFailed
 
     async def _link(self, one: LinkChange) -> Record | None:
-        (made,) = await self.link([one])
+        (made,) = await Linking(self._database, self._graph, self._session).make([one])
         if isinstance(made, Exception):
             raise made
         return made

@@ -125,7 +125,7 @@ class _Walk:
             if (key := key_of(record, relationship.column)) in members:
                 members[key].append(record)
         shown = [record for some in members.values() for record in some[:bound]]
-        self.add(target, sorted(shown, key=by_id))
+        self.add(target, by_id(shown))
         links = self.links[resource.type]
         for number, some in members.items():
             ids = [record["_id"] for record in some[:bound]]

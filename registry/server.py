@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,6 +36,7 @@ async def serve(
     runner = Runner(create_app(settings), shutdown_timeout=FINISH_SECONDS)
     try:
         await runner.setup()
+        _spare_the_collector()
         listener = listen()
         await web.SockSite(runner, listener).start()
         url = settings.public_url or _url(listener)
@@ -45,6 +47,17 @@ async def serve(
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()
+
+
+def _spare_the_collector() -> None:
+    """Let the garbage collector leave alone what the start has made, and look less often.
+
+    An answer is made of hundreds of objects, of which none is part of a cycle: by default the
+    collector looks through them at each large answer, which takes up to a fifth of its time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 def _url(listener: socket.socket) -> str:

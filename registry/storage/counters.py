@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
-from pymongo import ReturnDocument
+from pymongo import ReturnDocument, WriteConcern
 
 from registry.resource import LARGEST_ID, Resource
 
 
 class Counters:
-    """One counter a type, `{_id: "person", seq: last id given}`."""
+    """One counter a type, `{_id: "person", seq: last id given}`.
+
+    To give ids waits for no other member of the replica set and for no journal: what is stored
+    under the ids does, and it is stored after the counter on the same servers. So a counter that
+    is lost takes along all that had its ids, before any of it was acknowledged.
+    """
 
     def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
         self._database = database
+        self._counters = database.get_collection("counters", write_concern=WriteConcern(w=1))
 
     async def prepare(self, resource: Resource) -> None:
         """Make the counter, at no less than the greatest id in use."""
@@ -28,7 +34,7 @@ class Counters:
 
     async def reserve(self, resource: Resource, count: int) -> range:
         """Return ids that no resource of the type ever had, in one atomic step."""
-        counter = await self._database.counters.find_one_and_update(
+        counter = await self._counters.find_one_and_update(
             {"_id": resource.type},
             {"$inc": {"seq": count}},
             upsert=True,

@@ -21,6 +21,7 @@ from registry.storage.client import answering_unavailable
 from registry.storage.matching import match
 from registry.storage.records import Stage, visible
 from registry.storage.sharing import SharedByKey
+from registry.storage.walks import Step, Walks
 
 CHUNK = 1_000
 """Records a streamed collection holds at a time."""
@@ -35,9 +36,9 @@ _FOUND = "_found"
 class Listing:
     """The resources of a type that fulfil all conditions, in an order.
 
-    seconds: how long the database may take for what is more than a walk along the ids. pages: what
-    other listings of the same records share. Its methods raise Unavailable, and QueryTooSlow after
-    that time.
+    seconds: how long the database may take for what is more than a walk along the ids. pages,
+    walks: what other listings share. Its methods raise Unavailable, and QueryTooSlow after that
+    time.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Listing:
         order: Order,
         seconds: float,
         pages: SharedByKey[Window],
+        walks: Walks,
     ) -> None:
         self._records = records
         self._resource = resource
@@ -57,6 +59,7 @@ class Listing:
         self._order = order
         self._seconds = seconds
         self._pages = pages
+        self._walks = walks
         self._key = resource.type, tuple(conditions), order
         self._relationships = {key.relationship for key in order if key.relationship}
         # Cursors are made of what the order compares.
@@ -164,10 +167,19 @@ class Listing:
     async def _find(
         self, conditions: list[dict[str, Any]], order: Order, most: int, skip: int = 0
     ) -> list[Record]:
+        if not skip and self._is_walk(conditions, order):
+            step = Step(_all(conditions), -1 if order[0].descending else 1, most)
+            return await self._walks.find(self._resource, step)
         # With room for one more, the first batch is the last one too.
         cursor = self._cursor(conditions, order, most, skip, batch=most + 1)
         found: list[Record] = await cursor.to_list(None)
         return found
+
+    def _is_walk(self, conditions: list[dict[str, Any]], order: Order) -> bool:
+        """Whether it takes no longer than there are records wanted, with an index to follow."""
+        on_ids = all(condition.keys() == {BY_ID[0].column} for condition in conditions)
+        of_ids = order[0].column == BY_ID[0].column and not self._relationships
+        return of_ids and on_ids and not self._conditions
 
     async def _count(self) -> int:
         return await self._records.count_documents(
@@ -190,7 +202,7 @@ class Listing:
             return self._records.aggregate(
                 stages, batchSize=batch, maxTimeMS=self._milliseconds, allowDiskUse=True
             )
-        is_walk = not conditions and not skip and order[0].column == BY_ID[0].column
+        is_walk = not skip and self._is_walk(conditions, order)
         return self._records.find(
             _all(conditions),
             self._visible,

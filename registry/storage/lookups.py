@@ -74,7 +74,7 @@ class Lookups:
                 ]
                 async for one in self._database[resource.collection].aggregate(stages):
                     found += one["members"]
-        return sorted(found, key=by_id)
+        return by_id(found)
 
     async def _find_each(
         self, resource: Resource, field: str, asked: Sequence[_Values]
@@ -88,19 +88,25 @@ class Lookups:
     async def _query(self, resource: Resource, field: str, values: _Values) -> list[Record]:
         found: list[Record] = []
         with answering_unavailable():
+            if field == "_id" and len(values) == 1:  # for which the driver has a shorter way
+                (number,) = values
+                record = await self._database[resource.collection].find_one(
+                    {"_id": number}, visible(resource)
+                )
+                return [record] if record else []
             for some in _batches(values):
                 query = {field: {"$in": some}}
                 cursor = self._database[resource.collection].find(
                     query, visible(resource), batch_size=_RECORDS_A_REPLY
                 )
                 found += await cursor.to_list(None)
-        return sorted(found, key=by_id)
+        return by_id(found)
 
 
 def _merged(groups: list[list[Record]]) -> list[Record]:
     if len(groups) == 1:
         return groups[0]
-    return sorted(chain.from_iterable(groups), key=by_id)
+    return by_id(chain.from_iterable(groups))
 
 
 def _batches(values: _Values) -> Iterator[list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from registry.jsonapi.payload import Change
@@ -51,8 +53,17 @@ def key_of(record: Record, column: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def by_id(record: Record) -> tuple[bool, Any]:
-    """Return what sorts records: ids rise, and what other tools have stored instead follows."""
+def by_id(records: Iterable[Record]) -> list[Record]:
+    """Return the records sorted: ids rise, and what other tools have stored instead follows."""
+    found = list(records)
+    try:
+        found.sort(key=itemgetter("_id"))
+    except TypeError:
+        found.sort(key=_place)
+    return found
+
+
+def _place(record: Record) -> tuple[bool, Any]:
     found = record["_id"]
     return (False, found) if isinstance(found, int | float) else (True, str(found))
 
@@ -96,20 +107,26 @@ def keys(change: Change) -> dict[str, Linked]:
 
 def changes(resource: Resource, change: Change) -> list[Stage]:
     """Return the update of a record. A literal is no operator, whatever a client has sent."""
-    values = change.attributes | keys(change)
-    literals = {name: {"$literal": value} for name, value in values.items()}
-    return [{"$set": literals | NEXT_VERSION}, *joining(resource)]
+    new = change.attributes
+    values = {name: {"$literal": value} for name, value in (new | keys(change)).items()}
+    joined = {
+        name: _concatenation(text.parts, new)
+        for name, text in resource.joined.items()
+        if not new.keys().isdisjoint(text.parts)
+    }
+    return [{"$set": {**values, **joined, **NEXT_VERSION}}]
 
 
 def joining(resource: Resource) -> list[Stage]:
     """Return the update that makes the joined fields anew; none for a type that has none."""
-    joined = {name: _concatenation(text.parts) for name, text in resource.joined.items()}
+    joined = {name: _concatenation(text.parts, {}) for name, text in resource.joined.items()}
     return [{"$set": joined}] if joined else []
 
 
-def _concatenation(parts: tuple[str, ...]) -> Stage:
+def _concatenation(parts: tuple[str, ...], new: Mapping[str, Any]) -> Stage:
+    """Return the parts joined, of which the new ones are known and the others stored."""
     texts: list[Any] = []
     for part in parts:
-        text = {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}
-        texts += [" ", {"$convert": text}]
+        stored = {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}
+        texts += [" ", {"$literal": str(new[part])} if part in new else {"$convert": stored}]
     return {"$concat": texts[1:]}

@@ -29,6 +29,7 @@ from registry.storage.records import Versions, joining
 from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
+from registry.storage.walks import Walks
 from registry.storage.writing import Writer
 
 _Result = TypeVar("_Result")
@@ -57,6 +58,7 @@ class Repository:
         self._counters = Counters(database)
         self._lookups = Lookups(database)
         self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
+        self._walks = Walks(database, graph)
         self._singles = Singles(database, graph, self._counters)
         self._transactions = Transactions(database.client)
         self._links = Links(database, graph, self._transactions)
@@ -104,6 +106,7 @@ class Repository:
             query.order,
             self._seconds,
             self._pages,
+            self._walks,
         )
 
     async def insert(self, resource: Resource, change: Change) -> Record:

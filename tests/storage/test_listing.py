@@ -18,6 +18,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.listing import Listing
 from registry.storage.sharing import SharedByKey
+from registry.storage.walks import Walks
 from tests.support import Answer, Api, CommandLog, Database, says
 
 GRAPH = Graph(RESOURCES)
@@ -193,10 +194,12 @@ async def interrupted(
         client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(
             uri, event_listeners=[listener]
         )
-        records = client[settings.database].persons
+        database = client[settings.database]
+        pages, walks = SharedByKey[Window](most=1), Walks(database, GRAPH)
+        person = GRAPH["person"]
         try:
             yield (
-                Listing(records, GRAPH["person"], GRAPH, [], order, 5.0, SharedByKey(most=1)),
+                Listing(database.persons, person, GRAPH, [], order, 5.0, pages, walks),
                 Cursors("person", order),
             )
         finally:

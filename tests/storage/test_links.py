@@ -230,6 +230,16 @@ async def test_a_member_that_stays_is_not_changed_and_one_that_moves_changes_bot
     assert raised == {("persons", 1): 2, ("persons", 2): 1, ("computers", 2): 1}
 
 
+async def test_an_owner_that_stays_is_not_changed(registry: Registry, database: Database) -> None:
+    await registry.ask(Wish("computer", 1, (1,)))
+    before = await records(database)
+    made = await registry.ask(Wish("computer", 1, (1,), serial="SN-1"))
+    assert made is not None
+    assert made["serial"] == "SN-1"
+    after = await records(database)
+    assert [place for place in after if after[place] != before[place]] == [("computers", 1)]
+
+
 def random_wish(choose: random.Random) -> Wish:
     number = choose.choice([*range(1, PERSONS + 1)] * 5 + [MISSING])
     computers = choose.sample([*range(1, COMPUTERS + 1)] * 5 + [MISSING], choose.randint(0, 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,13 @@ from marshmallow import ValidationError, fields, validate
 SPECIAL_USE_DOMAIN_NAMES.clear()
 
 _LONGEST_EMAIL = 254
+
+# What nearly all addresses look like, shorter than any of their parts may be: for the library it
+# is one more of many cases, and takes a fifth of the time of a creation.
+_PLAIN_EMAIL = re.compile(
+    r"(?=.{5,64}\Z)[a-z0-9_]+(?:[.+-][a-z0-9_]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,}",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 class ShortText(fields.String):
@@ -50,6 +58,8 @@ class EmailAddress(fields.String):
 def _check_email(value: str) -> None:
     if len(value) > _LONGEST_EMAIL:
         return  # refused for that, and what follows takes long on a long text
+    if _PLAIN_EMAIL.fullmatch(value):
+        return
     try:
         validate_email(value, check_deliverability=False, strict=True)
     except EmailNotValidError as error:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import takewhile
+from typing import TypeAlias
 
 from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType, quoted
 
 MEDIA_TYPE = "application/vnd.api+json"
+
+Parts: TypeAlias = tuple[str, ...]
 
 _ENCODINGS = ("identity", "gzip", "deflate")
 
@@ -34,7 +38,7 @@ def check_parameters(header: str | None, extension: str | None = None) -> None:
     if header is None:
         return
     expected, sent = media_type(extension), _split(header)
-    if sent[:1] == [MEDIA_TYPE] and sent[1:] and sent != _split(expected):
+    if sent[:1] == (MEDIA_TYPE,) and sent[1:] and sent != _split(expected):
         raise _unsupported(header, expected)
 
 
@@ -51,18 +55,19 @@ def check_content_encoding(header: str | None) -> None:
         )
 
 
-@lru_cache(maxsize=256)  # bounded, as it is the clients who send them; most send the same
-def check_accept(headers: tuple[str, ...], extension: str | None = None) -> None:
+def check_accept(headers: Iterable[str], extension: str | None = None) -> None:
     """Raise NotAcceptable if JSON:API is asked for, but each time with parameters.
 
     A weight (`q`) is not a parameter of the media type, and the extension, if one is used, may be
     asked for. Other media types are let through: an answer that the client did not ask for is more
     useful to it than none.
     """
-    wanted = [_split(item) for header in headers for item in _LIST_ITEM.findall(header)]
-    jsonapi = [parts[1:] for parts in wanted if parts[:1] == [MEDIA_TYPE]]
+    wanted: list[Parts] = [
+        _split(item) for header in headers for item in _LIST_ITEM.findall(header)
+    ]
+    jsonapi = [parts[1:] for parts in wanted if parts[:1] == (MEDIA_TYPE,)]
     known = _split(media_type(extension))[1:]
-    if jsonapi and not any(_parameters(parts) in ([], known) for parts in jsonapi):
+    if jsonapi and not any(_parameters(parts) in {(), known} for parts in jsonapi):
         raise NotAcceptable(
             f"Every `{MEDIA_TYPE}` in the header `Accept` carries parameters; "
             "send one without, or no `Accept` at all."
@@ -76,11 +81,12 @@ def _unsupported(header: str, expected: str) -> UnsupportedMediaType:
     )
 
 
-def _split(value: str) -> list[str]:
+@lru_cache(maxsize=256)  # bounded, as it is the clients who send them; most send the same
+def _split(value: str) -> Parts:
     """Return the media type and its parameters in lower case."""
-    return [part for part in (raw.strip().lower() for raw in _PART.findall(value)) if part]
+    return tuple(part for part in (raw.strip().lower() for raw in _PART.findall(value)) if part)
 
 
-def _parameters(parts: list[str]) -> list[str]:
+def _parameters(parts: Parts) -> Parts:
     # What follows `q` belongs to Accept, not to the media type (RFC 9110, 12.5.1).
-    return list(takewhile(lambda part: not part.startswith("q="), parts))
+    return tuple(takewhile(lambda part: not part.startswith("q="), parts))

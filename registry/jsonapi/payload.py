@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -84,7 +84,7 @@ class Site:
 
     def __truediv__(self, step: str | int) -> Site:
         """Return a place below this one."""
-        return replace(self, path=(*self.path, step))
+        return Site((*self.path, step), self.local_ids)
 
     @property
     def pointer(self) -> str:
@@ -178,12 +178,13 @@ def load_identifiers(data: Any, relationship: Relationship, mode: Mode, site: Si
 
 
 def _type_problem(sent: dict[str, Any], expected: str, site: Site) -> ApiError | None:
-    found, pointer = sent.get("type"), (site / "type").pointer
+    found = sent.get("type")
+    if found == expected:
+        return None
+    pointer = (site / "type").pointer
     if not isinstance(found, str):
         return MalformedDocument("`type` is missing or not a string.", pointer=pointer)
-    if found != expected:
-        return TypeConflict(f"The type here is `{expected}`, not {quoted(found)}.", pointer=pointer)
-    return None
+    return TypeConflict(f"The type here is `{expected}`, not {quoted(found)}.", pointer=pointer)
 
 
 def _object(data: dict[str, Any], site: Site, problems: Problems) -> dict[str, Any]:

@@ -79,8 +79,12 @@ class Lookups:
     async def _find_each(
         self, resource: Resource, field: str, asked: Sequence[_Values]
     ) -> list[list[Record]]:
+        records = await self._query(resource, field, {one for some in asked for one in some})
+        if field == "_id":  # of which each is there once
+            known = {record["_id"]: record for record in records}
+            return [by_id(known[one] for one in values if one in known) for values in asked]
         found: dict[int, list[Record]] = defaultdict(list)
-        for record in await self._query(resource, field, {one for some in asked for one in some}):
+        for record in records:
             if (value := key_of(record, field)) is not None:
                 found[value].append(record)
         return [_merged([found[value] for value in values if value in found]) for values in asked]

@@ -61,7 +61,7 @@ class DocumentView(web.View):
 
         Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
         """
-        media.check_accept(tuple(self.request.headers.getall(hdrs.ACCEPT, ())), extension)
+        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, ()), extension)
         media.check_parameters(self.request.headers.get(hdrs.CONTENT_TYPE), extension)
 
     def refuse_parameters(self) -> None:
@@ -80,6 +80,8 @@ class DocumentView(web.View):
         if (self.request.content_length or 0) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
         try:
+            if self.request.content.is_eof():  # most are there by now
+                return await self.request.read()
             async with asyncio.timeout(limits.arrival_seconds):
                 return await self.request.read()
         except TimeoutError as error:

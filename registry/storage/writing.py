@@ -10,12 +10,21 @@ from motor.motor_asyncio import (
     AsyncIOMotorDatabase,
 )
 from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
 
 from registry.jsonapi.errors import PreconditionFailed
 from registry.jsonapi.payload import Change
 from registry.resource import Graph, Record, Relationship, Resource
-from registry.storage.linking import LinkChange, Linking
-from registry.storage.records import NEXT_VERSION, Versions, changes, chosen, key_of, visible
+from registry.storage.linking import IdTaken, LinkChange, Linking
+from registry.storage.records import (
+    NEXT_VERSION,
+    Versions,
+    changes,
+    chosen,
+    key_of,
+    new_record,
+    visible,
+)
 
 
 class Writer:
@@ -42,8 +51,15 @@ class Writer:
         Raises ApiErrors with a NotFound for each linkage to a resource that does not exist, and
         IdTaken if the number is the id of one that does.
         """
-        record = await self._link(LinkChange(resource, number, change, new=True))
-        assert record is not None  # noqa: S101 - for mypy: what is new is there
+        if change.linkages:
+            made = await self._link(LinkChange(resource, number, change, new=True))
+            assert made is not None  # noqa: S101 - for mypy: what is new is there
+            return made
+        record = new_record(resource, number, change)
+        try:
+            await self._collection(resource).insert_one(record, session=self._session)
+        except DuplicateKeyError as error:
+            raise IdTaken from error
         return record
 
     async def update(

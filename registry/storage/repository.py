@@ -21,6 +21,8 @@ from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Relationship, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
+from registry.storage.linking import IdTaken
+from registry.storage.links import Links
 from registry.storage.listing import Listing
 from registry.storage.lookups import Lookups
 from registry.storage.records import Versions, joining
@@ -28,7 +30,7 @@ from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
 from registry.storage.walks import Walks
-from registry.storage.writing import IdTaken, Writer
+from registry.storage.writing import Writer
 
 _Result = TypeVar("_Result")
 
@@ -59,6 +61,7 @@ class Repository:
         self._walks = Walks(database, graph)
         self._singles = Singles(database, graph, self._counters)
         self._transactions = Transactions(database.client)
+        self._links = Links(database, graph, self._transactions)
 
     async def prepare(self) -> None:
         """Create what is missing, indexes and counters; before anything else is asked for."""
@@ -118,7 +121,7 @@ class Repository:
                 return await self._singles.insert(resource, change)
             with answering_unavailable():
                 (number,) = await self._counters.reserve(resource, 1)
-            return await self._transact(lambda writer: writer.insert(resource, number, change))
+            return await self._links.insert(resource, number, change)
 
         return await self._with_new_ids(insert)
 
@@ -131,9 +134,7 @@ class Repository:
         PreconditionFailed if the record has none of the versions; then nothing is changed.
         """
         if change.linkages:
-            return await self._transact(
-                lambda writer: writer.update(resource, number, change, versions)
-            )
+            return await self._links.update(resource, number, change, versions)
         if versions is None:
             return await self._singles.update(resource, number, change)
         with answering_unavailable():

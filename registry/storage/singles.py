@@ -15,9 +15,9 @@ from registry.jsonapi.payload import Change
 from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
+from registry.storage.linking import IdTaken
 from registry.storage.records import changes, new_record, visible
 from registry.storage.sharing import Shared
-from registry.storage.writing import IdTaken
 
 _DUPLICATE_KEY = 11000
 

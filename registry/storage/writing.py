@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from motor.motor_asyncio import (
@@ -13,23 +12,19 @@ from motor.motor_asyncio import (
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from registry.jsonapi.errors import NotFound, PreconditionFailed, Problems
-from registry.jsonapi.payload import Change, Linkage, Mode
+from registry.jsonapi.errors import PreconditionFailed
+from registry.jsonapi.payload import Change
 from registry.resource import Graph, Record, Relationship, Resource
+from registry.storage.linking import IdTaken, LinkChange, Linking
 from registry.storage.records import (
     NEXT_VERSION,
-    Stage,
     Versions,
     changes,
     chosen,
-    keys,
+    key_of,
     new_record,
     visible,
 )
-
-
-class IdTaken(Exception):
-    """Another tool has stored a record under an id that was to be given."""
 
 
 class Writer:
@@ -56,12 +51,15 @@ class Writer:
         Raises ApiErrors with a NotFound for each linkage to a resource that does not exist, and
         IdTaken if the number is the id of one that does.
         """
+        if change.linkages:
+            made = await self._link(LinkChange(resource, number, change, new=True))
+            assert made is not None  # noqa: S101 - for mypy: what is new is there
+            return made
         record = new_record(resource, number, change)
         try:
             await self._collection(resource).insert_one(record, session=self._session)
         except DuplicateKeyError as error:
             raise IdTaken from error
-        await self._link(resource, number, change, {})
         return record
 
     async def update(
@@ -71,7 +69,8 @@ class Writer:
 
         Raises ApiErrors as `insert` does, PreconditionFailed if it has none of the versions.
         """
-        before = await self._keys(resource, number, change)
+        if change.linkages:
+            return await self._link(LinkChange(resource, number, change, versions))
         record: Record | None = await self._collection(resource).find_one_and_update(
             chosen(number, versions),
             changes(resource, change),
@@ -81,8 +80,6 @@ class Writer:
         )
         if record is None:
             await self._check_absence(resource, number, versions)
-            return None
-        await self._link(resource, number, change, before)
         return record
 
     async def delete(
@@ -100,93 +97,36 @@ class Writer:
             return None
         for relationship in resource.relationships.values():
             if relationship.to_many:
-                await self._assign(relationship, {relationship.column: number}, None)
+                await self._unlink(relationship, number)
             else:
-                await self._touch(relationship.target, [record.get(relationship.column)])
+                await self._touch(relationship.target, key_of(record, relationship.column))
         return record
 
     async def _check_absence(self, resource: Resource, number: int, versions: Versions) -> None:
         """Raise PreconditionFailed if the record is there, but in another version."""
-        if versions is not None and await self._existing(resource, [number]):
+        if versions is not None and await self._collection(resource).find_one(
+            {"_id": number}, {"_id": True}, session=self._session
+        ):
             raise PreconditionFailed
 
-    async def _keys(self, resource: Resource, number: int, change: Change) -> Record:
-        """Return the keys of the links that the change will set, as they are before it."""
-        columns = keys(change)
-        if not columns:
-            return {}
-        found = await self._collection(resource).find_one(
-            {"_id": number}, dict.fromkeys(columns, True), session=self._session
-        )
-        return found or {}
+    async def _link(self, one: LinkChange) -> Record | None:
+        (made,) = await Linking(self._database, self._graph, self._session).make([one])
+        if isinstance(made, Exception):
+            raise made
+        return made
 
-    async def _link(
-        self, resource: Resource, number: int, change: Change, before: Mapping[str, Any]
-    ) -> None:
-        for linkage in change.linkages:
-            if linkage.mode is not Mode.REMOVE:  # what is not there is not linked either
-                await self._check_targets(linkage)
-            if linkage.relationship.to_many:
-                await self._set_members(resource, number, linkage)
-            else:
-                was, becomes = before.get(linkage.relationship.column), linkage.linked
-                changed = [] if was == becomes else [was, becomes]
-                await self._touch(linkage.relationship.target, changed)
-
-    async def _check_targets(self, linkage: Linkage) -> None:
-        """Raise ApiErrors if an identifier is of no resource."""
-        problems, target = Problems(), self._graph[linkage.relationship.target]
-        existing = await self._existing(target, linkage.ids)
-        for identifier in linkage.identifiers:
-            if identifier.id not in existing:
-                problems.add(NotFound.resource(target.type, identifier.sent, identifier.pointer))
-        problems.raise_any()
-
-    async def _existing(self, resource: Resource, numbers: Collection[int]) -> set[int]:
-        if not numbers:
-            return set()
-        cursor = self._collection(resource).find(
-            {"_id": {"$in": list(numbers)}}, {"_id": True}, session=self._session
-        )
-        return {record["_id"] for record in await cursor.to_list(None)}
-
-    async def _set_members(self, resource: Resource, number: int, linkage: Linkage) -> None:
-        column, ids = linkage.relationship.column, linkage.ids
-        leaving = {"$in" if linkage.mode is Mode.REMOVE else "$nin": ids}
-        if linkage.mode is not Mode.ADD:
-            await self._assign(linkage.relationship, {column: number, "_id": leaving}, None)
-        if linkage.mode is not Mode.REMOVE:
-            joining = {column: {"$ne": number}, "_id": {"$in": ids}}
-            owners = await self._owners(linkage.relationship, joining)
-            await self._assign(linkage.relationship, joining, number)
-            await self._touch(resource.type, owners)
-
-    async def _owners(self, relationship: Relationship, condition: dict[str, Any]) -> list[Any]:
-        """Return what the resources are linked to, each once."""
-        # In a transaction, `distinct` would not work on a collection that is sharded.
-        stages: list[Stage] = [
-            {"$match": condition},
-            {"$group": {"_id": f"${relationship.column}"}},
-        ]
-        cursor = self._targets(relationship).aggregate(stages, session=self._session)
-        return [group["_id"] for group in await cursor.to_list(None)]
-
-    async def _assign(
-        self, relationship: Relationship, condition: dict[str, Any], key: int | None
-    ) -> None:
-        await self._targets(relationship).update_many(
-            condition, [{"$set": {relationship.column: key, **NEXT_VERSION}}], session=self._session
+    async def _unlink(self, relationship: Relationship, number: int) -> None:
+        await self._collection(self._graph[relationship.target]).update_many(
+            {relationship.column: number},
+            [{"$set": {relationship.column: None, **NEXT_VERSION}}],
+            session=self._session,
         )
 
-    async def _touch(self, type_name: str, numbers: Sequence[Any]) -> None:
-        """Give the resources a new version; what other tools have stored may be no number."""
-        if present := [number for number in numbers if isinstance(number, int | float)]:
-            await self._collection(self._graph[type_name]).update_many(
-                {"_id": {"$in": present}}, [{"$set": NEXT_VERSION}], session=self._session
+    async def _touch(self, type_name: str, key: int | None) -> None:
+        if key is not None:
+            await self._collection(self._graph[type_name]).update_one(
+                {"_id": key}, [{"$set": NEXT_VERSION}], session=self._session
             )
-
-    def _targets(self, relationship: Relationship) -> AsyncIOMotorCollection[Record]:
-        return self._collection(self._graph[relationship.target])
 
     def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
         return self._database[resource.collection]

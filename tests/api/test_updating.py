@@ -353,6 +353,34 @@ async def test_a_computer_that_many_ask_for_at_once_has_one_owner(api: Api) -> N
     assert len(owners) == 1
 
 
+async def test_many_who_replace_the_computers_of_few_persons_all_get_what_they_asked_for(
+    api: Api, database: Database
+) -> None:
+    persons = [await api.person() for _ in range(3)]
+    numbers = [await api.computer() for _ in range(6)]
+    gifts = [
+        (persons[turn % 3], [numbers[turn % 6], numbers[turn * 5 % 6], numbers[turn // 7 % 6]])
+        for turn in range(90)
+    ]
+    answers: list[Answer] = await asyncio.gather(*(api.give(to, *gift) for to, gift in gifts))
+    for answer, (_, gift) in zip(answers, gifts, strict=True):
+        assert answer.status == 200
+        shown = linked(answer.data)["computers"]["data"]
+        assert [one["id"] for one in shown] == sorted(set(gift))
+    owned = [number for person in persons for number in await computers_of(api, person)]
+    assert len(owned) == await database.computers.count_documents({"person": {"$ne": None}})
+    assert owned
+
+
+async def test_a_name_that_changes_together_with_computers_is_found(api: Api) -> None:
+    await api.person("Grace", "Hopper")
+    await api.computer()
+    change = {"attributes": {"last_name": "Murray"}, "relationships": {"computers": to_many("1")}}
+    assert (await api.patch("/persons/1", {"type": "person", **change})).status == 200
+    found = await api.get("/persons?filter[full_name]=Grace Murray")
+    assert [one["id"] for one in found.data] == ["1"]
+
+
 async def test_many_computers_are_linked_in_one_request(api: Api, database: Database) -> None:
     count = 5_000
     await api.person()

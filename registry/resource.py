@@ -161,6 +161,13 @@ class Resource:
         """Return the relative path of what a relationship leads to, `/persons/1/computers`."""
         return f"/{self.collection}/{identifier}/{name}"
 
+    def relationship_links(self, identifier: int | str, name: str) -> dict[str, str]:
+        """Return the links of a relationship object, `self` and `related`."""
+        return {
+            "self": self.relationship_path(identifier, name),
+            "related": self.related_path(identifier, name),
+        }
+
     def projection(self, names: frozenset[str]) -> Projection:
         """Return what shows the named attributes of a record; other names are ignored."""
         return _projection(self.schema, names)

@@ -140,17 +140,13 @@ def resource_objects(
 
 
 def _relationships(resource: Resource, number: int, linked: Mapping[str, Linked]) -> dict[str, Any]:
-    return {
-        name: {
-            "data": _linkage(resource.relationships[name].target, ids),
-            "links": {
-                "self": resource.relationship_path(number, name),
-                "related": resource.related_path(number, name),
-                **_first_page_links(resource, number, name, ids),
-            },
-        }
-        for name, ids in linked.items()
-    }
+    shown = {}
+    for name, ids in linked.items():
+        links: Mapping[str, str | None] = resource.relationship_links(number, name)
+        if isinstance(ids, FirstPage):
+            links = {**links, **_first_page_links(resource, number, name, ids)}
+        shown[name] = {"data": _linkage(resource.relationships[name].target, ids), "links": links}
+    return shown
 
 
 def _linkage(target: str, linked: Linked) -> dict[str, str] | list[dict[str, str]] | None:
@@ -163,10 +159,8 @@ def _linkage(target: str, linked: Linked) -> dict[str, str] | list[dict[str, str
 
 
 def _first_page_links(
-    resource: Resource, number: int, name: str, linked: Linked
+    resource: Resource, number: int, name: str, linked: FirstPage
 ) -> dict[str, str | None]:
-    if not isinstance(linked, FirstPage):
-        return {}
     page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
     first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
     window = Window((), linked.more, first, last)

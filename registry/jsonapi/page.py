@@ -6,6 +6,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import unquote_plus
 
@@ -171,11 +172,14 @@ def _without_page(url: str) -> str:
     """Return the URL as far as the members of `page`, which are to follow."""
     path, _, query = url.partition("?")
     kept = [
-        f"{part}&"
-        for part in query.split("&")
-        if part and not _PAGE.fullmatch(unquote_plus(part.partition("=")[0]))
+        f"{part}&" for part in query.split("&") if part and not _is_page(part.partition("=")[0])
     ]
     return f"{path}?{''.join(kept)}"
+
+
+@lru_cache(maxsize=256)  # bounded, as it is the clients who choose the names
+def _is_page(name: str) -> bool:
+    return _PAGE.fullmatch(unquote_plus(name)) is not None
 
 
 def _with_page(base: str, **members: str | int) -> str:

@@ -78,7 +78,7 @@ def related(single: Json | None, resource: Resource, name: str) -> Json:
 
 def linkage_document(resource: Resource, relationship: Relationship) -> Json:
     """Return the linkage of a relationship."""
-    links = _relationship_links(resource, relationship.name)
+    links = resource.relationship_links(1, relationship.name)
     found = {"data": linkage(relationship), "jsonapi": JSONAPI, "links": links}
     if not relationship.to_many:
         return found
@@ -151,18 +151,11 @@ def _document(resource: Resource, data: Json) -> Json:
 
 def _linked(resource: Resource) -> Json:
     linked = {
-        name: {"data": linkage(relationship), "links": _relationship_links(resource, name)}
+        name: {"data": linkage(relationship), "links": resource.relationship_links(1, name)}
         for name, relationship in resource.relationships.items()
     }
     found = _resource(resource, resource.attributes)
     return found | ({"relationships": linked} if linked else {})
-
-
-def _relationship_links(resource: Resource, name: str) -> Json:
-    return {
-        "self": resource.relationship_path(1, name),
-        "related": resource.related_path(1, name),
-    }
 
 
 def _resource(resource: Resource, names: Collection[str]) -> Json:

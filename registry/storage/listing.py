@@ -135,6 +135,8 @@ class Listing:
             # Those that changed their places in the meantime may be found again: as many as are
             # wanted in all are enough even then.
             more = await self._first([*conditions, *beyond], order, most)
+            if not found:
+                return more
             met = {record["_id"] for record in found}
             found += [record for record in more if record["_id"] not in met]
         return found[:most]

@@ -43,7 +43,7 @@ class Lookups:
         The records are those of other requests too: nobody may change them.
         """
         if len(values) > _VALUES_TO_SHARE:
-            return await self._query(resource, field, values)
+            return by_id(await self._query(resource, field, values))
         place = resource.type, field
         if place not in self._shared:
             send = partial(self._find_each, resource, field)
@@ -82,12 +82,15 @@ class Lookups:
         records = await self._query(resource, field, {one for some in asked for one in some})
         if field == "_id":  # of which each is there once
             known = {record["_id"]: record for record in records}
-            return [by_id(known[one] for one in values if one in known) for values in asked]
+            return [[known[one] for one in sorted(values) if one in known] for values in asked]
         found: dict[int, list[Record]] = defaultdict(list)
         for record in records:
             if (value := key_of(record, field)) is not None:
                 found[value].append(record)
-        return [_merged([found[value] for value in values if value in found]) for values in asked]
+        return [
+            by_id(chain.from_iterable(found[one] for one in values if one in found))
+            for values in asked
+        ]
 
     async def _query(self, resource: Resource, field: str, values: _Values) -> list[Record]:
         found: list[Record] = []
@@ -104,13 +107,7 @@ class Lookups:
                     query, visible(resource), batch_size=_RECORDS_A_REPLY
                 )
                 found += await cursor.to_list(None)
-        return by_id(found)
-
-
-def _merged(groups: list[list[Record]]) -> list[Record]:
-    if len(groups) == 1:
-        return groups[0]
-    return by_id(chain.from_iterable(groups))
+        return found
 
 
 def _batches(values: _Values) -> Iterator[list[int]]:

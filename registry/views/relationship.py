@@ -80,11 +80,7 @@ class LinkageView(_RelationshipView):
         record = await self.related(owner)
         records = [record] if record else []
         data = next(iter(document.identifiers(self.target, records)), None)
-        paths = owner["_id"], self.relationship.name
-        links = {
-            "self": self.resource.relationship_path(*paths),
-            "related": self.resource.related_path(*paths),
-        }
+        links = self.resource.relationship_links(owner["_id"], self.relationship.name)
         return await self._answer(owner, data, records, query, links)
 
     async def _answer_many(self, owner: Record, query: Query) -> web.Response:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
-from pymongo import UpdateOne
+from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError, ConnectionFailure
 
 from registry.jsonapi.errors import Unavailable
@@ -102,6 +102,8 @@ class Singles:
         self, resource: Resource, asked: Sequence[_Update]
     ) -> list[Record | Exception | None]:
         """Change resources of which each is there once."""
+        if len(asked) == 1:
+            return [await self._update_alone(resource, *asked[0])]
         records, refused = self._collection(resource), dict[int, Exception]()
         requests = [UpdateOne({"_id": number}, changes(resource, one)) for number, one in asked]
         numbers = [number for number, _ in asked]
@@ -115,6 +117,16 @@ class Singles:
             ).to_list(None)
         known = {record["_id"]: record for record in found}
         return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
+
+    async def _update_alone(self, resource: Resource, number: int, change: Change) -> Record | None:
+        with answering_unavailable():
+            found: Record | None = await self._collection(resource).find_one_and_update(
+                {"_id": number},
+                changes(resource, change),
+                visible(resource),
+                return_document=ReturnDocument.AFTER,
+            )
+        return found
 
     def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
         return self._database[resource.collection]

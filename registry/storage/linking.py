@@ -16,6 +16,7 @@ from registry.jsonapi.payload import Change, Linkage, Mode
 from registry.resource import VERSION, Graph, Record, Resource
 from registry.storage.records import (
     NEXT_VERSION,
+    RECORDS_A_REPLY,
     Versions,
     joining,
     key_of,
@@ -26,9 +27,6 @@ from registry.storage.records import (
 )
 
 _Command: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
-
-_RECORDS_A_REPLY = 100_000
-"""More than a reply has room for; without it, the first one brings 101 and the rest another."""
 
 
 class IdTaken(Exception):
@@ -94,7 +92,7 @@ class Linking:
                 cursor = self._database[resource.collection].find(
                     {"$or": conditions},
                     visible(resource),
-                    batch_size=_RECORDS_A_REPLY,
+                    batch_size=RECORDS_A_REPLY,
                     session=self._session,
                 )
                 self._shelves[type_name].put(await cursor.to_list(None))

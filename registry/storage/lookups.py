@@ -12,7 +12,7 @@ from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.resource import Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.records import Stage, by_id, key_of, visible
+from registry.storage.records import RECORDS_A_REPLY, Stage, by_id, key_of, visible
 from registry.storage.sharing import Shared
 
 _Values: TypeAlias = "Collection[int]"
@@ -22,9 +22,6 @@ _REQUESTS_A_TRIP = 256
 
 _VALUES_TO_SHARE = 1_000
 """A look-up of more than these goes alone, or it would hold up those of few."""
-
-_RECORDS_A_REPLY = 100_000
-"""More than a reply has room for; without it, the first one brings 101 and the rest another."""
 
 _VALUES_A_QUERY = 100_000
 """A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
@@ -104,7 +101,7 @@ class Lookups:
             for some in _batches(values):
                 query = {field: {"$in": some}}
                 cursor = self._database[resource.collection].find(
-                    query, visible(resource), batch_size=_RECORDS_A_REPLY
+                    query, visible(resource), batch_size=RECORDS_A_REPLY
                 )
                 found += await cursor.to_list(None)
         return found

@@ -15,6 +15,9 @@ Versions: TypeAlias = frozenset[int] | None
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
 
+RECORDS_A_REPLY = 100_000
+"""More than a reply has room for; without it, the first one brings 101 and the rest another."""
+
 _LARGEST_VERSION = 10**18 - 1
 """No record gets there; what is greater was stored by another tool, and is no version."""
 

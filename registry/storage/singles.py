@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
-from pymongo import ReturnDocument, UpdateOne
+from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, ConnectionFailure
 
 from registry.jsonapi.errors import Unavailable
@@ -18,6 +18,7 @@ from registry.storage.counters import Counters
 from registry.storage.linking import IdTaken
 from registry.storage.records import changes, new_record, visible
 from registry.storage.sharing import Shared
+from registry.storage.writing import Writer
 
 _DUPLICATE_KEY = 11000
 
@@ -41,6 +42,7 @@ class Singles:
     ) -> None:
         self._database = database
         self._counters = counters
+        self._alone = Writer(database, graph)
         self._inserts: dict[str, Shared[Change, Record]] = {}
         self._updates: dict[str, Shared[_Update, Record | None]] = {}
         for resource in graph.values():
@@ -103,7 +105,8 @@ class Singles:
     ) -> list[Record | Exception | None]:
         """Change resources of which each is there once."""
         if len(asked) == 1:
-            return [await self._update_alone(resource, *asked[0])]
+            with answering_unavailable():
+                return [await self._alone.update(resource, *asked[0])]
         records, refused = self._collection(resource), dict[int, Exception]()
         requests = [UpdateOne({"_id": number}, changes(resource, one)) for number, one in asked]
         numbers = [number for number, _ in asked]
@@ -117,16 +120,6 @@ class Singles:
             ).to_list(None)
         known = {record["_id"]: record for record in found}
         return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
-
-    async def _update_alone(self, resource: Resource, number: int, change: Change) -> Record | None:
-        with answering_unavailable():
-            found: Record | None = await self._collection(resource).find_one_and_update(
-                {"_id": number},
-                changes(resource, change),
-                visible(resource),
-                return_document=ReturnDocument.AFTER,
-            )
-        return found
 
     def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
         return self._database[resource.collection]

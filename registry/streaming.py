@@ -102,7 +102,8 @@ class CompoundStream:
         """Return the relationships of resources at the end of a path, and remember where to."""
         if not self._query.include:
             return {}
-        node, steps = self._nodes[path], self._steps[self._nodes[path].resource.type]
+        node = self._nodes[path]
+        steps = self._steps[node.resource.type]
         self._shown[node.resource.type].update(record["_id"] for record in records)
         one_step = replace(
             self._query,

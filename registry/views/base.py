@@ -80,9 +80,9 @@ class DocumentView(web.View):
         if (self.request.content_length or 0) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
         try:
-            if self.request.content.is_eof():  # most are there by now
-                return await self.request.read()
-            async with asyncio.timeout(limits.arrival_seconds):
+            # Most bodies are there by now, and need no timer.
+            there = self.request.content.is_eof()
+            async with asyncio.timeout(None if there else limits.arrival_seconds):
                 return await self.request.read()
         except TimeoutError as error:
             raise RequestTimeout("body", limits.arrival_seconds) from error

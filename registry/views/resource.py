@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from registry import include
 from registry.etags import versions
 from registry.jsonapi import document
-from registry.jsonapi.document import PLAIN, Compound
+from registry.jsonapi.document import Compound
 from registry.jsonapi.errors import NotFound
 from registry.jsonapi.payload import Change, load, parse_id
 from registry.jsonapi.query import Query, Scope
@@ -54,8 +54,6 @@ class TypeView(DocumentView):
         self, resource: Resource, records: Sequence[Record], query: Query
     ) -> Compound:
         """Return what the request wants to see along with these primary records."""
-        if query.include is None:  # the most frequent case, and the shortest way
-            return PLAIN
         return await include.resolve(resource, records, query, self.repository, self.graph)
 
     async def answer_change(

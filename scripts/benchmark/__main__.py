@@ -13,6 +13,7 @@ import orjson
 
 from benchmark import plot, table
 from benchmark.comparison import compare_servers, compare_workers
+from benchmark.goals import CONNECTIONS
 from benchmark.growth import grow
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
@@ -25,15 +26,12 @@ _HERE = Path(__file__).parent
 
 _README = _HERE.parents[1] / "README.md"
 
-ALONE = 64
-"""The number of connections where only one is measured."""
-
 
 async def run(options: argparse.Namespace) -> Results:
     """Measure what the options say. Raises BenchmarkError or StartError."""
     load = all_cores()[-1:]
     plan = Plan(options.rounds, options.seconds, options.connections, load)
-    busy = Plan(options.rounds, options.seconds, [ALONE], load)
+    busy = Plan(options.rounds, options.seconds, [CONNECTIONS], load)
     first = options.persons[0]
     async with new_site() as site:
         results = Results(

@@ -16,7 +16,8 @@ from benchmark.samples import (
 )
 from benchmark.works import TITLES
 
-_CONNECTIONS = 64
+CONNECTIONS = 64
+"""The number of connections that the goals are about."""
 
 _RATES = (
     ("read", CONSTANT, 0.60),
@@ -60,12 +61,12 @@ def goals(results: Results) -> Iterator[Goal]:
 
 def _rates(results: Results) -> Iterator[Goal]:
     for work, other, least in _RATES:
-        if results.has(Part.SERVERS, work, _CONNECTIONS):
+        if results.has(Part.SERVERS, work, CONNECTIONS):
             service, beside = (
-                results.median(Part.SERVERS, name, work, _CONNECTIONS).rate
+                results.median(Part.SERVERS, name, work, CONNECTIONS).rate
                 for name in (SERVICE, other)
             )
-            text = f"{TITLES[work]}, {_CONNECTIONS} connections: rate / {other}"
+            text = f"{TITLES[work]}, {CONNECTIONS} connections: rate / {other}"
             yield _at_least(text, least, service / beside)
 
 
@@ -82,7 +83,7 @@ def _latencies(results: Results) -> Iterator[Goal]:
 def _workers(results: Results) -> Iterator[Goal]:
     for work in results.works(Part.WORKERS):
         one, two = (
-            results.median(Part.WORKERS, name, work, _CONNECTIONS).rate
+            results.median(Part.WORKERS, name, work, CONNECTIONS).rate
             for name in (ONE_WORKER, TWO_WORKERS)
         )
         ratio = two / one
@@ -93,8 +94,7 @@ def _growth(results: Results) -> Iterator[Goal]:
     sizes = results.subjects(Part.GROWTH)
     for size in sizes[1:]:
         small, large = (
-            results.median(Part.GROWTH, name, "read", _CONNECTIONS).rate
-            for name in (sizes[0], size)
+            results.median(Part.GROWTH, name, "read", CONNECTIONS).rate for name in (sizes[0], size)
         )
         text = f"{TITLES['read']} of {size} / of {sizes[0]}"
         yield _at_least(text, _LEAST_AT_LARGEST, large / small)

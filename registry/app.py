@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterable
 from aiohttp import web
 
 from registry import swagger_ui
+from registry.failures import stamp
 from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
 from registry.limits import Limits
-from registry.middleware import errors_as_documents, stamp
 from registry.openapi.description import describe
 from registry.resource import Graph, Resource
 from registry.resources import RESOURCES
@@ -30,7 +30,7 @@ def create_app(
     Raises WrongDeclaration if the resources do not fit together, at start StartError if there is
     no database.
     """
-    app = web.Application(middlewares=[errors_as_documents], client_max_size=limits.body_bytes)
+    app = web.Application(client_max_size=limits.body_bytes)
     app[SETTINGS] = settings
     app[LIMITS] = limits
     app[GRAPH] = graph = Graph(resources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,10 +16,10 @@ from aiohttp.web_protocol import _ErrInfo
 
 from registry import swagger_ui
 from registry.app import create_app
+from registry.failures import error_response, raw_error_response
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 from registry.keys import LIMITS, UI_PATH
 from registry.limits import Limits
-from registry.middleware import error_response, raw_error_response
 from registry.settings import Settings
 
 FINISH_SECONDS = 30.0
@@ -150,7 +151,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what failed before or after the views: no HTTP, or a defect."""
+        """Answer what a view has raised, and what is no HTTP."""
         if isinstance(exc, ConnectionError):
             raise exc  # the client hung up, which is no defect
         if request.writer.output_size > 0:
@@ -158,14 +159,12 @@ class _Connection(web.RequestHandler):
         if status == 400:
             reason = (message or "").partition("\n")[0].rstrip(":. ")
             exc = MalformedRequest(f"The request cannot be read as HTTP: {reason}.")
-        response = error_response(request, exc or RuntimeError(message))
-        response.force_close()
-        return response
+        return error_response(request, exc or sys.exception() or RuntimeError(message))
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Answer what aiohttp refused before the middleware was called, such as `Expect`."""
+        """Answer what aiohttp refuses, such as a path that does not exist."""
         if isinstance(resp, web.HTTPException) and resp.status >= 400:
             resp = error_response(request, resp)
         return await super().finish_response(request, resp, start_time)

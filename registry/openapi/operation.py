@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from registry.answer import REQUEST_ID_HEADER
 from registry.etags import tag_of
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.media import MEDIA_TYPE
-from registry.middleware import REQUEST_ID_HEADER
 from registry.openapi import examples
 from registry.openapi.parameters import references
 from registry.openapi.schemas import Json, reference

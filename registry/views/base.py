@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import ClassVar
 
 from aiohttp import hdrs, web
 
+from registry.answer import Answer
 from registry.etags import is_known, tag_of
 from registry.jsonapi import media
 from registry.jsonapi.errors import (
@@ -22,6 +24,8 @@ from registry.resource import Graph, Record
 from registry.settings import Settings
 from registry.storage.repository import Repository
 from registry.urls import absolute_url
+
+_NONE: Mapping[str, str] = {}
 
 
 class DocumentView(web.View):
@@ -95,14 +99,15 @@ class DocumentView(web.View):
         record: Record | None = None,
         *,
         status: int = 200,
-    ) -> web.Response:
+        headers: Mapping[str, str] = _NONE,
+    ) -> Answer:
         """Answer with a document and its entity tag, or with 304 if the client has it.
 
         record: what the document represents, if it is a resource or the linkage of one.
         """
         tag = tag_of(body, record)
-        headers = {hdrs.ETAG: f'"{tag}"'}
-        if self.request.method in {hdrs.METH_GET, hdrs.METH_HEAD} and is_known(self.request, tag):
-            return web.Response(status=304, headers=headers)
-        headers[hdrs.CONTENT_TYPE] = media.MEDIA_TYPE
-        return web.Response(status=status, body=body, headers=headers)
+        sent: dict[str, str] = {hdrs.ETAG: f'"{tag}"', **headers}
+        if is_known(self.request, tag) and self.request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
+            return Answer(304, b"", sent)
+        sent[hdrs.CONTENT_TYPE] = media.MEDIA_TYPE
+        return Answer(status, body, sent)

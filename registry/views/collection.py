@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from aiohttp import hdrs, web
 
+from registry.answer import Answer
 from registry.jsonapi import document, media
 from registry.jsonapi.page import Page, Window, page_links
 from registry.jsonapi.payload import load
@@ -32,7 +33,7 @@ class ListView(TypeView):
 
     async def _answer_page(
         self, resource: Resource, window: Window, page: Page, query: Query
-    ) -> web.Response:
+    ) -> Answer:
         compound = await self.resolve(resource, window.records, query)
         objects = document.resource_objects(resource, window.records, compound.links, query)
         url, meta = self.url, counts(window)
@@ -86,7 +87,7 @@ class CollectionView(ListView):
 
     head = get
 
-    async def post(self) -> web.Response:
+    async def post(self) -> Answer:
         """Create a resource; the answer shows the attributes that a client may send."""
         asked = self.read_query(self.scope)
         query = replace(asked, fields={self.resource.type: self.resource.writable, **asked.fields})

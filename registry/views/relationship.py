@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from aiohttp import web
 
 from registry import include
+from registry.answer import Answer
 from registry.etags import versions
 from registry.jsonapi import document
 from registry.jsonapi.page import Window, page_links
@@ -70,7 +71,7 @@ class RelatedView(_RelationshipView):
 class LinkageView(_RelationshipView):
     """The linkage of a relationship (JSON:API 1.0, Fetching and Updating Relationships)."""
 
-    async def get(self) -> web.Response:
+    async def get(self) -> Answer:
         """Return the identifiers of the related resources."""
         linkage = (self.resource, self.relationship)
         query = self.read_query(replace(self.related_scope, linkage=linkage))
@@ -83,7 +84,7 @@ class LinkageView(_RelationshipView):
         links = self.resource.relationship_links(owner["_id"], self.relationship.name)
         return await self._answer(owner, data, records, query, links)
 
-    async def _answer_many(self, owner: Record, query: Query) -> web.Response:
+    async def _answer_many(self, owner: Record, query: Query) -> Answer:
         """Answer with the identifiers of a page, or of all, which are few bytes each."""
         listing = await self.listing(owner, query)
         links: dict[str, str | None] = {"self": self.url, "related": self._related_url}
@@ -103,7 +104,7 @@ class LinkageView(_RelationshipView):
         query: Query,
         links: Mapping[str, str | None],
         meta: Mapping[str, int] | None = None,
-    ) -> web.Response:
+    ) -> Answer:
         compound = await include.resolve_linkage(
             self.relationship, records, query, self.repository, self.graph
         )

@@ -9,6 +9,7 @@ from typing import ClassVar
 from aiohttp import hdrs, web
 
 from registry import include
+from registry.answer import Answer
 from registry.etags import versions
 from registry.jsonapi import document
 from registry.jsonapi.document import Compound
@@ -58,7 +59,7 @@ class TypeView(DocumentView):
 
     async def answer_change(
         self, record: Record, change: Change, query: Query, status: int = 200
-    ) -> web.Response:
+    ) -> Answer:
         """Answer with the written resource, and with the relationships that were written."""
         compound = await self.resolve(self.resource, [record], query)
         changed = {one.relationship.name: one.linked for one in change.linkages}
@@ -69,21 +70,19 @@ class TypeView(DocumentView):
 
     def answer_one(
         self, record: Record, compound: Compound, query: Query, status: int = 200
-    ) -> web.Response:
+    ) -> Answer:
         """Answer with a single-resource document."""
         path = self.resource.path(record["_id"])
         (data,) = document.resource_objects(self.resource, [record], compound.links, query)
         body = document.whole(data, compound, query, self.graph, {"self": path})
-        response = self.answer(body, record, status=status)
-        if status == 201:
-            response.headers[hdrs.LOCATION] = path
-        return response
+        location: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
+        return self.answer(body, record, status=status, headers=location)
 
 
 class DetailView(TypeView):
     """One resource: section 4.3 and 4.4 of the service description."""
 
-    async def get(self) -> web.Response:
+    async def get(self) -> Answer:
         """Return the resource."""
         query = self.read_query(self.scope)
         record = await self.find()
@@ -92,7 +91,7 @@ class DetailView(TypeView):
 
     head = get
 
-    async def patch(self) -> web.Response:
+    async def patch(self) -> Answer:
         """Change the attributes and relationships that the body names, all or none."""
         query = self.read_query(self.scope)
         identifier = self.identifier

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Awaitable, Callable
 
 from aiohttp import hdrs, web
 
+from registry.answer import REQUEST_ID_HEADER, new_request_id
 from registry.jsonapi import document
 from registry.jsonapi.errors import (
     ApiError,
@@ -24,27 +23,9 @@ from registry.jsonapi.errors import (
 from registry.jsonapi.media import MEDIA_TYPE
 from registry.keys import UI_PATH
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 REQUEST_ID = web.RequestKey("request_id", str)
-REQUEST_ID_HEADER = "X-Request-ID"
 
 _log = logging.getLogger("registry")
-
-
-@web.middleware
-async def errors_as_documents(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what a view raised with an error document."""
-    try:
-        return await handler(request)
-    except ConnectionError:
-        raise
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        return error_response(request, error)
-    except Exception as error:  # noqa: BLE001 - the last line before the client
-        return error_response(request, error)
 
 
 async def stamp(request: web.Request, response: web.StreamResponse) -> None:
@@ -60,7 +41,7 @@ def request_id(request: web.BaseRequest) -> str:
     """Return the id of the request, given to it at the first call."""
     identity = request.get(REQUEST_ID)
     if identity is None:
-        identity = request[REQUEST_ID] = _new_id()
+        identity = request[REQUEST_ID] = new_request_id()
     return identity
 
 
@@ -93,7 +74,7 @@ def error_response(request: web.BaseRequest, error: BaseException) -> web.Respon
 
 def raw_error_response(error: ApiError) -> bytes:
     """Return the bytes of a response to a request that never became one."""
-    identity = _new_id()
+    identity = new_request_id()
     body = document.errors([error], identity)
     _log.info("%s -> %d %s", identity, error.status, error)
     head = (
@@ -105,10 +86,6 @@ def raw_error_response(error: ApiError) -> bytes:
         f"{hdrs.CONNECTION}: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-def _new_id() -> str:
-    return f"{random.getrandbits(128):032x}"  # it has to differ, not to be secret
 
 
 def _problems(request: web.BaseRequest, error: BaseException) -> ApiErrors:

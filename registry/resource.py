@@ -13,6 +13,7 @@ from marshmallow import Schema
 
 from registry.attributes import JoinedText
 from registry.projection import Projection, projection
+from registry.validation import Validation, validation
 
 Record: TypeAlias = dict[str, Any]
 """A stored document: `_id`, the attributes, and the keys of links."""
@@ -112,6 +113,11 @@ class Resource:
     def writable(self) -> frozenset[str]:
         """The names of the attributes that clients may send."""
         return frozenset(self.full_schema.load_fields)
+
+    @cached_property
+    def validation(self) -> Validation:
+        """What checks the attributes that clients send."""
+        return validation(self.full_schema)
 
     @cached_property
     def field_names(self) -> frozenset[str]:

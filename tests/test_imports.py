@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "registry"
 LAYERS = [
     "attributes",
     "projection",
+    "validation",
     "ids",
     "resource",
     "resources",

@@ -159,8 +159,8 @@ def load_resource(data: Any, resource: Resource, site: Site, *, creating: bool) 
             raise problem  # this type cannot judge the attributes of another
         problems.add(problem)
     change = Change(
-        _attributes(data, resource, creating, site / "attributes", problems),
-        _linkages(data, resource, site / "relationships", problems),
+        _attributes(data, resource, creating, site, problems),
+        _linkages(data, resource, site, problems) if "relationships" in data else (),
     )
     problems.raise_any()
     return change
@@ -187,30 +187,31 @@ def _type_problem(sent: dict[str, Any], expected: str, site: Site) -> ApiError |
     return TypeConflict(f"The type here is `{expected}`, not {quoted(found)}.", pointer=pointer)
 
 
-def _object(data: dict[str, Any], site: Site, problems: Problems) -> dict[str, Any]:
-    """Return the member of the resource object at this place, {} if there is none."""
-    member = site.path[-1]
-    found = data.get(str(member), {})
+def _object(data: dict[str, Any], member: str, site: Site, problems: Problems) -> dict[str, Any]:
+    """Return a member of the resource object at this place, {} if there is none."""
+    found = data.get(member, {})
     if isinstance(found, dict):
         return found
-    problems.add(MalformedDocument(f"`{member}` is not an object.", pointer=site.pointer))
+    pointer = (site / member).pointer
+    problems.add(MalformedDocument(f"`{member}` is not an object.", pointer=pointer))
     return {}
 
 
 def _attributes(
     data: dict[str, Any], resource: Resource, creating: bool, site: Site, problems: Problems
 ) -> dict[str, Any]:
-    sent = _object(data, site, problems)
+    sent = _object(data, "attributes", site, problems)
     details = {name: _refusal(name, resource) for name in sent if name not in resource.writable}
     accepted = {name: value for name, value in sent.items() if name not in details}
     try:
-        loaded: dict[str, Any] = resource.full_schema.load(accepted, partial=not creating)
+        loaded = resource.validation(accepted, creating)
     except ValidationError as error:
         # A schema reports {name: [message, ...]}; one error object each.
         details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
         loaded = {}
     for name, detail in details.items():
-        problems.add(InvalidField(detail, pointer=(site / name).pointer))
+        pointer = (site / "attributes" / name).pointer
+        problems.add(InvalidField(detail, pointer=pointer))
     return loaded
 
 
@@ -224,8 +225,8 @@ def _linkages(
     data: dict[str, Any], resource: Resource, site: Site, problems: Problems
 ) -> tuple[Linkage, ...]:
     found = []
-    for name, sent in _object(data, site, problems).items():
-        place, relationship = site / name, resource.relationships.get(name)
+    for name, sent in _object(data, "relationships", site, problems).items():
+        place, relationship = site / "relationships" / name, resource.relationships.get(name)
         if relationship is None:
             problems.add(
                 InvalidField(

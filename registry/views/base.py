@@ -84,14 +84,21 @@ class DocumentView(web.View):
         if (self.request.content_length or 0) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
         try:
-            # Most bodies are there by now, and need no timer.
-            there = self.request.content.is_eof()
-            async with asyncio.timeout(None if there else limits.arrival_seconds):
-                return await self.request.read()
+            body = await self._arrived(limits.arrival_seconds)
         except TimeoutError as error:
             raise RequestTimeout("body", limits.arrival_seconds) from error
         except web.RequestPayloadError as error:
             raise MalformedRequest("The body is not encoded as its headers say.") from error
+        if len(body) > limits.body_bytes:
+            raise BodyTooLarge(limits.body_bytes)
+        return body
+
+    async def _arrived(self, seconds: float) -> bytes:
+        content = self.request.content
+        if content.is_eof():  # as nearly always; what waits for more takes ten times as long
+            return content.read_nowait()
+        async with asyncio.timeout(seconds):
+            return await self.request.read()
 
     def answer(
         self,

@@ -62,6 +62,8 @@ class TypeView(DocumentView):
     ) -> Answer:
         """Answer with the written resource, and with the relationships that were written."""
         compound = await self.resolve(self.resource, [record], query)
+        if not change.linkages:
+            return self.answer_one(record, compound, query, status)
         changed = {one.relationship.name: one.linked for one in change.linkages}
         of_type = compound.links.get(self.resource.type, {})
         shown = {**changed, **of_type.get(record["_id"], {})}

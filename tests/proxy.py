@@ -1,4 +1,4 @@
-"""A way to mongod that breaks over what is inserted."""
+"""A way to mongod that breaks over what is written."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _OP_MSG = 2013
 
 
 class Fate(Enum):
-    """What becomes of an insert, each time that the driver sends it."""
+    """What becomes of a write, each time that the driver sends it."""
 
     PASSED = auto()
     REQUEST_LOST = auto()
-    REQUEST_LATE = auto()  # it arrives right before the next insert that passes
+    REQUEST_LATE = auto()  # it arrives right before the next write that passes
     ANSWER_LOST = auto()
 
 
@@ -31,21 +31,22 @@ class Proxy:
 
     It has a thread of its own: the driver blocks that of the service when it says goodbye.
 
-    fate: of each insert, but of those that the service tries once more. harmed: how often each
-    insert was sent that did not pass. for_good: whether nothing comes through after the first of
-    these.
+    verb: of the writes that have a fate. fate: of each of them, but of those that the service tries
+    once more. harmed: how often each was sent that did not pass. for_good: whether nothing comes
+    through after the first of these.
     """
 
     def __init__(self, mongodb_uri: str) -> None:
         self._path = unquote(urlsplit(mongodb_uri).netloc)
         self._known: dict[object, Fate] = {}
-        self._ids: set[int] = set()
+        self._harmed_ids: set[int] = set()
         self._late: list[bytes] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[Any] | None] = set()
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self.uri = ""
+        self.verb = "insert"
         self.fate = Fate.PASSED
         self.for_good = False
         self.harmed: Counter[object] = Counter()
@@ -98,13 +99,12 @@ class Proxy:
         command, ids = _command(message)
         if self.for_good and self.harmed:
             return False
-        if "insert" not in command:
+        if self.verb != next(iter(command), None):
             return True
         # By the number the driver repeats it; while it doubts the server, it gives none.
         write = command["lsid"]["id"], command.get("txnNumber", message[4:8])
         if write not in self._known:
-            self._known[write] = Fate.PASSED if ids & self._ids else self.fate
-            self._ids |= ids
+            self._known[write] = Fate.PASSED if ids & self._harmed_ids else self.fate
         match self._known[write]:
             case Fate.PASSED:
                 await self._deliver()
@@ -114,6 +114,7 @@ class Proxy:
             case Fate.ANSWER_LOST:
                 lossy.set()
         self.harmed[write] += 1
+        self._harmed_ids |= ids
         return lossy.is_set()
 
     async def _deliver(self) -> None:
@@ -144,10 +145,16 @@ async def _message(reader: asyncio.StreamReader) -> bytes:
 
 
 def _command(message: bytes) -> tuple[dict[str, Any], set[int]]:
-    """Return the command, and the ids of the documents that are sent beside it."""
+    """Return the command, and the ids of what it inserts or updates, which is sent beside it."""
     if struct.unpack_from("<i", message, 12) != (_OP_MSG,):
         return {}, set()
     (length,) = struct.unpack_from("<i", message, 21)
     command, beside = bson.decode(message[21 : 21 + length]), message[21 + length :]
-    _, _, documents = beside.partition(b"documents\0")
-    return command, {document["_id"] for document in bson.decode_all(documents)}
+    _, _, sent = beside.partition(b"documents\0" if "insert" in command else b"updates\0")
+    return command, {id_ for one in bson.decode_all(sent) for id_ in _ids(one)}
+
+
+def _ids(sent: dict[str, Any]) -> list[int]:
+    id_ = sent.get("q", sent)["_id"]
+    found: list[int] = id_["$in"] if isinstance(id_, dict) else [id_]
+    return found

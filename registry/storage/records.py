@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -118,6 +118,15 @@ def changes(resource: Resource, change: Change) -> list[Stage]:
         if not new.keys().isdisjoint(text.parts)
     }
     return [{"$set": {**values, **joined, **NEXT_VERSION}}]
+
+
+def joint_changes(resource: Resource, asked: Sequence[tuple[int, Change]]) -> list[Stage]:
+    """Return one update of many records, which changes the attributes of each as its own."""
+    numbers = [number for number, _ in asked]
+    place = {"$indexOfArray": [{"$literal": numbers}, "$_id"]}
+    new = {"$arrayElemAt": [{"$literal": [change.attributes for _, change in asked]}, place]}
+    changed = {"$replaceWith": {"$mergeObjects": ["$$ROOT", new]}}
+    return [changed, *joining(resource), {"$set": NEXT_VERSION}]
 
 
 def joining(resource: Resource) -> list[Stage]:

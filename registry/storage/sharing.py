@@ -19,8 +19,12 @@ Find: TypeAlias = Callable[[], Awaitable[_Result]]
 
 
 _PASSES = 2
-"""How often the event loop goes round after a trip before the next may begin. Whoever was answered
-and asks again comes along then, where a trip of few would go ahead of one of all the others."""
+"""How often the event loop goes round after a trip, and while another is under way, before the next
+begins. Whoever was answered and asks again comes along then, where a trip of few would go ahead of
+one of all the others."""
+
+_FEW = 16
+"""So many items are not worth two trips."""
 
 
 class Shared(Generic[_Item, _Result]):
@@ -43,7 +47,8 @@ class Shared(Generic[_Item, _Result]):
     ) -> None:
         self._send = send
         self._most = most
-        self._free = trips
+        self._trips = self._free = trips
+        self._away = 0
         self._at_rest = at_rest
         self._waiting: deque[tuple[_Item, asyncio.Future[_Result]]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
@@ -70,26 +75,36 @@ class Shared(Generic[_Item, _Result]):
             self._at_rest()
 
     async def _travel(self) -> None:
+        if len(self._under_way) > 1:
+            await _let_others_ask()
         batch = self._board()
         if not batch:
             return
+        self._away += len(batch)
         try:
             results = await self._send([item for item, _ in batch])
         except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
             results = [error] * len(batch)
+        finally:
+            self._away -= len(batch)
         for (_, future), result in zip(batch, results, strict=True):
             if not future.done():
                 if isinstance(result, Exception):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
-        for _ in range(_PASSES):
-            await asyncio.sleep(0)
+        await _let_others_ask()
 
     def _board(self) -> list[tuple[_Item, asyncio.Future[_Result]]]:
-        """Take those who have waited longest, and are still waiting."""
+        """Take those who have waited longest, and are still waiting.
+
+        Where several trips may be under way, each takes its share: what came back together would
+        leave together, and the service and the database would each wait for the other.
+        """
         batch: list[tuple[_Item, asyncio.Future[_Result]]] = []
-        while self._waiting and len(batch) < self._most:
+        share = -(-(len(self._waiting) + self._away) // self._trips)
+        most = min(self._most, max(share, _FEW))
+        while self._waiting and len(batch) < most:
             item, future = self._waiting.popleft()
             if not future.done():
                 batch.append((item, future))
@@ -112,6 +127,11 @@ class SharedByKey(Generic[_Result]):
             forget = partial(self._shared.pop, key)
             self._shared[key] = Shared(_find_once, most=self._most, at_rest=forget)
         return await self._shared[key].ask(find)
+
+
+async def _let_others_ask() -> None:
+    for _ in range(_PASSES):
+        await asyncio.sleep(0)
 
 
 async def _find_once(asked: Sequence[Find[_Result]]) -> Sequence[_Result]:

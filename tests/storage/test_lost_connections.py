@@ -1,4 +1,4 @@
-"""Nothing is created twice when connections break and nobody knows what came through."""
+"""Nothing is created twice, and no change lost, when connections break over a write."""
 
 from __future__ import annotations
 
@@ -58,6 +58,29 @@ async def test_what_was_sent_when_connections_broke_is_created_once(
     assert sorted(told.values()) == sorted(wanted)
     assert await names(database) == told
     assert sorted(map(int, told)) == list(range(1, MANY + 1))
+
+
+@says("r.shared")
+@pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.REQUEST_LATE, Fate.ANSWER_LOST])
+async def test_what_was_changed_when_connections_broke_is_as_the_last_request_wants_it(
+    proxy: Proxy, api: Api, database: Database, fate: Fate
+) -> None:
+    ids = [(await post(api, f"F{number}")).id for number in range(MANY)]
+
+    async def patch(id_: str, last_name: str) -> Answer:
+        attributes = {"last_name": last_name}
+        return await api.patch(f"/persons/{id_}", {"type": "person", "attributes": attributes})
+
+    proxy.verb, proxy.fate = "update", fate
+    answers = await asyncio.gather(*(patch(id_, f"L{id_}") for id_ in ids))
+    assert proxy.harmed
+    assert [answer.status for answer in answers] == [200] * MANY
+    for id_, answer in zip(ids, answers, strict=True):
+        assert answer.data["attributes"]["last_name"] == f"L{id_}"
+        stored = await database.persons.find_one({"_id": int(id_)})
+        assert stored is not None
+        assert stored["full_name"] == f"{stored['first_name']} L{id_}"
+        assert answer.headers["ETag"].startswith(f'"{stored["version"]}-')
 
 
 @pytest.fixture

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
+from hashlib import sha256
 
 from aiohttp import hdrs, web
 
 from registry.resource import Record
 from registry.storage.records import Versions, version_of
 
-_DIGEST_BYTES = 12
-_VERSIONED = re.compile(r"([0-9]{1,18})-[0-9a-f]{24}", re.ASCII)
+_DIGEST_DIGITS = 24
+_VERSIONED = re.compile(rf"([0-9]{{1,18}})-[0-9a-f]{{{_DIGEST_DIGITS}}}", re.ASCII)
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 _ANY = "*"
 
@@ -22,7 +22,7 @@ def tag_of(body: bytes, record: Record | None = None) -> str:
     It changes with every byte of the answer, so that each choice of parameters has another; what
     `If-Match` needs of it is the version at its beginning.
     """
-    digest = blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
+    digest = sha256(body).hexdigest()[:_DIGEST_DIGITS]
     return digest if record is None else f"{version_of(record)}-{digest}"
 
 

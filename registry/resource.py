@@ -78,7 +78,7 @@ class Relationship:
     to_many: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Resource:
     """A type of resource, its attributes, and what is stored beside them.
 

@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
     "attributes",
+    "compiled",
     "projection",
     "validation",
     "ids",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import Schema, fields
@@ -38,15 +39,15 @@ def test_a_record_is_shown_as_marshmallow_dumps_it(
     record: dict[str, Any] = data.draw(st.fixed_dictionaries({}, optional=stored))
     wanted = schema(only=chosen)
     show = projection({name: wanted.dump_fields[name] for name in chosen})
-    assert show(record) == wanted.dump(record)
+    assert show(record) == orjson.dumps(wanted.dump(record)).decode()
 
 
 def test_a_record_of_texts_and_nulls_is_shown_in_the_order_of_the_choice() -> None:
     dump_fields = AssetSchema(only=["label", "contact", "name"]).dump_fields
     show = projection({name: dump_fields[name] for name in ("name", "label", "contact")})
     shown = show({"name": "{a}", "place": "'b'", "contact": None})
-    assert list(shown.items()) == [("name", "{a}"), ("label", "{a} 'b'"), ("contact", None)]
+    assert shown == """{"name":"{a}","label":"{a} 'b'","contact":null}"""
 
 
 def test_of_no_attributes_none_is_shown() -> None:
-    assert projection({})({"name": "a"}) == {}
+    assert projection({})({"name": "a"}) == "{}"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
+from orjson import Fragment
 
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.operations import RESULTS
-from registry.jsonapi.order import BY_ID
-from registry.jsonapi.page import CursorPage, Cursors, Window, page_links
 from registry.jsonapi.query import Query
-from registry.resource import FirstPage, Graph, Linked, Record, Resource
+from registry.jsonapi.rendering import array, renderer
+from registry.resource import Graph, Linked, Record, Resource
 
 Links: TypeAlias = "Mapping[str, Mapping[int, Mapping[str, Linked]]]"
 """Type and id of a resource -> name of a relationship -> what it is linked to."""
@@ -33,6 +33,8 @@ class Compound:
     included: Mapping[str, Sequence[Record]] | None
 
 
+_NOTHING: Mapping[str, Linked] = {}
+
 PLAIN = Compound({}, None)
 """Nothing beside the primary resources."""
 
@@ -47,7 +49,7 @@ class Part:
 
 
 def whole(
-    data: Any,
+    data: str,
     compound: Compound,
     query: Query,
     graph: Graph,
@@ -56,11 +58,11 @@ def whole(
 ) -> bytes:
     """Return a document in one piece (sections 4.6 and 4.7 of the service description).
 
-    data: a resource object, an identifier or null, or an array of them. meta: counts.
+    data: as JSON, a resource object, an identifier or null, or an array of them. meta: counts.
     """
     return orjson.dumps(
         {
-            "data": data,
+            "data": Fragment(data),
             **_included(compound, query, graph),
             "jsonapi": JSONAPI,
             "links": links,
@@ -69,15 +71,10 @@ def whole(
     )
 
 
-def results(objects: Sequence[Mapping[str, Any] | None]) -> bytes:
+def results(objects: Sequence[str | None]) -> bytes:
     """Return what operations have led to, each a resource object or nothing to be shown."""
-    found = [{} if one is None else {"data": one} for one in objects]
+    found = [{} if one is None else {"data": Fragment(one)} for one in objects]
     return orjson.dumps({RESULTS: found, "jsonapi": JSONAPI})
-
-
-def identifiers(resource: Resource, records: Iterable[Record]) -> list[dict[str, str]]:
-    """Return resource identifier objects."""
-    return [{"type": resource.type, "id": str(record["_id"])} for record in records]
 
 
 async def collection(
@@ -105,8 +102,7 @@ async def collection(
 
 
 def _members(part: Part, query: Query) -> bytes:
-    objects = resource_objects(part.resource, part.records, part.links, query)
-    return orjson.dumps(objects)[1:-1]
+    return ",".join(resource_objects(part.resource, part.records, part.links, query)).encode()
 
 
 def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
@@ -117,63 +113,29 @@ def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
 
 
 def resource_objects(
-    resource: Resource, records: Sequence[Record], links: Links, query: Query
-) -> list[dict[str, Any]]:
-    """Return resource objects (section 2.3 of the service description)."""
-    project, path = resource.projection(query.attributes(resource)), resource.path
-    objects: list[dict[str, Any]] = [
-        {
-            "type": resource.type,
-            "id": str(number := record["_id"]),
-            "attributes": project(record),
-            "links": {"self": path(number)},
-        }
-        for record in records
-    ]
-    if linked := links.get(resource.type):
-        for shown, record in zip(objects, records, strict=True):
-            if names := linked.get(record["_id"]):
-                own = shown.pop("links")  # which people look for at the end
-                shown["relationships"] = _relationships(resource, record["_id"], names)
-                shown["links"] = own
+    resource: Resource, records: Iterable[Record], links: Links, query: Query
+) -> list[str]:
+    """Return resource objects as JSON."""
+    attributes, linked = query.attributes(resource), links.get(resource.type)
+    render = renderer(resource, attributes, ())
+    if not linked:
+        return [render(record, _NOTHING) for record in records]
+    objects, names = [], _NOTHING.keys()
+    for record in records:
+        shown = linked.get(record["_id"], _NOTHING)
+        if shown.keys() != names:
+            names = shown.keys()
+            render = renderer(resource, attributes, tuple(names))
+        objects.append(render(record, shown))
     return objects
-
-
-def _relationships(resource: Resource, number: int, linked: Mapping[str, Linked]) -> dict[str, Any]:
-    shown = {}
-    for name, ids in linked.items():
-        links: Mapping[str, str | None] = resource.relationship_links(number, name)
-        if isinstance(ids, FirstPage):
-            links = {**links, **_first_page_links(resource, number, name, ids)}
-        shown[name] = {"data": _linkage(resource.relationships[name].target, ids), "links": links}
-    return shown
-
-
-def _linkage(target: str, linked: Linked) -> dict[str, str] | list[dict[str, str]] | None:
-    if linked is None:
-        return None
-    if isinstance(linked, int):
-        return {"type": target, "id": str(linked)}
-    ids = linked.ids if isinstance(linked, FirstPage) else linked
-    return [{"type": target, "id": str(number)} for number in ids]
-
-
-def _first_page_links(
-    resource: Resource, number: int, name: str, linked: FirstPage
-) -> dict[str, str | None]:
-    page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
-    first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
-    window = Window((), linked.more, first, last)
-    return page_links(page, window, resource.relationship_path(number, name))
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:
     if compound.included is None:
         return {}
-    return {
-        "included": [
-            resource
-            for name, records in compound.included.items()
-            for resource in resource_objects(graph[name], records, compound.links, query)
-        ]
-    }
+    members = [
+        text
+        for name, records in compound.included.items()
+        for text in resource_objects(graph[name], records, compound.links, query)
+    ]
+    return {"included": Fragment(array(members))}

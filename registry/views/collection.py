@@ -12,6 +12,7 @@ from registry.jsonapi import document, media
 from registry.jsonapi.page import Page, Window, page_links
 from registry.jsonapi.payload import load
 from registry.jsonapi.query import Query
+from registry.jsonapi.rendering import array
 from registry.resource import Resource
 from registry.storage.listing import Listing
 from registry.streaming import CompoundStream
@@ -38,7 +39,7 @@ class ListView(TypeView):
         objects = document.resource_objects(resource, window.records, compound.links, query)
         url, meta = self.url, counts(window)
         links = {"self": url, **page_links(page, window, url)}
-        return self.answer(document.whole(objects, compound, query, self.graph, links, meta))
+        return self.answer(document.whole(array(objects), compound, query, self.graph, links, meta))
 
     async def _stream(
         self, resource: Resource, listing: Listing, query: Query

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from aiohttp import hdrs, web
 
 from registry.jsonapi import document, media
@@ -33,7 +30,7 @@ class OperationsView(DocumentView):
         )
 
 
-def _result(operation: Operation, record: Record) -> Mapping[str, Any] | None:
+def _result(operation: Operation, record: Record) -> str | None:
     """Return the resource as a request of its own would have answered with it."""
     if not operation.shown:
         return None

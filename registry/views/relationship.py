@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aiohttp import web
 
 from registry import include
 from registry.answer import Answer
 from registry.etags import versions
-from registry.jsonapi import document
+from registry.jsonapi import document, rendering
 from registry.jsonapi.page import Window, page_links
 from registry.jsonapi.payload import Mode, load_linkage
 from registry.jsonapi.query import Query, Scope
@@ -62,7 +62,7 @@ class RelatedView(_RelationshipView):
         compound = await self.resolve(self.target, records, query)
         path = self.resource.related_path(owner["_id"], self.relationship.name)
         objects = document.resource_objects(self.target, records, compound.links, query)
-        data = next(iter(objects), None)
+        data = next(iter(objects), "null")
         return self.answer(document.whole(data, compound, query, self.graph, {"self": path}))
 
     head = get
@@ -80,7 +80,7 @@ class LinkageView(_RelationshipView):
             return await self._answer_many(owner, query)
         record = await self.related(owner)
         records = [record] if record else []
-        data = next(iter(document.identifiers(self.target, records)), None)
+        data = rendering.identifier(self.target.type, record["_id"]) if record else "null"
         links = self.resource.relationship_links(owner["_id"], self.relationship.name)
         return await self._answer(owner, data, records, query, links)
 
@@ -93,13 +93,13 @@ class LinkageView(_RelationshipView):
         else:
             window = await listing.window(query.page)
             links |= page_links(query.page, window, self.url)
-        data = document.identifiers(self.target, window.records)
+        data = rendering.linkage(self.target.type, (one["_id"] for one in window.records))
         return await self._answer(owner, data, window.records, query, links, counts(window))
 
     async def _answer(
         self,
         owner: Record,
-        data: Any,
+        data: str,
         records: Sequence[Record],
         query: Query,
         links: Mapping[str, str | None],

@@ -60,4 +60,4 @@ def test_attributes_come_in_the_order_of_their_declaration() -> None:
     for names in (["email", "full_name"], ["full_name", "email"]):
         query = Query({"person": frozenset(names)})
         (shown,) = document.resource_objects(GRAPH["person"], [record], {}, query)
-        assert list(shown["attributes"]) == ["full_name", "email"]
+        assert list(orjson.loads(shown)["attributes"]) == ["full_name", "email"]

@@ -1,0 +1,121 @@
+"""Records -> resource objects as JSON, by a function that is made once for each choice of fields.
+
+What is the same in all objects is written down when the function is made: to build each of them of
+mappings, and to serialize those, takes three times as long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import orjson
+
+from registry.compiled import compiled
+from registry.jsonapi.order import BY_ID
+from registry.jsonapi.page import CursorPage, Cursors, Window, page_links
+from registry.resource import FirstPage, Linked, Record, Relationship, Resource
+
+Render: TypeAlias = Callable[[Record, Mapping[str, Linked]], str]
+"""Takes a record, and by the names of the relationships to show what they lead to."""
+
+_NUMBER = "@number"
+"""Stands for the id in what is made for all objects; no name holds such a sign."""
+
+_MARK = re.compile(r'"@((?:data|links)_\w+|attributes)"|@(number)')
+
+
+@lru_cache(maxsize=1024)  # bounded, as it is the clients who choose the names
+def renderer(
+    resource: Resource, attributes: frozenset[str], relationships: tuple[str, ...]
+) -> Render:
+    """Return what makes resource objects (section 2.3 of the service description).
+
+    attributes: the names of those to show. relationships: the names of those, in their order.
+    """
+    shown = [resource.relationships[name] for name in relationships]
+    lines = [line for relationship in shown for line in _lines(relationship)]
+    text = orjson.dumps(_shape(resource, shown)).decode().replace("{", "{{").replace("}", "}}")
+    source = f"""
+def made(record, linked):
+    found = record["_id"]
+    number = str(found) if found.__class__ is int else text_of_id(found)
+    attributes = project(record)
+    {"; ".join(lines)}
+    return f'{_MARK.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)}'
+"""
+    return compiled(
+        source,
+        project=resource.projection(attributes),
+        text_of_id=text_of_id,
+        linkage=linkage,
+        links=lambda name, number, linked: _links(
+            resource, resource.relationships[name], number, linked
+        ),
+    )
+
+
+def linkage(type_name: str, numbers: Iterable[Any]) -> str:
+    """Return the linkage of a to-many relationship to resources of this type."""
+    return array([identifier(type_name, number) for number in numbers])
+
+
+def identifier(type_name: str, number: Any) -> str:
+    """Return a resource identifier object."""
+    return f'{{"type":"{type_name}","id":"{text_of_id(number)}"}}'
+
+
+def array(members: Iterable[str]) -> str:
+    """Return a JSON array."""
+    return f"[{','.join(members)}]"
+
+
+def text_of_id(number: Any) -> str:
+    """Return an id as it stands in a JSON string; other tools may have stored what is no number."""
+    return orjson.dumps(str(number)).decode()[1:-1]
+
+
+def _shape(resource: Resource, shown: list[Relationship]) -> dict[str, Any]:
+    """Return a resource object with marks where each object has something else."""
+    relationships = {
+        one.name: {
+            "data": f"@data_{one.name}",
+            "links": f"@links_{one.name}"
+            if one.to_many
+            else resource.relationship_links(_NUMBER, one.name),
+        }
+        for one in shown
+    }
+    return {
+        "type": resource.type,
+        "id": _NUMBER,
+        "attributes": "@attributes",
+        **({"relationships": relationships} if shown else {}),
+        "links": {"self": resource.path(_NUMBER)},
+    }
+
+
+def _lines(relationship: Relationship) -> list[str]:
+    """Return the statements that make what is marked of a relationship."""
+    name, target = relationship.name, relationship.target
+    if relationship.to_many:
+        return [
+            f"to = linked[{name!r}]",
+            f"data_{name} = linkage({target!r}, to if to.__class__ is list else to.ids)",
+            f"links_{name} = links({name!r}, found, to)",
+        ]
+    one = f'{{{{"type":"{target}","id":"{{to}}"}}}}'
+    return [f"to = linked[{name!r}]", f"data_{name} = 'null' if to is None else f'{one}'"]
+
+
+def _links(resource: Resource, relationship: Relationship, number: int, linked: Linked) -> str:
+    """Return the links of a to-many relationship, which are more when it is shown in part."""
+    links: dict[str, str | None] = {**resource.relationship_links(number, relationship.name)}
+    if isinstance(linked, FirstPage):
+        page = CursorPage(linked.size, Cursors(relationship.target, BY_ID))
+        first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
+        window = Window((), linked.more, first, last)
+        links |= page_links(page, window, resource.relationship_path(number, relationship.name))
+    return orjson.dumps(links).decode()

@@ -39,11 +39,13 @@ _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
     *("--replSet", "registry"),
     *("--bind_ip", _MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
-    # Else half of the machine's memory, and a twentieth of its disk.
-    *("--wiredTigerCacheSizeGB", "0.5", "--oplogSize", "128"),
+    *("--oplogSize", "128"),  # else a twentieth of the disk
     # Else three times 100 MB, which takes as long to lay out as all the rest of a first start.
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
 )
+
+_CACHE_GIBIBYTES = 0.25, 2.0
+"""The least that mongod takes, and the most: room for what is read of millions of records."""
 
 _ANOTHER = "choose another with --data-dir or REGISTRY_DATA_DIR"
 
@@ -66,7 +68,14 @@ async def mongod(settings: Settings) -> AsyncIterator[str]:
     with _owned(home) as log:
         await _former_ended(home / "mongodb" / "mongod.lock")
         sockets = _socket_directory(home)
-        keeper = Keeper([str(binary), "--dbpath", str(home / "mongodb"), *_OPTIONS], sockets, log)
+        options = [
+            "--dbpath",
+            str(home / "mongodb"),
+            "--wiredTigerCacheSizeGB",
+            _cache(),
+            *_OPTIONS,
+        ]
+        keeper = Keeper([str(binary), *options], sockets, log)
         try:
             yield await _started(keeper, sockets / _SOCKET, log)
         finally:
@@ -104,6 +113,13 @@ def _binary(chosen: Path | None) -> Path:
         "no mongod for this platform: install MongoDB, or set REGISTRY_MONGOD to a mongod, "
         "or MONGODB_URI to a replica set"
     )
+
+
+def _cache() -> str:
+    """Return how many GiB of memory the data may take: a quarter, where mongod would take half."""
+    least, most = _CACHE_GIBIBYTES
+    quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**32
+    return f"{min(max(least, quarter), most):.2f}"
 
 
 @contextmanager

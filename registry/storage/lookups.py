@@ -20,6 +20,9 @@ _Values: TypeAlias = "Collection[int]"
 _REQUESTS_A_TRIP = 256
 """Look-ups that leave together."""
 
+_TRIPS_OF_SEVERAL = 2
+"""While the service shows what one has found, the database looks for what another wants."""
+
 _VALUES_TO_SHARE = 1_000
 """A look-up of more than these goes alone, or it would hold up those of few."""
 
@@ -32,7 +35,7 @@ class Lookups:
 
     def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
         self._database = database
-        self._shared: dict[tuple[str, str], Shared[_Values, list[Record]]] = {}
+        self._shared: dict[tuple[str, str, bool], Shared[_Values, list[Record]]] = {}
 
     async def find(self, resource: Resource, field: str, values: _Values) -> list[Record]:
         """Return the records in which the field has one of the values, by rising id.
@@ -41,10 +44,12 @@ class Lookups:
         """
         if len(values) > _VALUES_TO_SHARE:
             return by_id(await self._query(resource, field, values))
-        place = resource.type, field
+        several = len(values) > 1  # which take longer than whoever looks for one is to wait
+        place = resource.type, field, several
         if place not in self._shared:
             send = partial(self._find_each, resource, field)
-            self._shared[place] = Shared(send, most=_REQUESTS_A_TRIP)
+            trips = _TRIPS_OF_SEVERAL if several else 1
+            self._shared[place] = Shared(send, most=_REQUESTS_A_TRIP, trips=trips)
         return await self._shared[place].ask(values)
 
     async def find_first(

@@ -13,7 +13,7 @@ from registry.resource import Graph, Record, Resource
 from registry.storage.records import Stage, visible
 from registry.storage.sharing import Shared
 
-_STEPS_A_TRIP = 16
+_STEPS_A_TRIP = 32
 """Queries that leave together; more save little."""
 
 _TRIPS = 2

@@ -70,13 +70,13 @@ class _Walk:
 
     def meet(self, resource: Resource, records: Iterable[Record]) -> None:
         """Remember records that are not to be included."""
-        self._known[resource.type].update((record["_id"], record) for record in records)
+        self._known[resource.type] |= {record["_id"]: record for record in records}
 
     def add(self, resource: Resource, records: Iterable[Record]) -> None:
         """Include the records that are not in the document yet."""
         known = self._known[resource.type]
-        new = {record["_id"]: record for record in records if record["_id"] not in known}
-        known.update(new)
+        new = {number: one for one in records if (number := one["_id"]) not in known}
+        known |= new
         self.included[resource.type] += new.values()
 
     async def follow(

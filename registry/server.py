@@ -165,7 +165,7 @@ class _Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Answer what aiohttp refuses, such as a path that does not exist."""
-        if isinstance(resp, web.HTTPException) and resp.status >= 400:
+        if resp.status >= 400 and isinstance(resp, web.HTTPException):
             resp = error_response(request, resp)
         return await super().finish_response(request, resp, start_time)
 

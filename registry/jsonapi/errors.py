@@ -5,8 +5,7 @@ The docstrings of these classes are what the OpenAPI description says of their r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 MOST_ERRORS = 100
@@ -286,16 +285,20 @@ class Problems:
         if len(self._errors) == MOST_ERRORS:
             raise ApiErrors(self._errors)
 
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Note what the block raises, if anything, in place of letting it through."""
-        try:
-            yield
-        except ApiError as error:
-            self.add(error)
-        except ApiErrors as several:
-            for one in several.errors:
-                self.add(one)
+    def __enter__(self) -> None:
+        """Begin a block that adds its problems in place of raising them."""
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+        """Add what was raised, if it is about the request."""
+        if isinstance(error, ApiErrors):
+            several = error.errors
+        elif isinstance(error, ApiError):
+            several = [error]
+        else:
+            return False
+        for one in several:
+            self.add(one)
+        return True
 
     def raise_any(self) -> None:
         """Raise ApiErrors if there are problems."""

@@ -95,9 +95,9 @@ def load_operations(body: bytes, graph: Graph, most: int) -> list[Operation]:
     problems, found, local_ids = Problems(), [], dict[tuple[str, str], int]()
     for index, one in enumerate(sent):
         site = Site((OPERATIONS, index), local_ids)
-        with problems.noted():
+        with problems:
             found.append(_operation(one, site, -index - 1, graph))
-        with problems.noted():
+        with problems:
             _introduce(one, site, -index - 1, local_ids)
     problems.raise_any()
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from registry.jsonapi.errors import InvalidParameter, Problems, quoted
@@ -93,7 +93,7 @@ def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
     page: dict[str, str] = {}
     bounds: dict[str, str] = {}
     for name, value in _once(parameters, problems):
-        with problems.noted():
+        with problems:
             match _brackets(name):
                 case ["include"]:
                     lists[name] = value
@@ -110,19 +110,18 @@ def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
                 case _:
                     raise _unknown(name, scope)
     order, include = BY_ID, None
-    with problems.noted():
+    with problems:
         order = parse_sort(lists.get("sort", ""), resource, graph)
-    with problems.noted():
+    with problems:
         include = _include(lists["include"], scope) if "include" in lists else None
     problems.raise_any()
-    query = Query(fields, include, {}, order, tuple(filters))
-    with problems.noted():
-        query = replace(query, bounds=_bounds(bounds, include or {}, scope))
-    with problems.noted():
-        if page:
-            query = replace(query, page=parse_page(page, scope.sizes, resource, order))
+    included, part = dict[Steps, int](), None
+    with problems:
+        included = _bounds(bounds, include or {}, scope)
+    with problems:
+        part = parse_page(page, scope.sizes, resource, order) if page else None
     problems.raise_any()
-    return query
+    return Query(fields, include, included, order, tuple(filters), part)
 
 
 def _once(parameters: Iterable[tuple[str, str]], problems: Problems) -> Iterator[tuple[str, str]]:

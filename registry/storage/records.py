@@ -51,9 +51,9 @@ def version_of(record: Record) -> int:
 def key_of(record: Record, column: str) -> int | None:
     """Return the id that a field of the record holds; other tools may have stored what is none."""
     found = record.get(column)
-    if isinstance(found, float) and found.is_integer():
-        return int(found)
-    return found if isinstance(found, int) else None
+    if isinstance(found, int):
+        return found
+    return int(found) if isinstance(found, float) and found.is_integer() else None
 
 
 def by_id(records: Iterable[Record]) -> list[Record]:

@@ -56,17 +56,17 @@ class DocumentView(web.View):
     def read_query(self, scope: Scope) -> Query:
         """Negotiate the media type and return the checked query string."""
         self.negotiate()
-        if not self.request.rel_url.raw_query_string:
-            return EVERYTHING
-        return parse(self.request.query.items(), scope)
+        url = self.request.rel_url
+        return parse(url.query.items(), scope) if url.raw_query_string else EVERYTHING
 
     def negotiate(self, extension: str | None = None) -> None:
         """Check the media types, of which one may carry an extension.
 
         Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
         """
-        media.check_accept(self.request.headers.getall(hdrs.ACCEPT, ()), extension)
-        media.check_parameters(self.request.headers.get(hdrs.CONTENT_TYPE), extension)
+        headers = self.request.headers
+        media.check_accept(headers.getall(hdrs.ACCEPT, ()), extension)
+        media.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
 
     def refuse_parameters(self) -> None:
         """Raise InvalidParameter if there is one: the answer holds no document to ask more of.
@@ -78,10 +78,11 @@ class DocumentView(web.View):
 
     async def read_body(self, extension: str | None = None) -> bytes:
         """Return the body, sent as JSON:API, with this extension if one is named."""
-        media.check_content_type(self.request.headers.get(hdrs.CONTENT_TYPE), extension)
-        media.check_content_encoding(self.request.headers.get(hdrs.CONTENT_ENCODING))
-        limits = self.request.app[LIMITS]
-        if (self.request.content_length or 0) > limits.body_bytes:
+        request = self.request
+        media.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
+        media.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
+        limits = request.app[LIMITS]
+        if (request.content_length or 0) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
         try:
             body = await self._arrived(limits.arrival_seconds)
@@ -112,9 +113,9 @@ class DocumentView(web.View):
 
         record: what the document represents, if it is a resource or the linkage of one.
         """
-        tag = tag_of(body, record)
+        tag, request = tag_of(body, record), self.request
         sent: dict[str, str] = {hdrs.ETAG: f'"{tag}"', **headers}
-        if is_known(self.request, tag) and self.request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
+        if is_known(request, tag) and request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
             return Answer(304, b"", sent)
         sent[hdrs.CONTENT_TYPE] = media.MEDIA_TYPE
         return Answer(status, body, sent)

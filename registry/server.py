@@ -126,6 +126,11 @@ class _Connection(web.RequestHandler):
                 self._limits.arrival_seconds, self._give_up_on_head
             )
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Go on reading, which aiohttp asks for after each part of a body, paused or not."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
     def _fail_broken_body(self) -> None:
         # What cannot be parsed behind the head of a request is its body; aiohttp takes it for
         # another request and leaves the reader of the body waiting.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
+from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import UpdateOne
-from pymongo.errors import BulkWriteError, ConnectionFailure, PyMongoError
+from pymongo.errors import BulkWriteError, ConnectionFailure, NetworkTimeout, PyMongoError
 
 from registry.jsonapi.errors import Unavailable
 from registry.jsonapi.payload import Change
@@ -22,6 +22,8 @@ from registry.storage.sharing import Shared
 from registry.storage.writing import Writer
 
 _DUPLICATE_KEY = 11000
+
+_log = logging.getLogger("registry")
 
 _Update: TypeAlias = "tuple[int, Change]"
 
@@ -41,7 +43,7 @@ class Singles:
     def __init__(
         self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, counters: Counters
     ) -> None:
-        self._database = database
+        self._records = {one.type: database[one.collection] for one in graph.values()}
         self._counters = counters
         self._alone = Writer(database, graph)
         self._inserts: dict[str, Shared[Change, Record]] = {}
@@ -69,7 +71,9 @@ class Singles:
                 refused = await self._insert_all(resource, new)
             except ConnectionFailure:
                 # Some may be there, under ids that no other request has.
-                cursor = self._collection(resource).find({"_id": {"$in": list(ids)}}, {"_id": True})
+                cursor = self._records[resource.type].find(
+                    {"_id": {"$in": list(ids)}}, {"_id": True}
+                )
                 stored = {record["_id"] for record in await cursor.to_list(None)}
                 missing = [record for record in new if record["_id"] not in stored]
                 found = await self._insert_all(resource, missing)
@@ -84,7 +88,7 @@ class Singles:
         if not records:
             return {}
         try:
-            await self._collection(resource).insert_many(records, ordered=False)
+            await self._records[resource.type].insert_many(records, ordered=False)
         except BulkWriteError as error:
             return {records[index]["_id"]: why for index, why in _refusals(error).items()}
         return {}
@@ -112,7 +116,7 @@ class Singles:
         with answering_unavailable():
             refused = await self._change_all(resource, asked)
             found = await (
-                self._collection(resource)
+                self._records[resource.type]
                 .find({"_id": {"$in": numbers}}, visible(resource), batch_size=len(numbers) + 1)
                 .to_list(None)
             )
@@ -123,21 +127,27 @@ class Singles:
         self, resource: Resource, asked: Sequence[_Update]
     ) -> dict[int, Exception]:
         """Change records; return by its place why a change is refused."""
-        records, numbers = self._collection(resource), [number for number, _ in asked]
-        with suppress(PyMongoError):
+        records, numbers = self._records[resource.type], [number for number, _ in asked]
+        try:
             # Takes MongoDB half as long as an update for each, which it would have to remember.
             await records.update_many({"_id": {"$in": numbers}}, joint_changes(resource, asked))
-            return {}
-        # How many it has changed is not known; changed once more, only their version differs.
+        except NetworkTimeout:
+            raise  # who has waited so long is not to wait again
+        except PyMongoError as error:
+            # How many it has changed is not known; changed once more, only their version differs.
+            _log.info("A joint change is made one by one: %s", error)
+            return await self._change_each(resource, asked)
+        return {}
+
+    async def _change_each(
+        self, resource: Resource, asked: Sequence[_Update]
+    ) -> dict[int, Exception]:
         requests = [UpdateOne({"_id": number}, changes(resource, one)) for number, one in asked]
         try:
-            await records.bulk_write(requests, ordered=False)
+            await self._records[resource.type].bulk_write(requests, ordered=False)
         except BulkWriteError as error:
             return _refusals(error)
         return {}
-
-    def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
-        return self._database[resource.collection]
 
 
 def _refusals(error: BulkWriteError) -> dict[int, Exception]:

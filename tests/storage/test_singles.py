@@ -50,7 +50,7 @@ async def test_a_joint_change_stores_what_single_ones_store(database: Database) 
     assert found[0][0]["version"] == 4
 
 
-@says("r.shared", "3.4")
+@says("r.shared")
 async def test_a_change_that_the_database_refuses_fails_alone(
     api: Api, database: Database, commands: CommandLog
 ) -> None:

@@ -102,6 +102,31 @@ async def test_several_trips_are_under_way_where_they_may() -> None:
     assert await asyncio.gather(*tasks) == [10, 20, 30]
 
 
+@pytest.mark.parametrize(("asked", "sizes"), [(20, [20]), (100, [50, 50])])
+async def test_what_is_asked_at_once_is_shared_out_among_trips_that_are_worth_it(
+    asked: int, sizes: list[int]
+) -> None:
+    trips = Trips()
+    shared = Shared(trips.send, most=999, trips=2)
+    tasks = await asking(shared, *range(asked))
+    assert [len(taken) for taken in trips.taken] == sizes
+    trips.go.set()
+    assert await asyncio.gather(*tasks) == [item * 10 for item in range(asked)]
+
+
+async def test_a_second_trip_takes_along_who_asks_a_moment_later() -> None:
+    trips = Trips()
+    shared = Shared(trips.send, most=9, trips=2)
+    tasks = await asking(shared, 1)
+    for item in (2, 3):
+        tasks.append(asyncio.create_task(shared.ask(item)))
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert trips.taken == [[1], [2, 3]]
+    trips.go.set()
+    assert await asyncio.gather(*tasks) == [10, 20, 30]
+
+
 class Page:
     """A page of a collection, as a key: two of the same number are equal."""
 

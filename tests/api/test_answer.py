@@ -9,27 +9,14 @@ import pytest
 
 from tests.support import Api
 
+CLOSE = "Connection: close\r\n"
+
 Head = dict[str, str]
 """Headers by their names in small letters."""
 
 
-async def exchange(api: Api, request: bytes) -> bytes:
-    """Return all that the service sends until it closes the connection, or waits for more."""
-    server = api.client.server
-    reader, writer = await asyncio.open_connection(server.host, server.port)
-    writer.write(request)
-    received = b""
-    while True:
-        try:
-            async with asyncio.timeout(0.3):
-                part = await reader.read(65536)
-        except TimeoutError:
-            break
-        if not part:
-            break
-        received += part
-    writer.close()
-    return received
+def get(number: int, headers: str = "", *, method: str = "GET", version: str = "1.1") -> bytes:
+    return f"{method} /persons/{number} HTTP/{version}\r\nHost: h\r\n{headers}\r\n".encode()
 
 
 def parsed(received: bytes) -> tuple[str, Head, bytes]:
@@ -40,11 +27,17 @@ def parsed(received: bytes) -> tuple[str, Head, bytes]:
     return first, dict(pairs), rest
 
 
+async def exchange(api: Api, requests: bytes) -> bytes:
+    """Return all that the service sends until it closes the connection."""
+    _, head, rest = await api.exchange(requests)
+    return head + b"\r\n\r\n" + rest
+
+
 @pytest.mark.parametrize(
     ("version", "sent", "told"),
     [
         ("1.1", "", None),
-        ("1.1", "Connection: close\r\n", "close"),
+        ("1.1", CLOSE, "close"),
         ("1.0", "", None),
         ("1.0", "Connection: keep-alive\r\n", "keep-alive"),
     ],
@@ -53,11 +46,14 @@ async def test_an_answer_says_what_becomes_of_the_connection(
     api: Api, version: str, sent: str, told: str | None
 ) -> None:
     await api.person()
-    request = f"GET /persons/1 HTTP/{version}\r\nHost: h\r\n{sent}\r\n".encode()
-    first, head, body = parsed(await exchange(api, request))
+    kept = told == "keep-alive" or (version, told) == ("1.1", None)
+    following = get(1, CLOSE, version=version) if kept else b""
+    first, head, rest = parsed(await exchange(api, get(1, sent, version=version) + following))
     assert first == f"HTTP/{version} 200 OK"
     assert head.get("connection") == told
-    assert int(head["content-length"]) == len(body)
+    body, others = rest[: int(head["content-length"])], rest[int(head["content-length"]) :]
+    assert body.endswith(b'"links":{"self":"/persons/1"}}')
+    assert others.startswith(b"HTTP/") if kept else not others
     assert len(head["x-request-id"]) == 32
     assert head["vary"] == "Accept"
     assert head["server"]
@@ -67,8 +63,7 @@ async def test_an_answer_says_what_becomes_of_the_connection(
 async def test_requests_that_do_not_wait_for_answers_get_them_in_order(api: Api) -> None:
     for _ in range(3):
         await api.person()
-    one = "GET /persons/{} HTTP/1.1\r\nHost: h\r\n\r\n"
-    rest = await exchange(api, "".join(one.format(number) for number in (2, 3, 9, 1)).encode())
+    rest = await exchange(api, get(2) + get(3) + get(9) + get(1, CLOSE))
     found = []
     while rest:
         first, head, rest = parsed(rest)
@@ -83,14 +78,13 @@ async def test_requests_that_do_not_wait_for_answers_get_them_in_order(api: Api)
 
 async def test_an_answer_without_a_body_has_none(api: Api) -> None:
     await api.person()
-    whole = parsed(await exchange(api, b"GET /persons/1 HTTP/1.1\r\nHost: h\r\n\r\n"))
-    head = parsed(await exchange(api, b"HEAD /persons/1 HTTP/1.1\r\nHost: h\r\n\r\n"))
+    whole = parsed(await exchange(api, get(1, CLOSE)))
+    head = parsed(await exchange(api, get(1, CLOSE, method="HEAD")))
     assert (head[0], head[2]) == (whole[0], b"")
     for name in ("content-length", "content-type", "etag"):
         assert head[1][name] == whole[1][name]
-    known = f"If-None-Match: {whole[1]['etag']}"
-    request = f"GET /persons/1 HTTP/1.1\r\nHost: h\r\n{known}\r\n\r\n".encode()
-    first, lines, rest = parsed(await exchange(api, request))
+    known = f"If-None-Match: {whole[1]['etag']}\r\n"
+    first, lines, rest = parsed(await exchange(api, get(1, known + CLOSE)))
     assert (first, rest) == ("HTTP/1.1 304 Not Modified", b"")
     assert lines["etag"] == whole[1]["etag"]
     assert not {"content-length", "content-type"} & lines.keys()
@@ -100,7 +94,7 @@ async def test_a_client_that_reads_nothing_stops_nobody(api: Api) -> None:
     await api.person()
     server = api.client.server
     _, deaf = await asyncio.open_connection(server.host, server.port)
-    deaf.write(b"GET /persons/1 HTTP/1.1\r\nHost: h\r\n\r\n" * 20_000)
+    deaf.write(get(1) * 20_000)
     async with asyncio.timeout(10):
         for _ in range(20):
             assert (await api.get("/persons/1")).status == 200

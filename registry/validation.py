@@ -20,35 +20,34 @@ def validation(schema: Schema) -> Validation:
     Nearly all requests hold what each field takes as it is, and `Schema.load` takes ten times as
     long to find that out.
     """
-    quick = _quick(schema)
 
-    def validate(sent: Mapping[str, Any], whole: bool) -> dict[str, Any]:
-        taken = quick(sent, whole) if quick else None
-        if taken is None:
-            taken = schema.load(sent, partial=not whole)
-        return taken
+    def load(sent: Mapping[str, Any], whole: bool) -> dict[str, Any]:
+        loaded: dict[str, Any] = schema.load(sent, partial=not whole)
+        return loaded
 
-    return validate
-
-
-def _quick(schema: Schema) -> Callable[[Mapping[str, Any], bool], dict[str, Any] | None] | None:
-    """Return what takes attributes that are plainly right; None if the schema has to see all."""
-    fields = dict(schema.load_fields)
+    fields = schema.load_fields
     plain = {name: field for name, field in fields.items() if isinstance(field, PlainText)}
     # marshmallow has no public word for the methods of a schema that look at what is loaded.
-    if len(plain) < len(fields) or any(schema._hooks.values()):
-        return None
+    all_plain = len(plain) == len(fields) and not any(schema._hooks.values())
+    return _of_plain(plain, load) if all_plain else load
+
+
+def _of_plain(plain: Mapping[str, PlainText], load: Validation) -> Validation:
+    """Return what takes attributes that are plainly right, and leaves others to `load`."""
     accepts = {name: field.accepts for name, field in plain.items()}
     required = {name for name, field in plain.items() if field.required}
-    defaults = {name: field.load_default for name, field in plain.items()}
-    defaults = {name: value for name, value in defaults.items() if value is not missing}
+    defaults = {
+        name: field.load_default
+        for name, field in plain.items()
+        if field.load_default is not missing
+    }
 
-    def take(sent: Mapping[str, Any], whole: bool) -> dict[str, Any] | None:
+    def take(sent: Mapping[str, Any], whole: bool) -> dict[str, Any]:
+        if whole and not required <= sent.keys():
+            return load(sent, whole)
         for name, value in sent.items():
             if name not in accepts or not accepts[name](value):
-                return None
-        if not whole:
-            return dict(sent)
-        return {**defaults, **sent} if required <= sent.keys() else None
+                return load(sent, whole)
+        return {**defaults, **sent} if whole else dict(sent)
 
     return take

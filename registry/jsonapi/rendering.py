@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import orjson
@@ -40,8 +40,7 @@ def renderer(
     text = orjson.dumps(_shape(resource, shown)).decode().replace("{", "{{").replace("}", "}}")
     source = f"""
 def made(record, linked):
-    found = record["_id"]
-    number = str(found) if found.__class__ is int else text_of_id(found)
+    number = text_of_id(record["_id"])
     attributes = project(record)
     {"; ".join(lines)}
     return f'{_MARK.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)}'
@@ -50,10 +49,9 @@ def made(record, linked):
         source,
         project=resource.projection(attributes),
         text_of_id=text_of_id,
+        identifier=identifier,
         linkage=linkage,
-        links=lambda name, number, linked: _links(
-            resource, resource.relationships[name], number, linked
-        ),
+        links=partial(_links, resource),
     )
 
 
@@ -74,7 +72,7 @@ def array(members: Iterable[str]) -> str:
 
 def text_of_id(number: Any) -> str:
     """Return an id as it stands in a JSON string; other tools may have stored what is no number."""
-    return orjson.dumps(str(number)).decode()[1:-1]
+    return str(number) if number.__class__ is int else orjson.dumps(str(number)).decode()[1:-1]
 
 
 def _shape(resource: Resource, shown: list[Relationship]) -> dict[str, Any]:
@@ -104,18 +102,18 @@ def _lines(relationship: Relationship) -> list[str]:
         return [
             f"to = linked[{name!r}]",
             f"data_{name} = linkage({target!r}, to if to.__class__ is list else to.ids)",
-            f"links_{name} = links({name!r}, found, to)",
+            f"links_{name} = links({name!r}, record['_id'], to)",
         ]
-    one = f'{{{{"type":"{target}","id":"{{to}}"}}}}'
-    return [f"to = linked[{name!r}]", f"data_{name} = 'null' if to is None else f'{one}'"]
+    one = f"identifier({target!r}, to)"
+    return [f"to = linked[{name!r}]", f"data_{name} = 'null' if to is None else {one}"]
 
 
-def _links(resource: Resource, relationship: Relationship, number: int, linked: Linked) -> str:
+def _links(resource: Resource, name: str, number: int, linked: Linked) -> str:
     """Return the links of a to-many relationship, which are more when it is shown in part."""
-    links: dict[str, str | None] = {**resource.relationship_links(number, relationship.name)}
+    links: dict[str, str | None] = {**resource.relationship_links(number, name)}
     if isinstance(linked, FirstPage):
-        page = CursorPage(linked.size, Cursors(relationship.target, BY_ID))
+        page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
         first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
         window = Window((), linked.more, first, last)
-        links |= page_links(page, window, resource.relationship_path(number, relationship.name))
+        links |= page_links(page, window, resource.relationship_path(number, name))
     return orjson.dumps(links).decode()

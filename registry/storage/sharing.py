@@ -47,7 +47,7 @@ class Shared(Generic[_Item, _Result]):
     ) -> None:
         self._send = send
         self._most = most
-        self._trips = self._free = trips
+        self._trips = trips
         self._away = 0
         self._at_rest = at_rest
         self._waiting: deque[tuple[_Item, asyncio.Future[_Result]]] = deque()
@@ -61,15 +61,13 @@ class Shared(Generic[_Item, _Result]):
         return await future
 
     def _begin(self) -> None:
-        if self._waiting and self._free:
-            self._free -= 1
+        if self._waiting and len(self._under_way) < self._trips:
             task = asyncio.create_task(self._travel())
             self._under_way.add(task)
             task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
-        self._free += 1
         self._begin()
         if self._at_rest and not self._under_way:
             self._at_rest()

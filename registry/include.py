@@ -63,7 +63,7 @@ class _Walk:
         self._repository = repository
         self._graph = graph
         self._known: dict[str, dict[int, Record]] = defaultdict(dict)
-        self.links: dict[str, dict[int, dict[str, Linked]]] = defaultdict(
+        self.links: dict[str, dict[str, dict[int, Linked]]] = defaultdict(
             partial(defaultdict, dict)
         )
         self.included: dict[str, list[Record]] = defaultdict(list)
@@ -99,10 +99,10 @@ class _Walk:
         wanted = {key for key in keys.values() if key is not None}
         if unknown := wanted - known.keys():
             self.add(target, await self._repository.find(target, "_id", unknown))
-        links = self.links[resource.type]
-        for number, key in keys.items():
-            links[number][relationship.name] = key if key in known else None
-        return [known[key] for key in wanted if key in known]
+        if gone := wanted - known.keys():
+            keys = {number: None if key in gone else key for number, key in keys.items()}
+        self.links[resource.type][relationship.name].update(keys)
+        return [known[key] for key in wanted - gone]
 
     async def _to_many(
         self,
@@ -126,10 +126,8 @@ class _Walk:
                 members[key].append(record)
         shown = [record for some in members.values() for record in some[:bound]]
         self.add(target, by_id(shown))
-        links = self.links[resource.type]
+        linked = self.links[resource.type][relationship.name]
         for number, some in members.items():
             ids = [record["_id"] for record in some[:bound]]
-            links[number][relationship.name] = (
-                ids if bound is None else FirstPage(ids, bound, len(some) > bound)
-            )
+            linked[number] = ids if bound is None else FirstPage(ids, bound, len(some) > bound)
         return shown

@@ -1,18 +1,28 @@
-"""The attributes of a record, shown by a function that is made once for each choice of them."""
+"""The attributes of a record, shown by statements that are made once for each choice of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import orjson
 from marshmallow import fields, missing
 
 from registry.attributes import JoinedText
-from registry.compiled import compiled
 
-Projection: TypeAlias = Callable[[Mapping[str, Any]], str]
-"""Shows some attributes of a record by their names, as JSON."""
+_Show: TypeAlias = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What shows some attributes of a record by their names, as JSON.
+
+    lines: statements that make `attributes` of `record`. known: what they speak of by name.
+    """
+
+    lines: tuple[str, ...]
+    known: Mapping[str, Any]
 
 
 def projection(chosen: Mapping[str, fields.Field[Any]]) -> Projection:
@@ -28,7 +38,9 @@ def projection(chosen: Mapping[str, fields.Field[Any]]) -> Projection:
             {k: value for k, value in shown.items() if value is not missing}
         ).decode()
 
-    return _of_texts(chosen, show) if all(map(_is_text, chosen.values())) else show
+    if all(map(_is_text, chosen.values())):
+        return _of_texts(chosen, show)
+    return Projection(("attributes = show(record)",), {"show": show})
 
 
 def _is_text(field: fields.Field[Any]) -> bool:
@@ -38,8 +50,8 @@ def _is_text(field: fields.Field[Any]) -> bool:
     return isinstance(field, fields.String) and type(field)._serialize is fields.String._serialize
 
 
-def _of_texts(chosen: Mapping[str, fields.Field[Any]], show: Projection) -> Projection:
-    """Return a function for texts, which leaves to `show` a record that holds something else."""
+def _of_texts(chosen: Mapping[str, fields.Field[Any]], show: _Show) -> Projection:
+    """Return what shows texts, and leaves to `show` a record that holds something else."""
     variables: dict[str, str] = {}  # by the stored field that they hold
 
     def source_of(name: str, field: fields.Field[Any]) -> str:
@@ -57,14 +69,14 @@ def _of_texts(chosen: Mapping[str, fields.Field[Any]], show: Projection) -> Proj
         f"(({variable} := get({name!r})).__class__ is str{_or_null(variable, name in nullable)})"
         for name, variable in variables.items()
     ]
-    source = f"""
-def made(record):
-    get = record.get
-    if {" and ".join(tests) or "True"}:
-        return f'{{{{{",".join(members)}}}}}'
-    return show(record)
-"""
-    return compiled(source, show=show, dumps=orjson.dumps)
+    lines = (
+        "get = record.get",
+        f"if {' and '.join(tests) or 'True'}:",
+        f"    attributes = f'{{{{{','.join(members)}}}}}'",
+        "else:",
+        "    attributes = show(record)",
+    )
+    return Projection(lines, {"show": show, "dumps": orjson.dumps})
 
 
 def _or_null(variable: str, nullable: bool) -> str:

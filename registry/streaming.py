@@ -113,9 +113,10 @@ class CompoundStream:
         resolved = await include.resolve(
             node.resource, records, one_step, self._repository, self._graph
         )
-        for linked in resolved.links.get(node.resource.type, {}).values():
-            for name in node.include:
-                self._nodes[(*path, name)].ids.update(_ids(linked[name]))
+        followed = resolved.links.get(node.resource.type, {})
+        for name in node.include:
+            for linked in followed.get(name, {}).values():
+                self._nodes[(*path, name)].ids.update(_ids(linked))
         return resolved.links
 
 

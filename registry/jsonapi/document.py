@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,12 +11,13 @@ from orjson import Fragment
 
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.operations import RESULTS
+from registry.jsonapi.payload import Change
 from registry.jsonapi.query import Query
 from registry.jsonapi.rendering import array, renderer
 from registry.resource import Graph, Linked, Record, Resource
 
-Links: TypeAlias = "Mapping[str, Mapping[int, Mapping[str, Linked]]]"
-"""Type and id of a resource -> name of a relationship -> what it is linked to."""
+Links: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, Linked]]]"
+"""Type -> name of a relationship to show -> id of a resource -> what that is linked to."""
 
 JSONAPI = {"version": "1.0"}
 
@@ -32,8 +33,6 @@ class Compound:
     links: Links
     included: Mapping[str, Sequence[Record]] | None
 
-
-_NOTHING: Mapping[str, Linked] = {}
 
 PLAIN = Compound({}, None)
 """Nothing beside the primary resources."""
@@ -113,21 +112,22 @@ def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
 
 
 def resource_objects(
-    resource: Resource, records: Iterable[Record], links: Links, query: Query
+    resource: Resource, records: Sequence[Record], links: Links, query: Query
 ) -> list[str]:
     """Return resource objects as JSON."""
     attributes, linked = query.attributes(resource), links.get(resource.type)
-    render = renderer(resource, attributes, ())
     if not linked:
-        return [render(record, _NOTHING) for record in records]
-    objects, names = [], _NOTHING.keys()
-    for record in records:
-        shown = linked.get(record["_id"], _NOTHING)
-        if shown.keys() != names:
-            names = shown.keys()
-            render = renderer(resource, attributes, tuple(names))
-        objects.append(render(record, shown))
-    return objects
+        return renderer(resource, attributes, ())(records)
+    ids = {record["_id"] for record in records}
+    shown = {name: of for name, of in linked.items() if not ids.isdisjoint(of)}
+    if all(ids <= of.keys() for of in shown.values()):
+        return renderer(resource, attributes, tuple(shown))(records, *shown.values())
+    return [text for one in records for text in resource_objects(resource, [one], links, query)]
+
+
+def written_links(record: Record, change: Change) -> Mapping[str, Mapping[int, Linked]]:
+    """Return the relationships that a request has changed, as `Links` has those of a type."""
+    return {one.relationship.name: {record["_id"]: one.linked} for one in change.linkages}
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:

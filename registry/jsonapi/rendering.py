@@ -7,7 +7,7 @@ mappings, and to serialize those, takes three times as long.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -16,10 +16,10 @@ import orjson
 from registry.compiled import compiled
 from registry.jsonapi.order import BY_ID
 from registry.jsonapi.page import CursorPage, Cursors, Window, page_links
-from registry.resource import FirstPage, Linked, Record, Relationship, Resource
+from registry.resource import FirstPage, Linked, Relationship, Resource
 
-Render: TypeAlias = Callable[[Record, Mapping[str, Linked]], str]
-"""Takes a record, and by the names of the relationships to show what they lead to."""
+Render: TypeAlias = Callable[..., list[str]]
+"""Takes records, and for each relationship to show what that leads to from each, by its id."""
 
 _NUMBER = "@number"
 """Stands for the id in what is made for all objects; no name holds such a sign."""
@@ -38,21 +38,19 @@ def renderer(
     shown = [resource.relationships[name] for name in relationships]
     lines = [line for relationship in shown for line in _lines(relationship)]
     text = orjson.dumps(_shape(resource, shown)).decode().replace("{", "{{").replace("}", "}}")
+    projection, indented = resource.projection(attributes), "\n        "
     source = f"""
-def made(record, linked):
-    number = text_of_id(record["_id"])
-    attributes = project(record)
-    {"; ".join(lines)}
-    return f'{_MARK.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)}'
+def made({", ".join(["records", *(f"of_{name}" for name in relationships)])}):
+    objects = []
+    for record in records:
+        id_ = record["_id"]
+        number = f"{{id_}}" if id_.__class__ is int else text_of_id(id_)
+        {indented.join([*projection.lines, *lines])}
+        objects.append(f'{_MARK.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)}')
+    return objects
 """
-    return compiled(
-        source,
-        project=resource.projection(attributes),
-        text_of_id=text_of_id,
-        identifier=identifier,
-        linkage=linkage,
-        links=partial(_links, resource),
-    )
+    known = {"text_of_id": text_of_id, "linkage": linkage, "links": partial(_links, resource)}
+    return compiled(source, **known, **projection.known)
 
 
 def linkage(type_name: str, numbers: Iterable[Any]) -> str:
@@ -100,12 +98,12 @@ def _lines(relationship: Relationship) -> list[str]:
     name, target = relationship.name, relationship.target
     if relationship.to_many:
         return [
-            f"to = linked[{name!r}]",
+            f"to = of_{name}[id_]",
             f"data_{name} = linkage({target!r}, to if to.__class__ is list else to.ids)",
-            f"links_{name} = links({name!r}, record['_id'], to)",
+            f"links_{name} = links({name!r}, id_, to)",
         ]
-    one = f"identifier({target!r}, to)"
-    return [f"to = linked[{name!r}]", f"data_{name} = 'null' if to is None else {one}"]
+    one = f"""f'{{{{"type":"{target}","id":"{{to}}"}}}}'"""
+    return [f"to = of_{name}[id_]", f"data_{name} = 'null' if to is None else {one}"]
 
 
 def _links(resource: Resource, name: str, number: int, linked: Linked) -> str:

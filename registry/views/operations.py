@@ -35,9 +35,8 @@ def _result(operation: Operation, record: Record) -> str | None:
     if not operation.shown:
         return None
     resource = operation.resource
-    linked = {one.relationship.name: one.linked for one in operation.change.linkages}
     creating = operation.verb is Verb.CREATE
     query = Query({resource.type: resource.writable}) if creating else Query()
-    links = {resource.type: {record["_id"]: linked}}
+    links = {resource.type: document.written_links(record, operation.change)}
     (shown,) = document.resource_objects(resource, [record], links, query)
     return shown

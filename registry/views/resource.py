@@ -64,10 +64,10 @@ class TypeView(DocumentView):
         compound = await self.resolve(self.resource, [record], query)
         if not change.linkages:
             return self.answer_one(record, compound, query, status)
-        changed = {one.relationship.name: one.linked for one in change.linkages}
-        of_type = compound.links.get(self.resource.type, {})
-        shown = {**changed, **of_type.get(record["_id"], {})}
-        links = {**compound.links, self.resource.type: {**of_type, record["_id"]: shown}}
+        changed = document.written_links(record, change)
+        followed = compound.links.get(self.resource.type, {})
+        shown = {**changed, **{n: {**changed.get(n, {}), **of} for n, of in followed.items()}}
+        links = {**compound.links, self.resource.type: shown}
         return self.answer_one(record, replace(compound, links=links), query, status)
 
     def answer_one(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from registry.jsonapi.document import PLAIN, Compound
@@ -27,7 +27,7 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
-    walk = _Walk(query.bounds, repository, graph)
+    walk = _Walk(query, repository, graph)
     walk.meet(resource, records)
     await walk.follow(resource, records, query.include)
     return Compound(walk.links, walk.included)
@@ -47,7 +47,7 @@ async def resolve_linkage(
     """
     if query.include is None:
         return PLAIN
-    walk, target = _Walk(query.bounds, repository, graph), graph[relationship.target]
+    walk, target = _Walk(query, repository, graph), graph[relationship.target]
     if relationship.name in query.include:
         walk.add(target, records)
         rest, path = query.include[relationship.name], (relationship.name,)
@@ -58,8 +58,8 @@ async def resolve_linkage(
 class _Walk:
     """One traversal of the include tree; remembers what it has met."""
 
-    def __init__(self, bounds: Mapping[Steps, int], repository: Repository, graph: Graph) -> None:
-        self._bounds = bounds
+    def __init__(self, query: Query, repository: Repository, graph: Graph) -> None:
+        self._query = query
         self._repository = repository
         self._graph = graph
         self._known: dict[str, dict[int, Record]] = defaultdict(dict)
@@ -86,7 +86,8 @@ class _Walk:
         for name, rest in include.items():
             relationship, here = resource.relationships[name], (*path, name)
             if relationship.to_many:
-                found = await self._to_many(resource, records, relationship, self._bounds.get(here))
+                bound = self._query.bounds.get(here)
+                found = await self._to_many(resource, records, relationship, bound)
             else:
                 found = await self._to_one(resource, records, relationship)
             await self.follow(self._graph[relationship.target], found, rest, here)
@@ -98,7 +99,8 @@ class _Walk:
         keys = {record["_id"]: key_of(record, relationship.column) for record in records}
         wanted = {key for key in keys.values() if key is not None}
         if unknown := wanted - known.keys():
-            self.add(target, await self._repository.find(target, "_id", unknown))
+            shown = self._query.attributes(target)
+            self.add(target, await self._repository.find(target, "_id", unknown, shown))
         if gone := wanted - known.keys():
             keys = {number: None if key in gone else key for number, key in keys.items()}
         self.links[resource.type][relationship.name].update(keys)
@@ -115,11 +117,14 @@ class _Walk:
         members: dict[int, list[Record]] = {record["_id"]: [] for record in records}
         if not members:
             return []
+        attributes = self._query.attributes(target)
         if bound is None:
-            found = await self._repository.find(target, relationship.column, members.keys())
+            found = await self._repository.find(
+                target, relationship.column, members.keys(), attributes
+            )
         else:  # one more each, which tells whether there are others
             found = await self._repository.find_first(
-                resource, relationship, list(members), bound + 1
+                resource, relationship, list(members), bound + 1, attributes
             )
         for record in found:
             if (key := key_of(record, relationship.column)) in members:

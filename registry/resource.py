@@ -141,9 +141,7 @@ class Resource:
     @cached_property
     def shown_columns(self) -> tuple[str, ...]:
         """The stored fields that answers are made of, beside `_id`: no hidden one, none twice."""
-        texts = {name: field.parts for name, field in self.joined.items()}
-        parts = [part for name in self.attributes for part in texts.get(name, (name,))]
-        return tuple(dict.fromkeys([*parts, *(link.column for link in self.links), VERSION]))
+        return (*self.columns_of(self.all_attributes), VERSION)
 
     @property
     def collection_path(self) -> str:
@@ -173,6 +171,13 @@ class Resource:
             "self": self.relationship_path(identifier, name),
             "related": self.related_path(identifier, name),
         }
+
+    def columns_of(self, names: frozenset[str]) -> tuple[str, ...]:
+        """Return the stored fields of the named attributes and of the links; none twice."""
+        texts = {name: field.parts for name, field in self.joined.items()}
+        shown = [name for name in self.attributes if name in names]
+        parts = [part for name in shown for part in texts.get(name, (name,))]
+        return tuple(dict.fromkeys([*parts, *(link.column for link in self.links)]))
 
     def projection(self, names: frozenset[str]) -> Projection:
         """Return what shows the named attributes of a record; other names are ignored."""

@@ -81,7 +81,8 @@ class CompoundStream:
             while numbers := list(islice(ids, CHUNK)):
                 if not node.include:
                     numbers = [number for number in numbers if number not in shown]
-                found = await self._repository.find(node.resource, "_id", numbers)
+                attributes = self._query.attributes(node.resource)
+                found = await self._repository.find(node.resource, "_id", numbers, attributes)
                 new = [record for record in found if record["_id"] not in shown]
                 links = await self._follow(path, found)
                 if new:

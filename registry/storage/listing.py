@@ -16,10 +16,11 @@ from registry.jsonapi.errors import QueryTooSlow
 from registry.jsonapi.filter import Filter
 from registry.jsonapi.order import BY_ID, Key, Order
 from registry.jsonapi.page import END, CursorPage, NumberedPage, Page, Position, Window
+from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.matching import match
-from registry.storage.records import Stage, visible
+from registry.storage.records import Stage, only
 from registry.storage.sharing import SharedByKey
 from registry.storage.walks import Step, Walks
 
@@ -34,11 +35,11 @@ _FOUND = "_found"
 
 
 class Listing:
-    """The resources of a type that fulfil all conditions, in an order.
+    """The resources of a type that fulfil all conditions, in the order of the query.
 
-    seconds: how long the database may take for what is more than a walk along the ids. pages,
-    walks: what other listings share. Its methods raise Unavailable, and QueryTooSlow after that
-    time.
+    query: also tells which attributes to find. seconds: how long the database may take for what is
+    more than a walk along the ids. pages, walks: what other listings share. Its methods raise
+    Unavailable, and QueryTooSlow after that time.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Listing:
         resource: Resource,
         graph: Graph,
         conditions: Sequence[Filter],
-        order: Order,
+        query: Query,
         seconds: float,
         pages: SharedByKey[Window],
         walks: Walks,
@@ -55,15 +56,16 @@ class Listing:
         self._records = records
         self._resource = resource
         self._graph = graph
-        self._conditions = [query for query in map(match, conditions) if query]
-        self._order = order
+        self._conditions = [condition for condition in map(match, conditions) if condition]
+        self._order = order = query.order
         self._seconds = seconds
         self._pages = pages
         self._walks = walks
-        self._key = resource.type, tuple(conditions), order
         self._relationships = {key.relationship for key in order if key.relationship}
+        self._columns = resource.columns_of(query.attributes(resource))
+        self._key = resource.type, tuple(conditions), order, self._columns
         # Cursors are made of what the order compares.
-        self._visible = visible(resource, *{_path(key).partition(".")[0] for key in order})
+        self._visible = only([*self._columns, *(_path(key).partition(".")[0] for key in order)])
 
     async def chunks(self) -> AsyncGenerator[list[Record]]:
         """Yield all records, CHUNK at a time."""
@@ -170,7 +172,8 @@ class Listing:
         self, conditions: list[dict[str, Any]], order: Order, most: int, skip: int = 0
     ) -> list[Record]:
         if not skip and self._is_walk(conditions, order):
-            step = Step(_all(conditions), -1 if order[0].descending else 1, most)
+            direction = DESCENDING if order[0].descending else ASCENDING
+            step = Step(_all(conditions), direction, most, self._columns)
             return await self._walks.find(self._resource, step)
         # With room for one more, the first batch is the last one too.
         cursor = self._cursor(conditions, order, most, skip, batch=most + 1)

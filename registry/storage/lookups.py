@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
-from registry.resource import Record, Resource
+from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.records import RECORDS_A_REPLY, Stage, by_id, key_of, visible
+from registry.storage.records import RECORDS_A_REPLY, Stage, by_id, key_of, only
 from registry.storage.sharing import Shared
 
 _Values: TypeAlias = "Collection[int]"
+_Columns: TypeAlias = "tuple[str, ...]"
+_Asked: TypeAlias = "tuple[_Values, _Columns]"
 
 _REQUESTS_A_TRIP = 256
 """Look-ups that leave together."""
@@ -30,84 +33,101 @@ _VALUES_A_QUERY = 100_000
 """A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The first so many resources of a type that hold the id of another in a field of theirs.
+
+    columns: the stored fields to find of each.
+    """
+
+    resource: Resource
+    field: str
+    most: int
+    columns: _Columns
+
+    def lookup(self) -> Stage:
+        """Return the `$lookup` that finds them for each record."""
+        first: list[Stage] = [{"$sort": {"_id": 1}}, {"$limit": self.most}]
+        return {
+            "from": self.resource.collection,
+            "localField": "_id",
+            "foreignField": self.field,
+            "pipeline": [*first, {"$project": only(self.columns)}],
+            "as": "members",
+        }
+
+
 class Lookups:
     """The look-ups of one database. Its methods raise Unavailable if that does not answer."""
 
-    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
-        self._database = database
-        self._shared: dict[tuple[str, str, bool], Shared[_Values, list[Record]]] = {}
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
+        self._records = {one.type: database[one.collection] for one in graph.values()}
+        self._shared: dict[tuple[str, str, bool], Shared[_Asked, list[Record]]] = {}
 
-    async def find(self, resource: Resource, field: str, values: _Values) -> list[Record]:
+    async def find(
+        self, resource: Resource, field: str, values: _Values, columns: _Columns
+    ) -> list[Record]:
         """Return the records in which the field has one of the values, by rising id.
 
-        The records are those of other requests too: nobody may change them.
+        columns: the stored fields that they need to have, and the field among them or the id. The
+        records are those of other requests too: nobody may change them, and they may have more.
         """
         if len(values) > _VALUES_TO_SHARE:
-            return by_id(await self._query(resource, field, values))
+            return by_id(await self._query(resource, field, values, columns))
         several = len(values) > 1  # which take longer than whoever looks for one is to wait
         place = resource.type, field, several
         if place not in self._shared:
             send = partial(self._find_each, resource, field)
             trips = _TRIPS_OF_SEVERAL if several else 1
             self._shared[place] = Shared(send, most=_REQUESTS_A_TRIP, trips=trips)
-        return await self._shared[place].ask(values)
+        return await self._shared[place].ask((values, columns))
 
     async def find_first(
-        self, resource: Resource, target: Resource, column: str, numbers: _Values, most: int
+        self, resource: Resource, numbers: _Values, members: Members
     ) -> list[Record]:
-        """Return, by rising id, the first records of the target that hold each of the numbers.
-
-        resource: the type whose ids these are. column: of the target.
-        """
-        members = {
-            "from": target.collection,
-            "localField": "_id",
-            "foreignField": column,
-            "pipeline": [{"$sort": {"_id": 1}}, {"$limit": most}, {"$project": visible(target)}],
-            "as": "members",
-        }
+        """Return, by rising id, the first members of each resource of this type."""
         found: list[Record] = []
         with answering_unavailable():
             for some in _batches(numbers):
                 stages: list[Stage] = [
                     {"$match": {"_id": {"$in": some}}},
                     {"$project": {"_id": True}},
-                    {"$lookup": members},
+                    {"$lookup": members.lookup()},
                 ]
-                async for one in self._database[resource.collection].aggregate(stages):
+                async for one in self._records[resource.type].aggregate(stages):
                     found += one["members"]
         return by_id(found)
 
     async def _find_each(
-        self, resource: Resource, field: str, asked: Sequence[_Values]
+        self, resource: Resource, field: str, asked: Sequence[_Asked]
     ) -> list[list[Record]]:
-        records = await self._query(resource, field, {one for some in asked for one in some})
+        wanted = set[int]().union(*(values for values, _ in asked))
+        columns = set[str]().union(*(columns for _, columns in asked))
+        records = await self._query(resource, field, wanted, columns)
         if field == "_id":  # of which each is there once
             known = {record["_id"]: record for record in records}
-            return [[known[one] for one in sorted(values) if one in known] for values in asked]
+            return [[known[one] for one in sorted(values) if one in known] for values, _ in asked]
         found: dict[int, list[Record]] = defaultdict(list)
         for record in records:
             if (value := key_of(record, field)) is not None:
                 found[value].append(record)
         return [
             by_id(chain.from_iterable(found[one] for one in values if one in found))
-            for values in asked
+            for values, _ in asked
         ]
 
-    async def _query(self, resource: Resource, field: str, values: _Values) -> list[Record]:
-        found: list[Record] = []
+    async def _query(
+        self, resource: Resource, field: str, values: _Values, columns: Collection[str]
+    ) -> list[Record]:
+        records, found = self._records[resource.type], list[Record]()
         with answering_unavailable():
             if field == "_id" and len(values) == 1:  # for which the driver has a shorter way
                 (number,) = values
-                record = await self._database[resource.collection].find_one(
-                    {"_id": number}, visible(resource)
-                )
+                record = await records.find_one({"_id": number}, only(columns))
                 return [record] if record else []
             for some in _batches(values):
                 query = {field: {"$in": some}}
-                cursor = self._database[resource.collection].find(
-                    query, visible(resource), batch_size=RECORDS_A_REPLY
-                )
+                cursor = records.find(query, only(columns), batch_size=RECORDS_A_REPLY)
                 found += await cursor.to_list(None)
         return found
 

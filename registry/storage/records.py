@@ -84,12 +84,14 @@ def new_record(resource: Resource, number: int, change: Change) -> Record:
     return record | {name: text.join(record) for name, text in resource.joined.items()}
 
 
-def visible(resource: Resource, *more: str) -> dict[str, bool]:
-    """Return the projection to what answers are made of, and to more fields.
+def visible(resource: Resource) -> dict[str, bool]:
+    """Return the projection to what answers are made of; hidden fields never leave the database."""
+    return only(resource.shown_columns)
 
-    Hidden fields never leave the database, and what nobody sees is not sent and read for nothing.
-    """
-    return dict.fromkeys((*resource.shown_columns, *more), True)
+
+def only(columns: Iterable[str]) -> dict[str, bool]:
+    """Return the projection to these fields and the id; a projection to none would show all."""
+    return dict.fromkeys(("_id", *columns), True)
 
 
 def chosen(number: int, versions: Versions) -> dict[str, Any]:

@@ -6,10 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from motor.motor_asyncio import (
-    AsyncIOMotorCollection,
-    AsyncIOMotorDatabase,
-)
+from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.errors import NotFound, Unavailable
@@ -24,7 +21,7 @@ from registry.storage.counters import Counters
 from registry.storage.linking import IdTaken
 from registry.storage.links import Links
 from registry.storage.listing import Listing
-from registry.storage.lookups import Lookups
+from registry.storage.lookups import Lookups, Members
 from registry.storage.records import Versions, joining
 from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
@@ -54,9 +51,10 @@ class Repository:
     ) -> None:
         self._database = database
         self._graph = graph
+        self._records = {one.type: database[one.collection] for one in graph.values()}
         self._seconds = seconds
         self._counters = Counters(database)
-        self._lookups = Lookups(database)
+        self._lookups = Lookups(database, graph)
         self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
         self._walks = Walks(database, graph)
         self._singles = Singles(database, graph, self._counters)
@@ -72,25 +70,40 @@ class Repository:
                 if column != "_id"
             ]
             if indexes:
-                await self._collection(resource).create_indexes(indexes)
+                await self._records[resource.type].create_indexes(indexes)
             await self._join(resource)
             await self._counters.prepare(resource)
 
     async def get(self, resource: Resource, number: int) -> Record | None:
         """Return the record with this id."""
-        found = await self._lookups.find(resource, "_id", (number,))
+        found = await self._lookups.find(resource, "_id", (number,), resource.shown_columns)
         return found[0] if found else None
 
-    async def find(self, resource: Resource, field: str, values: Collection[int]) -> list[Record]:
-        """Return the records in which the field has one of the values, by rising id."""
-        return await self._lookups.find(resource, field, values)
+    async def find(
+        self, resource: Resource, field: str, values: Collection[int], attributes: frozenset[str]
+    ) -> list[Record]:
+        """Return the records in which the field has one of the values, by rising id.
+
+        attributes: the names of those that are to be in the records.
+        """
+        columns = resource.columns_of(attributes)
+        return await self._lookups.find(resource, field, values, columns)
 
     async def find_first(
-        self, resource: Resource, relationship: Relationship, numbers: Sequence[int], most: int
+        self,
+        resource: Resource,
+        relationship: Relationship,
+        numbers: Sequence[int],
+        most: int,
+        attributes: frozenset[str],
     ) -> list[Record]:
-        """Return the first records, by rising id, of a to-many relationship of each resource."""
-        target = self._graph[relationship.target]
-        return await self._lookups.find_first(resource, target, relationship.column, numbers, most)
+        """Return the first records, by rising id, of a to-many relationship of each resource.
+
+        attributes: the names of those that are to be in the records.
+        """
+        target, column = self._graph[relationship.target], relationship.column
+        found = Members(target, column, most, target.columns_of(attributes))
+        return await self._lookups.find_first(resource, numbers, found)
 
     async def listing(
         self, resource: Resource, query: Query, within: Mapping[str, int] | None = None
@@ -99,11 +112,11 @@ class Repository:
         await self._join_for(resource, query)
         common = (Condition(name, Operator.EQ, key) for name, key in (within or {}).items())
         return Listing(
-            self._collection(resource),
+            self._records[resource.type],
             resource,
             self._graph,
             [*common, *query.filters],
-            query.order,
+            query,
             self._seconds,
             self._pages,
             self._walks,
@@ -210,7 +223,7 @@ class Repository:
 
     async def _join(self, resource: Resource) -> None:
         """Store the joined fields of records that other tools have written without."""
-        records = self._collection(resource)
+        records = self._records[resource.type]
         for name in resource.joined:
             with answering_unavailable():
                 while found := await records.find({name: None}, {"_id": True}).to_list(
@@ -218,9 +231,6 @@ class Repository:
                 ):
                     ids = [record["_id"] for record in found]
                     await records.update_many({"_id": {"$in": ids}}, joining(resource))
-
-    def _collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
-        return self._database[resource.collection]
 
 
 async def _perform(operation: Operation, writer: Writer) -> Record:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
+from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
 
 from registry.resource import Graph, Record, Resource
-from registry.storage.records import Stage, visible
+from registry.storage.records import Stage, only
 from registry.storage.sharing import Shared
 
 _STEPS_A_TRIP = 32
@@ -25,19 +25,23 @@ _STEP = "_step"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The records that fulfil a condition on the id, as many as are wanted, in this direction."""
+    """The records that fulfil a condition on the id, as many as are wanted, in this direction.
+
+    columns: the stored fields to find of each.
+    """
 
     condition: Mapping[str, Any]
     direction: int
     most: int
+    columns: tuple[str, ...]
 
-    def stages(self, resource: Resource, number: int) -> list[Stage]:
+    def stages(self, number: int) -> list[Stage]:
         """Return the pipeline that finds the records, and numbers them as those of this step."""
         return [
             {"$match": self.condition},
             {"$sort": {"_id": self.direction}},
             {"$limit": self.most},
-            {"$project": {**visible(resource), _STEP: {"$literal": number}}},
+            {"$project": {**only(self.columns), _STEP: {"$literal": number}}},
         ]
 
 
@@ -45,10 +49,11 @@ class Walks:
     """The steps in the collections of one database."""
 
     def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
-        self._database = database
         self._shared = {
             resource.type: Shared[Step, list[Record]](
-                partial(self._find_each, resource), most=_STEPS_A_TRIP, trips=_TRIPS
+                partial(_find_each, database[resource.collection]),
+                most=_STEPS_A_TRIP,
+                trips=_TRIPS,
             )
             for resource in graph.values()
         }
@@ -57,23 +62,25 @@ class Walks:
         """Return the records of a step, in its direction. Raises PyMongoError."""
         return await self._shared[resource.type].ask(step)
 
-    async def _find_each(self, resource: Resource, asked: Sequence[Step]) -> Sequence[list[Record]]:
-        collection = self._database[resource.collection]
-        if len(asked) == 1:
-            (step,) = asked
-            cursor = collection.find(
-                step.condition,
-                visible(resource),
-                sort=[("_id", step.direction)],
-                limit=step.most,
-                batch_size=step.most + 1,  # so that the first batch is the last one too
-            )
-            return [await cursor.to_list(None)]
-        first, *others = (step.stages(resource, number) for number, step in enumerate(asked))
-        joined = [{"$unionWith": {"coll": collection.name, "pipeline": one}} for one in others]
-        found: list[list[Record]] = [[] for _ in asked]
-        most = sum(step.most for step in asked)
-        union = collection.aggregate([*first, *joined], batchSize=most + 1)
-        for record in await union.to_list(None):
-            found[record.pop(_STEP)].append(record)
-        return found
+
+async def _find_each(
+    collection: AsyncIOMotorCollection[Record], asked: Sequence[Step]
+) -> Sequence[list[Record]]:
+    if len(asked) == 1:
+        (step,) = asked
+        cursor = collection.find(
+            step.condition,
+            only(step.columns),
+            sort=[("_id", step.direction)],
+            limit=step.most,
+            batch_size=step.most + 1,  # so that the first batch is the last one too
+        )
+        return [await cursor.to_list(None)]
+    first, *others = (step.stages(number) for number, step in enumerate(asked))
+    joined = [{"$unionWith": {"coll": collection.name, "pipeline": one}} for one in others]
+    found: list[list[Record]] = [[] for _ in asked]
+    most = sum(step.most for step in asked)
+    union = collection.aggregate([*first, *joined], batchSize=most + 1)
+    for record in await union.to_list(None):
+        found[record.pop(_STEP)].append(record)
+    return found

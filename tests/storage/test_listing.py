@@ -13,6 +13,7 @@ from pymongo import MongoClient, monitoring
 
 from registry.jsonapi.order import Order, parse_sort
 from registry.jsonapi.page import CursorPage, Cursors, Position, Window
+from registry.jsonapi.query import Query
 from registry.resource import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -199,7 +200,7 @@ async def interrupted(
         person = GRAPH["person"]
         try:
             yield (
-                Listing(database.persons, person, GRAPH, [], order, 5.0, pages, walks),
+                Listing(database.persons, person, GRAPH, [], Query(order=order), 5.0, pages, walks),
                 Cursors("person", order),
             )
         finally:

@@ -27,8 +27,7 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
-    walk = _Walk(query, repository, graph)
-    walk.meet(resource, records)
+    walk = _Walk(query, repository, graph, (resource, records))
     await walk.follow(resource, records, query.include)
     return Compound(walk.links, walk.included)
 
@@ -47,7 +46,8 @@ async def resolve_linkage(
     """
     if query.include is None:
         return PLAIN
-    walk, target = _Walk(query, repository, graph), graph[relationship.target]
+    target = graph[relationship.target]
+    walk = _Walk(query, repository, graph, (target, ()))
     if relationship.name in query.include:
         walk.add(target, records)
         rest, path = query.include[relationship.name], (relationship.name,)
@@ -58,26 +58,37 @@ async def resolve_linkage(
 class _Walk:
     """One traversal of the include tree; remembers what it has met."""
 
-    def __init__(self, query: Query, repository: Repository, graph: Graph) -> None:
+    def __init__(
+        self,
+        query: Query,
+        repository: Repository,
+        graph: Graph,
+        primary: tuple[Resource, Sequence[Record]],
+    ) -> None:
         self._query = query
         self._repository = repository
         self._graph = graph
-        self._known: dict[str, dict[int, Record]] = defaultdict(dict)
+        self._primary = primary
+        self._known: dict[str, dict[int, Record]] = {}
         self.links: dict[str, dict[str, dict[int, Linked]]] = defaultdict(
             partial(defaultdict, dict)
         )
         self.included: dict[str, list[Record]] = defaultdict(list)
 
-    def meet(self, resource: Resource, records: Iterable[Record]) -> None:
-        """Remember records that are not to be included."""
-        self._known[resource.type] |= {record["_id"]: record for record in records}
-
     def add(self, resource: Resource, records: Iterable[Record]) -> None:
         """Include the records that are not in the document yet."""
-        known = self._known[resource.type]
+        known = self._known_of(resource.type)
         new = {number: one for one in records if (number := one["_id"]) not in known}
         known |= new
         self.included[resource.type] += new.values()
+
+    def _known_of(self, type_name: str) -> dict[int, Record]:
+        """Return by id what the document holds already of a type."""
+        if type_name not in self._known:
+            resource, records = self._primary
+            held = records if resource.type == type_name else ()
+            self._known[type_name] = {record["_id"]: record for record in held}
+        return self._known[type_name]
 
     async def follow(
         self, resource: Resource, records: Iterable[Record], include: Include, path: Steps = ()
@@ -95,7 +106,7 @@ class _Walk:
     async def _to_one(
         self, resource: Resource, records: Iterable[Record], relationship: Relationship
     ) -> list[Record]:
-        target, known = self._graph[relationship.target], self._known[relationship.target]
+        target, known = self._graph[relationship.target], self._known_of(relationship.target)
         keys = {record["_id"]: key_of(record, relationship.column) for record in records}
         wanted = {key for key in keys.values() if key is not None}
         if unknown := wanted - known.keys():

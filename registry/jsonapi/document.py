@@ -118,11 +118,21 @@ def resource_objects(
     attributes, linked = query.attributes(resource), links.get(resource.type)
     if not linked:
         return renderer(resource, attributes, ())(records)
-    ids = {record["_id"] for record in records}
-    shown = {name: of for name, of in linked.items() if not ids.isdisjoint(of)}
-    if all(ids <= of.keys() for of in shown.values()):
-        return renderer(resource, attributes, tuple(shown))(records, *shown.values())
-    return [text for one in records for text in resource_objects(resource, [one], links, query)]
+    try:
+        return renderer(resource, attributes, tuple(linked))(records, *linked.values())
+    except KeyError:  # some do not show all of the relationships
+        return [_resource_object(resource, one, attributes, linked) for one in records]
+
+
+def _resource_object(
+    resource: Resource,
+    record: Record,
+    attributes: frozenset[str],
+    linked: Mapping[str, Mapping[int, Linked]],
+) -> str:
+    shown = {name: of for name, of in linked.items() if record["_id"] in of}
+    (text,) = renderer(resource, attributes, tuple(shown))([record], *shown.values())
+    return text
 
 
 def written_links(record: Record, change: Change) -> Mapping[str, Mapping[int, Linked]]:

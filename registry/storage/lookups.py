@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
@@ -105,8 +106,8 @@ class Lookups:
         columns = set[str]().union(*(columns for _, columns in asked))
         records = await self._query(resource, field, wanted, columns)
         if field == "_id":  # of which each is there once
-            known = {record["_id"]: record for record in records}
-            return [[known[one] for one in sorted(values) if one in known] for values, _ in asked]
+            known = dict(zip(map(itemgetter("_id"), records), records, strict=True))
+            return [list(filter(None, map(known.get, sorted(values)))) for values, _ in asked]
         found: dict[int, list[Record]] = defaultdict(list)
         for record in records:
             if (value := key_of(record, field)) is not None:

@@ -32,8 +32,8 @@ class Proxy:
     It has a thread of its own: the driver blocks that of the service when it says goodbye.
 
     verb: of the writes that have a fate. fate: of each of them, but of those that the service tries
-    once more. harmed: how often each was sent that did not pass. for_good: whether nothing comes
-    through after the first of these.
+    once more. harmed: how often each was sent that did not pass. once: whether all pass after the
+    first of these; for_good: whether nothing does.
     """
 
     def __init__(self, mongodb_uri: str) -> None:
@@ -48,6 +48,7 @@ class Proxy:
         self.uri = ""
         self.verb = "insert"
         self.fate = Fate.PASSED
+        self.once = False
         self.for_good = False
         self.harmed: Counter[object] = Counter()
 
@@ -99,7 +100,7 @@ class Proxy:
         command, ids = _command(message)
         if self.for_good and self.harmed:
             return False
-        if self.verb != next(iter(command), None):
+        if self.verb != next(iter(command), None) or (self.once and self.harmed):
             return True
         # By the number the driver repeats it; while it doubts the server, it gives none.
         write = command["lsid"]["id"], command.get("txnNumber", message[4:8])

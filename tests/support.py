@@ -223,6 +223,12 @@ class CommandLog(monitoring.CommandListener):
         self._sent.clear()
         return collections
 
+    def names(self) -> list[str]:
+        """Return all commands since the last call, in order."""
+        names = [name for name, _ in self._sent]
+        self._sent.clear()
+        return names
+
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         self._sent.append((event.command_name, str(event.command.get(event.command_name))))
 

@@ -14,6 +14,7 @@ from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
+from registry.storage.queries import find_all
 from registry.storage.records import RECORDS_A_REPLY, Stage, by_id, key_of, only
 from registry.storage.sharing import Shared
 
@@ -21,11 +22,12 @@ _Values: TypeAlias = "Collection[int]"
 _Columns: TypeAlias = "tuple[str, ...]"
 _Asked: TypeAlias = "tuple[_Values, _Columns]"
 
-_REQUESTS_A_TRIP = 256
-"""Look-ups that leave together."""
+_OF_ONE = 256, 1
+"""How many look-ups of one value each leave together, and how many trips may be under way."""
 
-_TRIPS_OF_SEVERAL = 2
-"""While the service shows what one has found, the database looks for what another wants."""
+_OF_SEVERAL = 16, 2
+"""The same of those of several. What more of them find no longer fits in a processor's cache; while
+the service shows what one trip has found, the database looks for what another wants."""
 
 _VALUES_TO_SHARE = 1_000
 """A look-up of more than these goes alone, or it would hold up those of few."""
@@ -79,8 +81,8 @@ class Lookups:
         place = resource.type, field, several
         if place not in self._shared:
             send = partial(self._find_each, resource, field)
-            trips = _TRIPS_OF_SEVERAL if several else 1
-            self._shared[place] = Shared(send, most=_REQUESTS_A_TRIP, trips=trips)
+            most, trips = _OF_SEVERAL if several else _OF_ONE
+            self._shared[place] = Shared(send, most=most, trips=trips)
         return await self._shared[place].ask((values, columns))
 
     async def find_first(
@@ -122,14 +124,17 @@ class Lookups:
     ) -> list[Record]:
         records, found = self._records[resource.type], list[Record]()
         with answering_unavailable():
-            if field == "_id" and len(values) == 1:  # for which the driver has a shorter way
-                (number,) = values
-                record = await records.find_one({"_id": number}, only(columns))
-                return [record] if record else []
             for some in _batches(values):
-                query = {field: {"$in": some}}
-                cursor = records.find(query, only(columns), batch_size=RECORDS_A_REPLY)
-                found += await cursor.to_list(None)
+                found += await find_all(
+                    records,
+                    "find",
+                    {
+                        # One id takes MongoDB less time to find than a list of one.
+                        "filter": {field: {"$in": some} if len(some) > 1 else some[0]},
+                        "projection": only(columns),
+                        "batchSize": RECORDS_A_REPLY,
+                    },
+                )
         return found
 
 

@@ -17,6 +17,7 @@ from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 from registry.storage.linking import IdTaken
+from registry.storage.queries import find_all
 from registry.storage.records import changes, joint_changes, new_record, visible
 from registry.storage.sharing import Shared
 from registry.storage.writing import Writer
@@ -113,13 +114,14 @@ class Singles:
             with answering_unavailable():
                 return [await self._alone.update(resource, *asked[0])]
         numbers = [number for number, _ in asked]
+        ones = {
+            "filter": {"_id": {"$in": numbers}},
+            "projection": visible(resource),
+            "batchSize": len(numbers) + 1,
+        }
         with answering_unavailable():
             refused = await self._change_all(resource, asked)
-            found = await (
-                self._records[resource.type]
-                .find({"_id": {"$in": numbers}}, visible(resource), batch_size=len(numbers) + 1)
-                .to_list(None)
-            )
+            found = await find_all(self._records[resource.type], "find", ones)
         known = {record["_id"]: record for record in found}
         return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
 

@@ -10,11 +10,12 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
 
 from registry.resource import Graph, Record, Resource
+from registry.storage.queries import find_all
 from registry.storage.records import Stage, only
 from registry.storage.sharing import Shared
 
-_STEPS_A_TRIP = 32
-"""Queries that leave together; more save little."""
+_STEPS_A_TRIP = 16
+"""Queries that leave together; what more of them find no longer fits in a processor's cache."""
 
 _TRIPS = 2
 """While the service puts the pages of one together, the database finds those of another."""
@@ -34,6 +35,16 @@ class Step:
     direction: int
     most: int
     columns: tuple[str, ...]
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of the command that finds the records."""
+        return {
+            "filter": self.condition,
+            "sort": {"_id": self.direction},
+            "limit": self.most,
+            "projection": only(self.columns),
+            "batchSize": self.most + 1,  # so that the cursor is at its end with the first batch
+        }
 
     def stages(self, number: int) -> list[Stage]:
         """Return the pipeline that finds the records, and numbers them as those of this step."""
@@ -67,20 +78,12 @@ async def _find_each(
     collection: AsyncIOMotorCollection[Record], asked: Sequence[Step]
 ) -> Sequence[list[Record]]:
     if len(asked) == 1:
-        (step,) = asked
-        cursor = collection.find(
-            step.condition,
-            only(step.columns),
-            sort=[("_id", step.direction)],
-            limit=step.most,
-            batch_size=step.most + 1,  # so that the first batch is the last one too
-        )
-        return [await cursor.to_list(None)]
+        return [await find_all(collection, "find", asked[0].options())]
     first, *others = (step.stages(number) for number, step in enumerate(asked))
     joined = [{"$unionWith": {"coll": collection.name, "pipeline": one}} for one in others]
-    found: list[list[Record]] = [[] for _ in asked]
     most = sum(step.most for step in asked)
-    union = collection.aggregate([*first, *joined], batchSize=most + 1)
-    for record in await union.to_list(None):
+    union = {"pipeline": [*first, *joined], "cursor": {"batchSize": most + 1}}
+    found: list[list[Record]] = [[] for _ in asked]
+    for record in await find_all(collection, "aggregate", union):
         found[record.pop(_STEP)].append(record)
     return found

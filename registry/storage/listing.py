@@ -173,7 +173,7 @@ class Listing:
     ) -> list[Record]:
         if not skip and self._is_walk(conditions, order):
             direction = DESCENDING if order[0].descending else ASCENDING
-            step = Step(_all(conditions), direction, most, self._columns)
+            step = Step(conditions, direction, most, self._columns)
             return await self._walks.find(self._resource, step)
         # With room for one more, the first batch is the last one too.
         cursor = self._cursor(conditions, order, most, skip, batch=most + 1)

@@ -25,9 +25,9 @@ _Asked: TypeAlias = "tuple[_Values, _Columns]"
 _OF_ONE = 256, 1
 """How many look-ups of one value each leave together, and how many trips may be under way."""
 
-_OF_SEVERAL = 16, 2
+_OF_SEVERAL = 12, 3
 """The same of those of several. What more of them find no longer fits in a processor's cache; while
-the service shows what one trip has found, the database looks for what another wants."""
+the service shows what one trip has found, the database looks for what others want."""
 
 _VALUES_TO_SHARE = 1_000
 """A look-up of more than these goes alone, or it would hold up those of few."""

@@ -20,8 +20,8 @@ Find: TypeAlias = Callable[[], Awaitable[_Result]]
 
 _PASSES = 2
 """How often the event loop goes round after a trip, and while another is under way, before the next
-begins. Whoever was answered and asks again comes along then, where a trip of few would go ahead of
-one of all the others."""
+begins that is not full. Whoever was answered and asks again comes along then, where a trip of few
+would go ahead of one of all the others."""
 
 _FEW = 32
 """So many items are not worth two trips."""
@@ -74,7 +74,7 @@ class Shared(Generic[_Item, _Result]):
 
     async def _travel(self) -> None:
         if len(self._under_way) > 1:
-            await _let_others_ask()
+            await self._let_others_ask()
         batch = self._board()
         if not batch:
             return
@@ -91,7 +91,12 @@ class Shared(Generic[_Item, _Result]):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
-        await _let_others_ask()
+        await self._let_others_ask()
+
+    async def _let_others_ask(self) -> None:
+        if len(self._waiting) < self._most:
+            for _ in range(_PASSES):
+                await asyncio.sleep(0)
 
     def _board(self) -> list[tuple[_Item, asyncio.Future[_Result]]]:
         """Take those who have waited longest, and are still waiting.
@@ -125,11 +130,6 @@ class SharedByKey(Generic[_Result]):
             forget = partial(self._shared.pop, key)
             self._shared[key] = Shared(_find_once, most=self._most, at_rest=forget)
         return await self._shared[key].ask(find)
-
-
-async def _let_others_ask() -> None:
-    for _ in range(_PASSES):
-        await asyncio.sleep(0)
 
 
 async def _find_once(asked: Sequence[Find[_Result]]) -> Sequence[_Result]:

@@ -4,42 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from bson.int64 import Int64
 from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
 
-from registry.resource import Graph, Record, Resource
+from registry.resource import LARGEST_ID, Graph, Record, Resource
 from registry.storage.queries import find_all
 from registry.storage.records import Stage, only
 from registry.storage.sharing import Shared
 
-_STEPS_A_TRIP = 16
+_STEPS_A_TRIP = 12
 """Queries that leave together; what more of them find no longer fits in a processor's cache."""
 
-_TRIPS = 2
-"""While the service puts the pages of one together, the database finds those of another."""
+_TRIPS = 3
+"""While the service puts the pages of one together, the database finds those of others."""
 
 _STEP = "_step"
 """The field that tells of a record in which step it was found."""
 
+_NO_RUN = range(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The records that fulfil a condition on the id, as many as are wanted, in this direction.
+    """The records that fulfil all conditions on the id, as many as are wanted, in this direction.
 
     columns: the stored fields to find of each.
     """
 
-    condition: Mapping[str, Any]
+    conditions: Sequence[Mapping[str, Any]]
     direction: int
     most: int
     columns: tuple[str, ...]
 
+    @property
+    def filter(self) -> dict[str, Any]:
+        """The conditions as one."""
+        return {"$and": self.conditions} if self.conditions else {}
+
+    @property
+    def run(self) -> range:
+        """The ids of the records if none is missing between them; empty if that cannot be told."""
+        match self.conditions:
+            case [{"_id": {"$gt": int(start), **others}}] if not others:
+                found = range(start + 1, start + 1 + self.most)
+            case [{"_id": {"$lt": int(start), **others}}] if not others:
+                found = range(start - 1, start - 1 - self.most, -1)
+            case _:
+                return _NO_RUN
+        return found if abs(found[0]) <= LARGEST_ID >= abs(found[-1]) else _NO_RUN
+
     def options(self) -> dict[str, Any]:
         """Return the options of the command that finds the records."""
         return {
-            "filter": self.condition,
+            "filter": self.filter,
             "sort": {"_id": self.direction},
             "limit": self.most,
             "projection": only(self.columns),
@@ -49,7 +68,7 @@ class Step:
     def stages(self, number: int) -> list[Stage]:
         """Return the pipeline that finds the records, and numbers them as those of this step."""
         return [
-            {"$match": self.condition},
+            {"$match": self.filter},
             {"$sort": {"_id": self.direction}},
             {"$limit": self.most},
             {"$project": {**only(self.columns), _STEP: {"$literal": number}}},
@@ -60,30 +79,72 @@ class Walks:
     """The steps in the collections of one database."""
 
     def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
-        self._shared = {
-            resource.type: Shared[Step, list[Record]](
-                partial(_find_each, database[resource.collection]),
-                most=_STEPS_A_TRIP,
-                trips=_TRIPS,
-            )
-            for resource in graph.values()
-        }
+        self._walks = {one.type: _Walk(database[one.collection]) for one in graph.values()}
 
     async def find(self, resource: Resource, step: Step) -> list[Record]:
-        """Return the records of a step, in its direction. Raises PyMongoError."""
-        return await self._shared[resource.type].ask(step)
+        """Return the records of a step, in its direction. Raises PyMongoError.
+
+        They are those of other requests too: nobody may change them, and they may have more fields.
+        """
+        return await self._walks[resource.type].shared.ask(step)
 
 
-async def _find_each(
-    collection: AsyncIOMotorCollection[Record], asked: Sequence[Step]
-) -> Sequence[list[Record]]:
-    if len(asked) == 1:
-        return [await find_all(collection, "find", asked[0].options())]
-    first, *others = (step.stages(number) for number, step in enumerate(asked))
-    joined = [{"$unionWith": {"coll": collection.name, "pipeline": one}} for one in others]
-    most = sum(step.most for step in asked)
-    union = {"pipeline": [*first, *joined], "cursor": {"batchSize": most + 1}}
-    found: list[list[Record]] = [[] for _ in asked]
-    for record in await find_all(collection, "aggregate", union):
-        found[record.pop(_STEP)].append(record)
-    return found
+class _Walk:
+    """The steps in one collection."""
+
+    def __init__(self, collection: AsyncIOMotorCollection[Record]) -> None:
+        self.shared = Shared[Step, list[Record]](self._find_each, most=_STEPS_A_TRIP, trips=_TRIPS)
+        self._collection = collection
+        self._are_runs = True  # as long as few records are deleted
+
+    async def _find_each(self, asked: Sequence[Step]) -> Sequence[list[Record]]:
+        if len(asked) == 1:
+            return [await find_all(self._collection, "find", asked[0].options())]
+        runs = [step.run for step in asked]
+        found: list[list[Record]] = [[] for _ in asked]
+        if self._are_runs and any(runs):
+            found = await self._find_runs(asked, runs)
+        left = [place for place, run in enumerate(runs) if not _is_run(found[place], run)]
+        if left:
+            others = await self._find_steps([asked[place] for place in left])
+            for place, records in zip(left, others, strict=True):
+                found[place] = records
+        self._are_runs = 2 * sum(map(_is_run, found, runs)) > len(asked)
+        return found
+
+    async def _find_runs(self, asked: Sequence[Step], runs: Sequence[range]) -> list[list[Record]]:
+        """Return the records that have the ids of each run.
+
+        As ranges of ids they take MongoDB half as long to find.
+        """
+        ranges = [
+            {"_id": {"$gte": min(run[0], run[-1]), "$lte": max(run[0], run[-1])}}
+            for run in runs
+            if run
+        ]
+        options = {
+            "filter": {"$or": ranges},
+            "projection": only({column for step in asked for column in step.columns}),
+            "batchSize": sum(map(len, runs)) + 1,
+        }
+        records = await find_all(self._collection, "find", options)
+        known = {record["_id"]: record for record in records}
+        if not set(map(type, known)) <= {int, Int64}:  # what lies between them has its place too
+            return [[] for _ in asked]
+        return [list(filter(None, map(known.get, run))) for run in runs]
+
+    async def _find_steps(self, asked: Sequence[Step]) -> list[list[Record]]:
+        first, *others = (step.stages(number) for number, step in enumerate(asked))
+        name = self._collection.name
+        joined = [{"$unionWith": {"coll": name, "pipeline": one}} for one in others]
+        most = sum(step.most for step in asked)
+        options = {"pipeline": [*first, *joined], "cursor": {"batchSize": most + 1}}
+        found: list[list[Record]] = [[] for _ in asked]
+        for record in await find_all(self._collection, "aggregate", options):
+            found[record.pop(_STEP)].append(record)
+        return found
+
+
+def _is_run(records: Sequence[Record], run: range) -> bool:
+    """Whether these are all that are wanted, and no id is missing between them."""
+    return bool(run) and len(records) == len(run) and records[-1]["_id"] == run[-1]

@@ -52,6 +52,24 @@ async def test_what_is_asked_during_a_trip_leaves_with_the_next() -> None:
     assert trips.taken == [[1], [2, 3, 4], [5]]
 
 
+async def passes_between_trips(most: int) -> int:
+    """Return how often the loop goes round after a trip until three who wait leave."""
+    trips = Trips()
+    shared = Shared(trips.send, most=most)
+    tasks = await asking(shared, 1) + await asking(shared, 2, 3, 4)
+    trips.go.set()
+    passes = 0
+    while len(trips.taken) < 2:
+        await asyncio.sleep(0)
+        passes += 1
+    await asyncio.gather(*tasks)
+    return passes
+
+
+async def test_a_trip_that_is_full_waits_for_no_others() -> None:
+    assert await passes_between_trips(most=3) < await passes_between_trips(most=4)
+
+
 async def test_an_idle_service_adds_no_delay() -> None:
     trips = Trips()
     trips.go.set()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
+from bson.int64 import Int64
 
+from registry.jsonapi.order import BY_ID
+from registry.jsonapi.page import Cursors
+from registry.resource import LARGEST_ID
 from tests.support import Api, CommandLog, Database
 
 COUNT = 500
@@ -36,6 +42,77 @@ async def test_each_page_is_its_own_though_they_leave_together(
         assert [int(one["id"]) for one in page.data] == order[size : 2 * size]
         assert list(page.data[0]) == ["type", "id", "attributes", "links"]
     assert len(commands.take("find")) <= 2, "60 pages, one of which leaves at once"
+
+
+def page_path(sign: str, start: int, size: int) -> str:
+    """Return the path of the page of computers that follows an id in this direction."""
+    order = (replace(BY_ID[0], descending=bool(sign)),)
+    cursor = Cursors("computer", order).make((start,))
+    return f"/computers?sort={sign}id&page[size]={size}&page[after]={cursor}"
+
+
+async def pages(api: Api, asked: Sequence[tuple[str, int, int]]) -> list[list[str]]:
+    """Return the ids of pages that are asked for at once, each after an id in a direction."""
+    answers = await asyncio.gather(*(api.get(page_path(*one)) for one in asked))
+    return [[one["id"] for one in answer.data] for answer in answers]
+
+
+def wanted(stored: Iterable[float], asked: Sequence[tuple[str, int, int]]) -> list[list[str]]:
+    """Return the ids that belong to each page."""
+    found = []
+    for sign, start, size in asked:
+        beyond = sorted(one for one in stored if (one < start if sign else one > start))
+        found.append([f"{one}" for one in (beyond[::-1] if sign else beyond)[:size]])
+    return found
+
+
+ASKED = [
+    (sign, start, size) for sign in ("", "-") for start in (1, 40, 130, 290) for size in (1, 7, 30)
+]
+
+
+async def test_pages_of_which_no_id_is_missing_are_found_as_ranges(
+    api: Api, database: Database, commands: CommandLog
+) -> None:
+    await database.computers.insert_many({"_id": one, "serial": "S"} for one in range(-50, 400))
+    commands.take("all")
+    assert await pages(api, ASKED) == wanted(range(-50, 400), ASKED)
+    assert set(commands.names()) == {"find"}
+
+
+async def test_pages_are_right_while_ids_go_missing_and_come_back(
+    api: Api, database: Database, commands: CommandLog
+) -> None:
+    computers = database.computers
+    await computers.insert_many({"_id": one, "serial": "S"} for one in range(-50, 400))
+    for gone in ([7], range(30, 350, 3), range(-50, 400, 2)):
+        await computers.delete_many({"_id": {"$in": list(gone)}})
+        left = [record["_id"] for record in await computers.find().to_list(None)]
+        for _ in range(2):
+            assert await pages(api, ASKED) == wanted(left, ASKED)
+        await computers.insert_many(
+            {"_id": one, "serial": "S"} for one in {*range(-50, 400)} - {*left}
+        )
+    await pages(api, ASKED)
+    commands.take("all")
+    assert await pages(api, ASKED) == wanted(range(-50, 400), ASKED)
+    assert set(commands.names()) == {"find"}
+
+
+async def test_what_other_tools_store_between_two_ids_has_its_place(
+    api: Api, database: Database
+) -> None:
+    stored = [*range(1, 200), 41.5, 120.25]
+    await database.computers.insert_many({"_id": one, "serial": "S"} for one in stored)
+    assert await pages(api, ASKED) == wanted(stored, ASKED)
+
+
+async def test_pages_at_the_largest_ids_are_right(api: Api, database: Database) -> None:
+    stored = range(LARGEST_ID - 60, LARGEST_ID + 1)
+    await database.computers.insert_many({"_id": Int64(one), "serial": "S"} for one in stored)
+    starts = (LARGEST_ID - 50, LARGEST_ID - 7, LARGEST_ID, -LARGEST_ID)
+    asked = [(sign, start, size) for sign in ("", "-") for start in starts for size in (1, 7, 30)]
+    assert await pages(api, asked) == wanted(stored, asked)
 
 
 async def test_a_page_that_is_picked_or_sorted_otherwise_is_a_query_of_its_own(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.support import Api, linked, says, to_many
@@ -158,3 +160,30 @@ async def test_every_bad_parameter_is_told_at_once(fleet: Api) -> None:
 async def test_a_parameter_given_twice_is_refused(fleet: Api) -> None:
     answer = await fleet.get("/persons?fields[person]=email&fields[person]=full_name")
     assert (answer.status, answer.errors) == (400, [(400, "fields[person]")])
+
+
+@says("4.8.fields", "4.8.combined")
+async def test_requests_in_flight_that_ask_for_different_fields_get_their_own(api: Api) -> None:
+    count = 8
+    for number in range(1, count + 1):
+        await api.person(f"F{number}", f"L{number}", email=f"e{number}@example.com")
+        await api.computer(f"SN-{number}", owner=str(number))
+    values = {"first_name": "F{0}", "last_name": "L{0}", "full_name": "F{0} L{0}"}
+    values["email"] = "e{0}@example.com"
+    choices = [(), ("email",), ("full_name",), ("last_name",), ("first_name", "email")]
+    first = await api.get("/persons?page[size]=1")
+    cursor = first.document["links"]["next"].rpartition("=")[2]
+    paths = ["/computers?include=owner", f"/persons?page[size]=5&page[after]={cursor}"]
+    answers = await asyncio.gather(
+        *(
+            api.get(f"{path}&fields[person]={','.join(names)}")
+            for names in choices
+            for path in paths
+        )
+    )
+    for names, including, page in zip(choices, answers[::2], answers[1::2], strict=True):
+        shown = [*including.document["included"], *page.data]
+        assert len(shown) == count + 5
+        for one in shown:
+            wanted = {name: values[name].format(one["id"]) for name in names}
+            assert one["attributes"] == wanted

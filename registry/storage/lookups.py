@@ -22,12 +22,12 @@ _Values: TypeAlias = "Collection[int]"
 _Columns: TypeAlias = "tuple[str, ...]"
 _Asked: TypeAlias = "tuple[_Values, _Columns]"
 
-_OF_ONE = 256, 1
-"""How many look-ups of one value each leave together, and how many trips may be under way."""
+_OF_ONE = 256, 2
+"""How many look-ups of one value each leave together, and how many trips may be under way: while
+the service shows what one has found, the database looks for what another wants."""
 
 _OF_SEVERAL = 12, 3
-"""The same of those of several. What more of them find no longer fits in a processor's cache; while
-the service shows what one trip has found, the database looks for what others want."""
+"""The same of those of several; what more of them find no longer fits in a processor's cache."""
 
 _VALUES_TO_SHARE = 1_000
 """A look-up of more than these goes alone, or it would hold up those of few."""

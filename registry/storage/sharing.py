@@ -19,9 +19,9 @@ Find: TypeAlias = Callable[[], Awaitable[_Result]]
 
 
 _PASSES = 2
-"""How often the event loop goes round after a trip, and while another is under way, before the next
-begins that is not full. Whoever was answered and asks again comes along then, where a trip of few
-would go ahead of one of all the others."""
+"""How often the event loop goes round after a trip before the next begins that is not full. Whoever
+was answered and asks again comes along then, where a trip of few would go ahead of one of all the
+others."""
 
 _FEW = 32
 """So many items are not worth two trips."""
@@ -31,7 +31,8 @@ class Shared(Generic[_Item, _Result]):
     """A trip to the database that requests take together.
 
     A trip begins at once if none is under way, and never carries what was asked after it began:
-    an answer is no older than its question. Whoever gives up waiting leaves the others alone.
+    an answer is no older than its question. Another begins beside it when as many wait as it takes:
+    trips of few cost more than they gain. Whoever gives up waiting leaves the others alone.
 
     send: makes a trip. most: items on a trip. trips: how many may be under way. at_rest: called
     when the last of them has ended, and nobody waits.
@@ -61,7 +62,9 @@ class Shared(Generic[_Item, _Result]):
         return await future
 
     def _begin(self) -> None:
-        if self._waiting and len(self._under_way) < self._trips:
+        if not self._waiting or len(self._under_way) == self._trips:
+            return
+        if not self._under_way or len(self._waiting) >= self._share:
             task = asyncio.create_task(self._travel())
             self._under_way.add(task)
             task.add_done_callback(self._end)
@@ -73,8 +76,6 @@ class Shared(Generic[_Item, _Result]):
             self._at_rest()
 
     async def _travel(self) -> None:
-        if len(self._under_way) > 1:
-            await self._let_others_ask()
         batch = self._board()
         if not batch:
             return
@@ -98,16 +99,21 @@ class Shared(Generic[_Item, _Result]):
             for _ in range(_PASSES):
                 await asyncio.sleep(0)
 
-    def _board(self) -> list[tuple[_Item, asyncio.Future[_Result]]]:
-        """Take those who have waited longest, and are still waiting.
+    @property
+    def _share(self) -> int:
+        """How many a trip takes where several may be under way.
 
-        Where several trips may be under way, each takes its share: what came back together would
-        leave together, and the service and the database would each wait for the other.
+        What came back together would leave together, and the service and the database would each
+        wait for the other.
         """
-        batch: list[tuple[_Item, asyncio.Future[_Result]]] = []
         share = -(-(len(self._waiting) + self._away) // self._trips)
-        most = min(self._most, max(share, _FEW))
-        while self._waiting and len(batch) < most:
+        return min(self._most, max(share, _FEW))
+
+    def _board(self) -> list[tuple[_Item, asyncio.Future[_Result]]]:
+        """Take those who have waited longest, and are still waiting."""
+        batch: list[tuple[_Item, asyncio.Future[_Result]]] = []
+        share = self._share
+        while self._waiting and len(batch) < share:
             item, future = self._waiting.popleft()
             if not future.done():
                 batch.append((item, future))

@@ -132,17 +132,15 @@ async def test_what_is_asked_at_once_is_shared_out_among_trips_that_are_worth_it
     assert await asyncio.gather(*tasks) == [item * 10 for item in range(asked)]
 
 
-async def test_a_second_trip_takes_along_who_asks_a_moment_later() -> None:
+async def test_a_second_trip_begins_when_as_many_wait_as_it_takes() -> None:
     trips = Trips()
-    shared = Shared(trips.send, most=9, trips=2)
-    tasks = await asking(shared, 1)
-    for item in (2, 3):
-        tasks.append(asyncio.create_task(shared.ask(item)))
-        await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
-    assert trips.taken == [[1], [2, 3]]
+    shared = Shared(trips.send, most=3, trips=2)
+    tasks = await asking(shared, 1) + await asking(shared, 2, 3)
+    assert trips.taken == [[1]]
+    tasks += await asking(shared, 4)
+    assert trips.taken == [[1], [2, 3, 4]]
     trips.go.set()
-    assert await asyncio.gather(*tasks) == [10, 20, 30]
+    assert await asyncio.gather(*tasks) == [10, 20, 30, 40]
 
 
 class Page:

@@ -23,7 +23,7 @@ _PASSES = 2
 was answered and asks again comes along then, where a trip of few would go ahead of one of all the
 others."""
 
-_FEW = 32
+_FEW = 8
 """So many items are not worth two trips."""
 
 

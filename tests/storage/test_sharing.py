@@ -120,7 +120,7 @@ async def test_several_trips_are_under_way_where_they_may() -> None:
     assert await asyncio.gather(*tasks) == [10, 20, 30]
 
 
-@pytest.mark.parametrize(("asked", "sizes"), [(20, [20]), (100, [50, 50])])
+@pytest.mark.parametrize(("asked", "sizes"), [(7, [7]), (100, [50, 50])])
 async def test_what_is_asked_at_once_is_shared_out_among_trips_that_are_worth_it(
     asked: int, sizes: list[int]
 ) -> None:

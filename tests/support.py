@@ -237,3 +237,12 @@ class CommandLog(monitoring.CommandListener):
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
         """Nothing to note."""
+
+
+async def open_cursors(database: Database) -> int:
+    """Return how many cursors there are on this database's computers."""
+    pipeline: list[dict[str, Any]] = [
+        {"$currentOp": {"idleCursors": True}},
+        {"$match": {"ns": f"{database.name}.computers", "type": "idleCursor"}},
+    ]
+    return len(await database.client.admin.aggregate(pipeline).to_list(None))

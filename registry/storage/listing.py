@@ -19,7 +19,7 @@ from registry.jsonapi.page import END, CursorPage, NumberedPage, Page, Position,
 from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.matching import match
+from registry.storage.matching import all_of, match
 from registry.storage.records import Stage, only
 from registry.storage.sharing import SharedByKey
 from registry.storage.walks import Step, Walks
@@ -188,7 +188,7 @@ class Listing:
 
     async def _count(self) -> int:
         return await self._records.count_documents(
-            _all(self._conditions), maxTimeMS=self._milliseconds
+            all_of(self._conditions), maxTimeMS=self._milliseconds
         )
 
     def _cursor(
@@ -209,7 +209,7 @@ class Listing:
             )
         is_walk = not skip and self._is_walk(conditions, order)
         return self._records.find(
-            _all(conditions),
+            all_of(conditions),
             self._visible,
             sort=sort,
             skip=skip,
@@ -228,9 +228,9 @@ class Listing:
     ) -> list[Stage]:
         own = len(self._conditions)  # those that follow are about related resources too
         return [
-            {"$match": _all(conditions[:own])},
+            {"$match": all_of(conditions[:own])},
             *self._lookups(),
-            {"$match": _all(conditions[own:])},
+            {"$match": all_of(conditions[own:])},
             {"$sort": sort},
             *([{"$skip": skip}] if skip else []),
             *([{"$limit": most}] if most else []),
@@ -264,10 +264,6 @@ class Listing:
                 yield
             except ExecutionTimeout as error:
                 raise QueryTooSlow(self._seconds) from error
-
-
-def _all(conditions: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"$and": conditions} if conditions else {}
 
 
 def _reversed(order: Order) -> Order:

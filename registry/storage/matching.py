@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from registry.jsonapi.filter import AllOf, AnyOf, Condition, Filter, Not, Operator
@@ -18,6 +19,11 @@ _COMPARED = {
 }
 
 _LAST, _SURROGATES = "\U0010ffff", range(0xD800, 0xE000)
+
+
+def all_of(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the query of what fulfils all conditions; of everything if there are none."""
+    return {"$and": conditions} if conditions else {}
 
 
 def match(condition: Filter) -> dict[str, Any]:

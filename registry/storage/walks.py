@@ -10,6 +10,7 @@ from bson.int64 import Int64
 from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
 
 from registry.resource import LARGEST_ID, Graph, Record, Resource
+from registry.storage.matching import all_of
 from registry.storage.queries import find_all
 from registry.storage.records import Stage, only
 from registry.storage.sharing import Shared
@@ -39,11 +40,6 @@ class Step:
     columns: tuple[str, ...]
 
     @property
-    def filter(self) -> dict[str, Any]:
-        """The conditions as one."""
-        return {"$and": self.conditions} if self.conditions else {}
-
-    @property
     def run(self) -> range:
         """The ids of the records if none is missing between them; empty if that cannot be told."""
         match self.conditions:
@@ -58,7 +54,7 @@ class Step:
     def options(self) -> dict[str, Any]:
         """Return the options of the command that finds the records."""
         return {
-            "filter": self.filter,
+            "filter": all_of(self.conditions),
             "sort": {"_id": self.direction},
             "limit": self.most,
             "projection": only(self.columns),
@@ -68,7 +64,7 @@ class Step:
     def stages(self, number: int) -> list[Stage]:
         """Return the pipeline that finds the records, and numbers them as those of this step."""
         return [
-            {"$match": self.filter},
+            {"$match": all_of(self.conditions)},
             {"$sort": {"_id": self.direction}},
             {"$limit": self.most},
             {"$project": {**only(self.columns), _STEP: {"$literal": number}}},

@@ -10,7 +10,7 @@ from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 from registry.storage.queries import find_all
 from tests.mongods import client_of
 from tests.proxy import Fate, Proxy
-from tests.support import CommandLog, Database
+from tests.support import CommandLog, Database, open_cursors
 
 COUNT = 10
 
@@ -48,11 +48,7 @@ async def test_what_does_not_fit_in_a_reply_is_found_as_well_and_no_cursor_stays
     found = await find_all(numbered.computers, command, with_batch(command, 3))
     assert [record["_id"] for record in found] == list(range(2, COUNT))
     assert commands.names()[:3] == [command, "killCursors", command]
-    pipeline: list[dict[str, Any]] = [
-        {"$currentOp": {"idleCursors": True}},
-        {"$match": {"ns": f"{numbered.name}.computers", "type": "idleCursor"}},
-    ]
-    assert await numbered.client.admin.aggregate(pipeline).to_list(None) == []
+    assert await open_cursors(numbered) == 0
 
 
 async def test_records_of_more_than_a_reply_holds_are_all_found(database: Database) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from registry.settings import Settings
 from registry.storage import embedded
 from tests.conftest import Serve
-from tests.support import Api, Database, says
+from tests.support import Api, Database, open_cursors, says
 
 
 @says("d.error_document")
@@ -48,12 +47,3 @@ async def test_a_client_that_hangs_up_ends_its_query(api: Api, database: Databas
         writer.close()
         while await open_cursors(database) != 0:
             pass
-
-
-async def open_cursors(database: Database) -> int:
-    """Return how many cursors there are on this database's computers."""
-    pipeline: list[dict[str, Any]] = [
-        {"$currentOp": {"idleCursors": True}},
-        {"$match": {"ns": f"{database.name}.computers", "type": "idleCursor"}},
-    ]
-    return len(await database.client.admin.aggregate(pipeline).to_list(None))

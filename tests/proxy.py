@@ -41,6 +41,7 @@ class Proxy:
         self._known: dict[object, Fate] = {}
         self._harmed_ids: set[int] = set()
         self._late: list[bytes] = []
+        self._delivering = asyncio.Lock()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[Any] | None] = set()
         self._loop = asyncio.new_event_loop()
@@ -84,8 +85,9 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._tasks.add(asyncio.current_task())
+        self._writers.add(writer)
         mongod, to_mongod = await asyncio.open_unix_connection(self._path)
-        self._writers |= {writer, to_mongod}
+        self._writers.add(to_mongod)
         lossy = asyncio.Event()
         answering = asyncio.create_task(_answer(mongod, writer, lossy))
         with suppress(OSError, asyncio.IncompleteReadError):
@@ -119,12 +121,13 @@ class Proxy:
         return lossy.is_set()
 
     async def _deliver(self) -> None:
-        """Send what is late."""
-        while self._late:
-            mongod, to_mongod = await asyncio.open_unix_connection(self._path)
-            to_mongod.write(self._late.pop(0))
-            await _message(mongod)
-            to_mongod.close()
+        """Send what is late; who finds it on its way waits for its arrival."""
+        async with self._delivering:
+            while self._late:
+                mongod, to_mongod = await asyncio.open_unix_connection(self._path)
+                to_mongod.write(self._late.pop(0))
+                await _message(mongod)
+                to_mongod.close()
 
 
 async def _answer(

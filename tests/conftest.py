@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from registry.resources import RESOURCES
 from registry.server import Runner
 from registry.settings import Settings
 from registry.storage import embedded
+from registry.storage.wires import Wires
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database
 
@@ -103,7 +104,16 @@ async def api(serve: Serve) -> Api:
 
 
 @pytest.fixture
-def commands() -> CommandLog:
-    """What is sent to MongoDB from here on."""
+def commands(monkeypatch: pytest.MonkeyPatch) -> CommandLog:
+    """What is sent to MongoDB from here on, by the driver and on wires."""
+    ask = Wires.ask
+
+    async def noted(wires: Wires, database: str, command: Mapping[str, Any]) -> Any:
+        reply = await ask(wires, database, command)
+        if reply is not None:
+            _commands.note(command)
+        return reply
+
+    monkeypatch.setattr(Wires, "ask", noted)
     _commands.take("all")
     return _commands

@@ -105,7 +105,8 @@ class Proxy:
         if self.verb != next(iter(command), None) or (self.once and self.harmed):
             return True
         # By the number the driver repeats it; while it doubts the server, it gives none.
-        write = command["lsid"]["id"], command.get("txnNumber", message[4:8])
+        session = command.get("lsid", {}).get("id")
+        write = session, command.get("txnNumber", message[4:8])
         if write not in self._known:
             self._known[write] = Fate.PASSED if ids & self._harmed_ids else self.fate
         match self._known[write]:

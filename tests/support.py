@@ -229,8 +229,12 @@ class CommandLog(monitoring.CommandListener):
         self._sent.clear()
         return names
 
+    def note(self, command: Mapping[str, Any]) -> None:
+        name = next(iter(command))
+        self._sent.append((name, str(command[name])))
+
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self._sent.append((event.command_name, str(event.command.get(event.command_name))))
+        self.note(event.command)
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Nothing to note."""

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
-from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
+from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import PyMongoError
 
 from registry.jsonapi.errors import Unavailable
 from registry.settings import Settings, StartError
 from registry.storage.embedded import mongod
+from registry.storage.queries import Queries
+from registry.storage.wires import Wires, is_plain
 
 _OPTIONS: dict[str, Any] = {
     "appname": "registry",
@@ -36,8 +38,8 @@ logger = logging.getLogger("registry")
 
 
 @asynccontextmanager
-async def connect(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict[str, Any]]]:
-    """Give the database: of the cluster in MONGODB_URI, or else of a private mongod.
+async def connect(settings: Settings) -> AsyncIterator[Queries]:
+    """Give a database and its queries: of the cluster in MONGODB_URI, or of a private mongod.
 
     A write is acknowledged when the majority has it in the journal. The client belongs to the
     running event loop. Raises StartError if there is no such database, or if it refuses what the
@@ -47,11 +49,15 @@ async def connect(settings: Settings) -> AsyncIterator[AsyncIOMotorDatabase[dict
         uri = settings.mongodb_uri
         if uri is None:
             uri = await stack.enter_async_context(mongod(settings))
-        client = _open(uri, _SOCKET_SECONDS + settings.query_seconds)
+        seconds = _SOCKET_SECONDS + settings.query_seconds
+        client = _open(uri, seconds)
         stack.callback(client.close)
+        wires = Wires(client.delegate, seconds) if is_plain(uri) else None
+        if wires:
+            stack.push_async_callback(wires.close)
         try:
             await _check(client, settings.database)
-            yield client[settings.database]
+            yield Queries(client[settings.database], wires)
         except PyMongoError as error:
             if settings.mongodb_uri is None:
                 raise StartError(f"the private mongod: {_reason(error)}") from error

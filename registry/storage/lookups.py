@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
-
-from registry.resource import Graph, Record, Resource
+from registry.resource import Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.queries import find_all
+from registry.storage.queries import Queries
 from registry.storage.records import RECORDS_A_REPLY, Stage, by_id, key_of, only
 from registry.storage.sharing import Shared
 
@@ -63,8 +61,8 @@ class Members:
 class Lookups:
     """The look-ups of one database. Its methods raise Unavailable if that does not answer."""
 
-    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
-        self._records = {one.type: database[one.collection] for one in graph.values()}
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
         self._shared: dict[tuple[str, str, bool], Shared[_Asked, list[Record]]] = {}
 
     async def find(
@@ -97,7 +95,8 @@ class Lookups:
                     {"$project": {"_id": True}},
                     {"$lookup": members.lookup()},
                 ]
-                async for one in self._records[resource.type].aggregate(stages):
+                records = self._queries.database[resource.collection]
+                async for one in records.aggregate(stages):
                     found += one["members"]
         return by_id(found)
 
@@ -122,11 +121,11 @@ class Lookups:
     async def _query(
         self, resource: Resource, field: str, values: _Values, columns: Collection[str]
     ) -> list[Record]:
-        records, found = self._records[resource.type], list[Record]()
+        found: list[Record] = []
         with answering_unavailable():
             for some in _batches(values):
-                found += await find_all(
-                    records,
+                found += await self._queries.find_all(
+                    resource.collection,
                     "find",
                     {
                         # One id takes MongoDB less time to find than a list of one.

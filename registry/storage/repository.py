@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.errors import NotFound, Unavailable
@@ -22,6 +21,7 @@ from registry.storage.linking import IdTaken
 from registry.storage.links import Links
 from registry.storage.listing import Listing
 from registry.storage.lookups import Lookups, Members
+from registry.storage.queries import Queries
 from registry.storage.records import Versions, joining
 from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
@@ -46,18 +46,16 @@ class Repository:
     seconds: how long the database may look for what a filter or an order asks for.
     """
 
-    def __init__(
-        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, seconds: float
-    ) -> None:
-        self._database = database
+    def __init__(self, queries: Queries, graph: Graph, seconds: float) -> None:
+        self._database = database = queries.database
         self._graph = graph
         self._records = {one.type: database[one.collection] for one in graph.values()}
         self._seconds = seconds
         self._counters = Counters(database)
-        self._lookups = Lookups(database, graph)
+        self._lookups = Lookups(queries)
         self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
-        self._walks = Walks(database, graph)
-        self._singles = Singles(database, graph, self._counters)
+        self._walks = Walks(queries, graph)
+        self._singles = Singles(queries, graph, self._counters)
         self._transactions = Transactions(database.client)
         self._links = Links(database, graph, self._transactions)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, ConnectionFailure, NetworkTimeout, PyMongoError
 
@@ -17,7 +16,7 @@ from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
 from registry.storage.counters import Counters
 from registry.storage.linking import IdTaken
-from registry.storage.queries import find_all
+from registry.storage.queries import Queries
 from registry.storage.records import changes, joint_changes, new_record, visible
 from registry.storage.sharing import Shared
 from registry.storage.writing import Writer
@@ -41,12 +40,11 @@ class Singles:
     Its methods raise Unavailable if the database does not answer, or refuses what is asked.
     """
 
-    def __init__(
-        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, counters: Counters
-    ) -> None:
-        self._records = {one.type: database[one.collection] for one in graph.values()}
+    def __init__(self, queries: Queries, graph: Graph, counters: Counters) -> None:
+        self._queries = queries
+        self._records = {one.type: queries.database[one.collection] for one in graph.values()}
         self._counters = counters
-        self._alone = Writer(database, graph)
+        self._alone = Writer(queries.database, graph)
         self._inserts: dict[str, Shared[Change, Record]] = {}
         self._updates: dict[str, Shared[_Update, Record | None]] = {}
         for resource in graph.values():
@@ -121,7 +119,7 @@ class Singles:
         }
         with answering_unavailable():
             refused = await self._change_all(resource, asked)
-            found = await find_all(self._records[resource.type], "find", ones)
+            found = await self._queries.find_all(resource.collection, "find", ones)
         known = {record["_id"]: record for record in found}
         return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bson.int64 import Int64
-from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
 
 from registry.resource import LARGEST_ID, Graph, Record, Resource
 from registry.storage.matching import all_of
-from registry.storage.queries import find_all
+from registry.storage.queries import Queries
 from registry.storage.records import Stage, only
 from registry.storage.sharing import Shared
 
@@ -74,8 +73,8 @@ class Step:
 class Walks:
     """The steps in the collections of one database."""
 
-    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
-        self._walks = {one.type: _Walk(database[one.collection]) for one in graph.values()}
+    def __init__(self, queries: Queries, graph: Graph) -> None:
+        self._walks = {one.type: _Walk(queries, one.collection) for one in graph.values()}
 
     async def find(self, resource: Resource, step: Step) -> list[Record]:
         """Return the records of a step, in its direction. Raises PyMongoError.
@@ -88,14 +87,15 @@ class Walks:
 class _Walk:
     """The steps in one collection."""
 
-    def __init__(self, collection: AsyncIOMotorCollection[Record]) -> None:
+    def __init__(self, queries: Queries, collection: str) -> None:
         self.shared = Shared[Step, list[Record]](self._find_each, most=_STEPS_A_TRIP, trips=_TRIPS)
+        self._queries = queries
         self._collection = collection
         self._are_runs = True  # as long as few records are deleted
 
     async def _find_each(self, asked: Sequence[Step]) -> Sequence[list[Record]]:
         if len(asked) == 1:
-            return [await find_all(self._collection, "find", asked[0].options())]
+            return [await self._find("find", asked[0].options())]
         runs = [step.run for step in asked]
         found: list[list[Record]] = [[] for _ in asked]
         if self._are_runs and any(runs):
@@ -123,7 +123,7 @@ class _Walk:
             "projection": only({column for step in asked for column in step.columns}),
             "batchSize": sum(map(len, runs)) + 1,
         }
-        records = await find_all(self._collection, "find", options)
+        records = await self._find("find", options)
         known = {record["_id"]: record for record in records}
         if not set(map(type, known)) <= {int, Int64}:  # what lies between them has its place too
             return [[] for _ in asked]
@@ -131,14 +131,16 @@ class _Walk:
 
     async def _find_steps(self, asked: Sequence[Step]) -> list[list[Record]]:
         first, *others = (step.stages(number) for number, step in enumerate(asked))
-        name = self._collection.name
-        joined = [{"$unionWith": {"coll": name, "pipeline": one}} for one in others]
+        joined = [{"$unionWith": {"coll": self._collection, "pipeline": one}} for one in others]
         most = sum(step.most for step in asked)
         options = {"pipeline": [*first, *joined], "cursor": {"batchSize": most + 1}}
         found: list[list[Record]] = [[] for _ in asked]
-        for record in await find_all(self._collection, "aggregate", options):
+        for record in await self._find("aggregate", options):
             found[record.pop(_STEP)].append(record)
         return found
+
+    async def _find(self, command: str, options: Mapping[str, Any]) -> list[Record]:
+        return await self._queries.find_all(self._collection, command, options)
 
 
 def _is_run(records: Sequence[Record], run: range) -> bool:

@@ -42,7 +42,7 @@ def create_app(
 
 
 async def _open_repository(app: web.Application) -> AsyncIterator[None]:
-    async with connect(app[SETTINGS]) as queries:
-        app[REPOSITORY] = Repository(queries, app[GRAPH], app[SETTINGS].query_seconds)
+    async with connect(app[SETTINGS]) as commands:
+        app[REPOSITORY] = Repository(commands, app[GRAPH], app[SETTINGS].query_seconds)
         await app[REPOSITORY].prepare()
         yield

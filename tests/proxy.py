@@ -150,13 +150,15 @@ async def _message(reader: asyncio.StreamReader) -> bytes:
 
 
 def _command(message: bytes) -> tuple[dict[str, Any], set[int]]:
-    """Return the command, and the ids of what it inserts or updates, which is sent beside it."""
+    """Return the command, and the ids of what it inserts or updates, in it or beside it."""
     if struct.unpack_from("<i", message, 12) != (_OP_MSG,):
         return {}, set()
     (length,) = struct.unpack_from("<i", message, 21)
     command, beside = bson.decode(message[21 : 21 + length]), message[21 + length :]
-    _, _, sent = beside.partition(b"documents\0" if "insert" in command else b"updates\0")
-    return command, {id_ for one in bson.decode_all(sent) for id_ in _ids(one)}
+    name = "documents" if "insert" in command else "updates"
+    _, _, sent = beside.partition(f"{name}\0".encode())
+    written = [*command.get(name, ()), *bson.decode_all(sent)]
+    return command, {id_ for one in written for id_ in _ids(one)}
 
 
 def _ids(sent: dict[str, Any]) -> list[int]:

@@ -14,8 +14,8 @@ from pymongo.errors import PyMongoError
 
 from registry.jsonapi.errors import Unavailable
 from registry.settings import Settings, StartError
+from registry.storage.commands import Commands
 from registry.storage.embedded import mongod
-from registry.storage.queries import Queries
 from registry.storage.wires import Wires, is_plain
 
 _OPTIONS: dict[str, Any] = {
@@ -38,8 +38,8 @@ logger = logging.getLogger("registry")
 
 
 @asynccontextmanager
-async def connect(settings: Settings) -> AsyncIterator[Queries]:
-    """Give a database and its queries: of the cluster in MONGODB_URI, or of a private mongod.
+async def connect(settings: Settings) -> AsyncIterator[Commands]:
+    """Give the commands of a database: of the cluster in MONGODB_URI, or of a private mongod.
 
     A write is acknowledged when the majority has it in the journal. The client belongs to the
     running event loop. Raises StartError if there is no such database, or if it refuses what the
@@ -57,7 +57,7 @@ async def connect(settings: Settings) -> AsyncIterator[Queries]:
             stack.push_async_callback(wires.close)
         try:
             await _check(client, settings.database)
-            yield Queries(client[settings.database], wires)
+            yield Commands(client[settings.database], wires)
         except PyMongoError as error:
             if settings.mongodb_uri is None:
                 raise StartError(f"the private mongod: {_reason(error)}") from error

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from registry.resource import Record, Resource
 from registry.storage.client import answering_unavailable
-from registry.storage.queries import Queries
+from registry.storage.commands import Commands
 from registry.storage.records import RECORDS_A_REPLY, Stage, by_id, key_of, only
 from registry.storage.sharing import Shared
 
@@ -61,8 +61,8 @@ class Members:
 class Lookups:
     """The look-ups of one database. Its methods raise Unavailable if that does not answer."""
 
-    def __init__(self, queries: Queries) -> None:
-        self._queries = queries
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
         self._shared: dict[tuple[str, str, bool], Shared[_Asked, list[Record]]] = {}
 
     async def find(
@@ -95,7 +95,7 @@ class Lookups:
                     {"$project": {"_id": True}},
                     {"$lookup": members.lookup()},
                 ]
-                records = self._queries.database[resource.collection]
+                records = self._commands.database[resource.collection]
                 async for one in records.aggregate(stages):
                     found += one["members"]
         return by_id(found)
@@ -124,7 +124,7 @@ class Lookups:
         found: list[Record] = []
         with answering_unavailable():
             for some in _batches(values):
-                found += await self._queries.find_all(
+                found += await self._commands.find_all(
                     resource.collection,
                     "find",
                     {

@@ -16,12 +16,12 @@ from registry.jsonapi.payload import Change
 from registry.jsonapi.query import Query
 from registry.resource import Graph, Record, Relationship, Resource
 from registry.storage.client import answering_unavailable
+from registry.storage.commands import Commands
 from registry.storage.counters import Counters
 from registry.storage.linking import IdTaken
 from registry.storage.links import Links
 from registry.storage.listing import Listing
 from registry.storage.lookups import Lookups, Members
-from registry.storage.queries import Queries
 from registry.storage.records import Versions, joining
 from registry.storage.sharing import SharedByKey
 from registry.storage.singles import Singles
@@ -46,16 +46,16 @@ class Repository:
     seconds: how long the database may look for what a filter or an order asks for.
     """
 
-    def __init__(self, queries: Queries, graph: Graph, seconds: float) -> None:
-        self._database = database = queries.database
+    def __init__(self, commands: Commands, graph: Graph, seconds: float) -> None:
+        self._database = database = commands.database
         self._graph = graph
         self._records = {one.type: database[one.collection] for one in graph.values()}
         self._seconds = seconds
         self._counters = Counters(database)
-        self._lookups = Lookups(queries)
+        self._lookups = Lookups(commands)
         self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
-        self._walks = Walks(queries, graph)
-        self._singles = Singles(queries, graph, self._counters)
+        self._walks = Walks(commands, graph)
+        self._singles = Singles(commands, graph, self._counters)
         self._transactions = Transactions(database.client)
         self._links = Links(database, graph, self._transactions)
 

@@ -14,9 +14,9 @@ from registry.jsonapi.errors import Unavailable
 from registry.jsonapi.payload import Change
 from registry.resource import Graph, Record, Resource
 from registry.storage.client import answering_unavailable
+from registry.storage.commands import Commands
 from registry.storage.counters import Counters
 from registry.storage.linking import IdTaken
-from registry.storage.queries import Queries
 from registry.storage.records import changes, joint_changes, new_record, visible
 from registry.storage.sharing import Shared
 from registry.storage.writing import Writer
@@ -40,11 +40,11 @@ class Singles:
     Its methods raise Unavailable if the database does not answer, or refuses what is asked.
     """
 
-    def __init__(self, queries: Queries, graph: Graph, counters: Counters) -> None:
-        self._queries = queries
-        self._records = {one.type: queries.database[one.collection] for one in graph.values()}
+    def __init__(self, commands: Commands, graph: Graph, counters: Counters) -> None:
+        self._commands = commands
+        self._records = {one.type: commands.database[one.collection] for one in graph.values()}
         self._counters = counters
-        self._alone = Writer(queries.database, graph)
+        self._alone = Writer(commands.database, graph)
         self._inserts: dict[str, Shared[Change, Record]] = {}
         self._updates: dict[str, Shared[_Update, Record | None]] = {}
         for resource in graph.values():
@@ -119,7 +119,7 @@ class Singles:
         }
         with answering_unavailable():
             refused = await self._change_all(resource, asked)
-            found = await self._queries.find_all(resource.collection, "find", ones)
+            found = await self._commands.find_all(resource.collection, "find", ones)
         known = {record["_id"]: record for record in found}
         return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
 
@@ -127,10 +127,11 @@ class Singles:
         self, resource: Resource, asked: Sequence[_Update]
     ) -> dict[int, Exception]:
         """Change records; return by its place why a change is refused."""
-        records, numbers = self._records[resource.type], [number for number, _ in asked]
+        chosen = {"_id": {"$in": [number for number, _ in asked]}}
+        joint = joint_changes(resource, asked)
         try:
             # Takes MongoDB half as long as an update for each, which it would have to remember.
-            await records.update_many({"_id": {"$in": numbers}}, joint_changes(resource, asked))
+            await self._commands.change_all(resource.collection, chosen, joint)
         except NetworkTimeout:
             raise  # who has waited so long is not to wait again
         except PyMongoError as error:

@@ -9,8 +9,8 @@ from typing import Any
 from bson.int64 import Int64
 
 from registry.resource import LARGEST_ID, Graph, Record, Resource
+from registry.storage.commands import Commands
 from registry.storage.matching import all_of
-from registry.storage.queries import Queries
 from registry.storage.records import Stage, only
 from registry.storage.sharing import Shared
 
@@ -73,8 +73,8 @@ class Step:
 class Walks:
     """The steps in the collections of one database."""
 
-    def __init__(self, queries: Queries, graph: Graph) -> None:
-        self._walks = {one.type: _Walk(queries, one.collection) for one in graph.values()}
+    def __init__(self, commands: Commands, graph: Graph) -> None:
+        self._walks = {one.type: _Walk(commands, one.collection) for one in graph.values()}
 
     async def find(self, resource: Resource, step: Step) -> list[Record]:
         """Return the records of a step, in its direction. Raises PyMongoError.
@@ -87,9 +87,9 @@ class Walks:
 class _Walk:
     """The steps in one collection."""
 
-    def __init__(self, queries: Queries, collection: str) -> None:
+    def __init__(self, commands: Commands, collection: str) -> None:
         self.shared = Shared[Step, list[Record]](self._find_each, most=_STEPS_A_TRIP, trips=_TRIPS)
-        self._queries = queries
+        self._commands = commands
         self._collection = collection
         self._are_runs = True  # as long as few records are deleted
 
@@ -140,7 +140,7 @@ class _Walk:
         return found
 
     async def _find(self, command: str, options: Mapping[str, Any]) -> list[Record]:
-        return await self._queries.find_all(self._collection, command, options)
+        return await self._commands.find_all(self._collection, command, options)
 
 
 def _is_run(records: Sequence[Record], run: range) -> bool:

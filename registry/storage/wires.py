@@ -1,7 +1,7 @@
-"""Connections to mongod that the event loop itself reads: queries on them wait for no thread.
+"""Connections to mongod that the event loop itself reads: commands on them wait for no thread.
 
-The driver hands each command to a thread and back; when requests share their queries, that takes
-longer than all else that a query costs the service. What only the driver knows stays with it:
+The driver hands each command to a thread and back; when requests share a trip, that takes longer
+than all else that the trip costs the service. What only the driver knows stays with it:
 passwords, encryption, elections, what to do about a failure.
 """
 
@@ -31,10 +31,10 @@ _NUMBER = 1  # the same for all, as a wire carries one message at a time
 _OP_MSG, _NO_FLAGS, _ONE_DOCUMENT = 2013, 0, 0
 
 _PLAIN_OPTIONS = {"directConnection", "replicaSet", "readConcernLevel"}
-"""The options of a URI that make no difference here, or are sent along with a query."""
+"""The options of a URI that make no difference here, or are sent along with a command."""
 
 _MOST = 32
-"""Wires that may be open; the driver takes the queries for which there is none."""
+"""Wires that may be open; the driver takes the commands for which there is none."""
 
 
 def is_plain(uri: str) -> bool:
@@ -57,12 +57,12 @@ class Wires:
         self._idle: list[_Wire] = []
         self._busy = 0
 
-    async def ask(self, database: str, query: Mapping[str, Any]) -> _Reply | None:
-        """Return the reply to a command that changes nothing; None if the driver has to be asked.
+    async def ask(self, database: str, command: Mapping[str, Any]) -> _Reply | None:
+        """Return the reply to a command that may be sent twice; None if the driver is to send it.
 
         Raises NetworkTimeout if there is no reply in time.
         """
-        message, address = _message({**query, "$db": database}), self._address()
+        message, address = _message({**command, "$db": database}), self._address()
         if address is None or self._busy == _MOST:
             return None
         self._busy += 1

@@ -12,7 +12,7 @@ from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
 from registry.settings import Settings
-from registry.storage.queries import Queries
+from registry.storage.commands import Commands
 from registry.storage.records import joining, new_record
 from registry.storage.repository import Repository
 
@@ -43,7 +43,7 @@ async def fill(database: Database, persons: int) -> None:
 
 async def prepare(database: Database) -> None:
     """Store what the service makes at its start; it would not wait for indexes as large as here."""
-    await Repository(Queries(database), Graph(RESOURCES), Settings().query_seconds).prepare()
+    await Repository(Commands(database), Graph(RESOURCES), Settings().query_seconds).prepare()
 
 
 async def remove_created(database: Database, persons: int) -> None:

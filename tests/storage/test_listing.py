@@ -17,8 +17,8 @@ from registry.jsonapi.query import Query
 from registry.resource import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage.commands import Commands
 from registry.storage.listing import Listing
-from registry.storage.queries import Queries
 from registry.storage.sharing import SharedByKey
 from registry.storage.walks import Walks
 from tests.support import Answer, Api, CommandLog, Database, says
@@ -197,7 +197,7 @@ async def interrupted(
             uri, event_listeners=[listener]
         )
         database = client[settings.database]
-        pages, walks = SharedByKey[Window](most=1), Walks(Queries(database), GRAPH)
+        pages, walks = SharedByKey[Window](most=1), Walks(Commands(database), GRAPH)
         person = GRAPH["person"]
         try:
             yield (

@@ -61,9 +61,9 @@ def terminate(service: Service) -> None:
 @pytest.fixture
 async def crowd(tmp_path: Path) -> int:
     """The number of computers that were stored: more than fit between a server and a client."""
-    async with storage.connect(Settings(data_dir=tmp_path / "data")) as queries:
+    async with storage.connect(Settings(data_dir=tmp_path / "data")) as commands:
         computers = [{"_id": one, "serial": "x" * 255, "person": None} for one in range(1, 40_001)]
-        await queries.database.computers.insert_many(computers)
+        await commands.database.computers.insert_many(computers)
     return len(computers)
 
 

@@ -1,19 +1,28 @@
-"""Queries of which the answer nearly always fits in one reply."""
+"""What requests in flight share, as commands that are nearly always answered in one reply."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
-from pymongo.errors import ConnectionFailure, NetworkTimeout, ServerSelectionTimeoutError
+from pymongo.errors import (
+    ConnectionFailure,
+    NetworkTimeout,
+    OperationFailure,
+    ServerSelectionTimeoutError,
+)
 
 from registry.resource import Record
+from registry.storage.records import Stage
 from registry.storage.wires import Wires
 
+_REFUSED = {"writeErrors", "writeConcernError"}
+"""What is in the reply to a write if it was not done, or not by the majority."""
 
-class Queries:
-    """The queries of one database.
+
+class Commands:
+    """The commands of one database.
 
     wires: connections to its server; None if there can only be those of the driver.
     """
@@ -44,16 +53,30 @@ class Queries:
         cursor = await self.database.cursor_command({**query})
         return [record async for record in cursor]
 
-    async def _reply(self, query: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the first reply to a query, None if its connection broke.
+    async def change_all(
+        self, collection: str, chosen: Mapping[str, Any], changes: Sequence[Stage]
+    ) -> None:
+        """Make one update of all records that fulfil the conditions.
 
-        It may have been idle, and closed by now: all reads may be made once more.
+        Raises PyMongoError; then it may have been made, once or twice, or of some of them.
         """
-        reply = await self._wires.ask(self.database.name, query) if self._wires else None
+        update = {"q": chosen, "u": changes, "multi": True}
+        concern = self.database.write_concern.document
+        command = {"update": collection, "updates": [update], "writeConcern": concern}
+        reply = await self._reply(command)
+        if reply is None or not reply.keys().isdisjoint(_REFUSED):
+            raise OperationFailure(f"the answer to a joint change was {reply}")
+
+    async def _reply(self, command: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the first reply to a command that may be sent twice, None if it found no way.
+
+        A connection may have been idle, and closed by now.
+        """
+        reply = await self._wires.ask(self.database.name, command) if self._wires else None
         if reply:
             return reply
         try:
-            return await self.database.command({**query})
+            return await self.database.command({**command})
         except (ServerSelectionTimeoutError, NetworkTimeout):
             raise  # who has waited so long is not to wait again
         except ConnectionFailure:

@@ -250,3 +250,16 @@ async def open_cursors(database: Database) -> int:
         {"$match": {"ns": f"{database.name}.computers", "type": "idleCursor"}},
     ]
     return len(await database.client.admin.aggregate(pipeline).to_list(None))
+
+
+async def has_wires(database: Database, number: int) -> bool:
+    """Whether the server has so many connections that are none of the driver, soon at least."""
+    pipeline: list[dict[str, Any]] = [
+        {"$currentOp": {"allUsers": True, "idleConnections": True}},
+        {"$match": {"connectionId": {"$exists": True}, "clientMetadata": {"$exists": False}}},
+    ]
+    for _ in range(100):  # the server notices in its own time what is closed
+        if len(await database.client.admin.aggregate(pipeline).to_list(None)) == number:
+            return True
+        await asyncio.sleep(0.05)
+    return False

@@ -13,7 +13,7 @@ from registry.storage import wires as module
 from registry.storage.wires import Wires, is_plain
 from tests.mongods import client_of, initiate, other_mongod
 from tests.proxy import Proxy
-from tests.support import Database
+from tests.support import Database, has_wires
 
 SECONDS = 5.0
 
@@ -30,19 +30,6 @@ async def wires(database: Database) -> AsyncIterator[Wires]:
 
 def query(number: int) -> dict[str, Any]:
     return {"find": "computers", "filter": {"_id": number}}
-
-
-async def has_wires(database: Database, number: int) -> bool:
-    """Whether the server has so many connections that are none of the driver, soon at least."""
-    pipeline: list[dict[str, Any]] = [
-        {"$currentOp": {"allUsers": True, "idleConnections": True}},
-        {"$match": {"connectionId": {"$exists": True}, "clientMetadata": {"$exists": False}}},
-    ]
-    for _ in range(100):  # the server notices in its own time what is closed
-        if len(await database.client.admin.aggregate(pipeline).to_list(None)) == number:
-            return True
-        await asyncio.sleep(0.05)
-    return False
 
 
 async def found(wires: Wires, database: Database, number: int = 1) -> list[Any]:
@@ -106,6 +93,12 @@ async def test_the_driver_gets_the_queries_for_a_server_that_is_gone(mongodb_uri
             assert await wires.ask("admin", {"ping": 1}) is None, "an idle wire"
             assert await wires.ask("admin", {"ping": 1}) is None, "a new one"
             await wires.close()
+
+
+async def test_the_driver_gets_the_queries_while_no_server_takes_writes(mongodb_uri: str) -> None:
+    async with other_mongod(mongodb_uri, "--replSet", "other") as uri, client_of(uri) as client:
+        await client.admin.command("ping")
+        assert await Wires(client.delegate, SECONDS).ask("admin", {"ping": 1}) is None
 
 
 async def test_the_driver_gets_the_first_query_after_another_server_took_over(

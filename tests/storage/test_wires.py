@@ -85,7 +85,7 @@ async def test_the_driver_gets_what_the_database_refuses(wires: Wires, database:
 
 async def test_the_driver_gets_the_queries_for_a_server_that_is_gone(mongodb_uri: str) -> None:
     with Proxy(mongodb_uri).running() as proxy:
-        async with client_of(proxy.uri) as client:
+        async with client_of(f"{proxy.uri}&serverSelectionTimeoutMS=500") as client:
             await client.admin.command("ping")
             wires = Wires(client.delegate, SECONDS)
             assert await wires.ask("admin", {"ping": 1})

@@ -26,6 +26,9 @@ _OPTIONS: dict[str, Any] = {
     "readPreference": "primary",
     "serverSelectionTimeoutMS": 5_000,
     "tz_aware": False,
+    # What another tool has stored is shown as well as it can be, and keeps nothing else from being.
+    "unicode_decode_error_handler": "replace",
+    "datetime_conversion": "DATETIME_AUTO",
 }
 """What the service relies on, whatever MONGODB_URI says."""
 

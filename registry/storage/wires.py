@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 import bson
+from bson.codec_options import CodecOptions
 from pymongo import MongoClient
 from pymongo.errors import NetworkTimeout
 from pymongo.uri_parser import parse_uri
@@ -92,7 +93,7 @@ class Wires:
         try:
             if wire.address != address:
                 return None
-            reply = await wire.ask(message)
+            reply = await wire.ask(message, self._client.codec_options)
             is_done = reply is not None and reply["ok"] == 1
             return reply if is_done else None
         finally:
@@ -119,14 +120,14 @@ class _Wire:
             return cls(address, *await asyncio.open_unix_connection(host))
         return cls(address, *await asyncio.open_connection(host, port))
 
-    async def ask(self, message: bytes) -> _Reply | None:
+    async def ask(self, message: bytes, options: CodecOptions[_Reply]) -> _Reply | None:
         """Return the reply to a command, None if it is none that can be read."""
         self._writer.write(message)
         head = await self._reader.readexactly(_MESSAGE.size)
         length, _, _, *kind = _MESSAGE.unpack(head)
         if kind != [_OP_MSG, _NO_FLAGS, _ONE_DOCUMENT]:
             return None
-        return bson.decode(await self._reader.readexactly(length - _MESSAGE.size))
+        return bson.decode(await self._reader.readexactly(length - _MESSAGE.size), options)
 
     async def close(self) -> None:
         self._writer.close()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import bson
 import pytest
+from bson.datetime_ms import DatetimeMS
+from bson.raw_bson import RawBSONDocument
 
 from registry.settings import Settings
 from registry.storage.listing import CHUNK
@@ -200,6 +203,27 @@ async def test_a_record_of_another_tool_is_shown_as_far_as_it_goes(
     assert answer.data["attributes"] == {"last_name": "Doe", "full_name": " Doe", "email": None}
     assert linked((await api.get("/computers?include=owner")).data[0]) == {"owner": {"data": None}}
     assert (await api.give("5", "5")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (bson.encode({"_id": 1, "serial": "abcd"}).replace(b"abcd", b"a\xffcd"), "a\ufffdcd"),
+        (bson.encode({"_id": 1, "serial": DatetimeMS(2**62)}), f"DatetimeMS({2**62})"),
+    ],
+    ids=["no UTF-8", "a date after 9999"],
+)
+@pytest.mark.parametrize(
+    "path", ["/computers", "/computers?page[size]=9", "/computers?sort=serial"]
+)
+async def test_a_value_that_python_has_no_word_for_does_not_hide_the_others(
+    api: Api, database: Database, path: str, raw: bytes, shown: str
+) -> None:
+    await database.computers.insert_one(RawBSONDocument(raw))
+    await database.computers.insert_one({"_id": 2, "serial": "zz"})
+    serials = {one["attributes"]["serial"] for one in (await api.get(path)).data}
+    assert serials == {shown, "zz"}
+    assert (await api.get("/computers/1")).data["attributes"] == {"serial": shown}
 
 
 @says("1.3", "5")

@@ -34,6 +34,18 @@ async def commands_of(database: Database, way: str) -> AsyncIterator[Commands]:
     await wires.close()
 
 
+@asynccontextmanager
+async def commands_that_break(
+    uri: str, database: str, way: str, verb: str, fate: Fate
+) -> AsyncIterator[Commands]:
+    """Give commands whose first connection with this verb breaks."""
+    with Proxy(uri).running() as proxy:
+        proxy.verb, proxy.fate, proxy.once = verb, fate, True
+        async with client_of(proxy.uri) as client, commands_of(client[database], way) as commands:
+            yield commands
+    assert proxy.harmed
+
+
 @pytest.fixture(params=["wires", "driver"])
 def way(request: pytest.FixtureRequest) -> str:
     found: str = request.param
@@ -93,15 +105,9 @@ async def test_records_of_more_than_a_reply_holds_are_all_found(
 async def test_a_query_whose_connection_breaks_is_made_once_more(
     numbered: Database, mongodb_uri: str, way: str, fate: Fate
 ) -> None:
-    with Proxy(mongodb_uri).running() as proxy:
-        proxy.verb, proxy.fate, proxy.once = "find", fate, True
-        async with (
-            client_of(proxy.uri) as client,
-            commands_of(client[numbered.name], way) as shared,
-        ):
-            found = await shared.find_all("computers", "find", with_batch("find", COUNT))
+    async with commands_that_break(mongodb_uri, numbered.name, way, "find", fate) as shared:
+        found = await shared.find_all("computers", "find", with_batch("find", COUNT))
     assert len(found) == COUNT - 2
-    assert proxy.harmed
 
 
 async def test_a_database_that_is_gone_is_waited_for_once(
@@ -168,18 +174,12 @@ async def test_a_change_that_the_majority_does_not_have_is_told(
 async def test_a_change_whose_connection_breaks_is_made_or_told(
     numbered: Database, mongodb_uri: str, way: str, fate: Fate
 ) -> None:
-    with Proxy(mongodb_uri).running() as proxy:
-        proxy.verb, proxy.fate, proxy.once = "update", fate, True
-        async with (
-            client_of(proxy.uri) as client,
-            commands_of(client[numbered.name], way) as shared,
-        ):
-            changing = shared.change_all("computers", ONES, [{"$set": {"serial": "x"}}])
-            if way == "wires":
+    async with commands_that_break(mongodb_uri, numbered.name, way, "update", fate) as shared:
+        changing = shared.change_all("computers", ONES, [{"$set": {"serial": "x"}}])
+        if way == "wires":
+            await changing
+        else:
+            with pytest.raises(OperationFailure):
                 await changing
-            else:
-                with pytest.raises(OperationFailure):
-                    await changing
     is_made = way == "wires" or fate is Fate.ANSWER_LOST
     assert await numbered.computers.count_documents({"serial": "x"}) == 2 * is_made
-    assert proxy.harmed

@@ -79,8 +79,10 @@ class Proxy:
     async def _stop(self) -> None:
         assert self._server is not None
         self._server.close()
-        for writer in self._writers:
-            writer.close()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for writer in self._writers:
+                writer.close()
+            await asyncio.wait(others, timeout=0.1)  # some may have connected just now
         await asyncio.gather(*filter(None, self._tasks))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -18,6 +19,8 @@ from bson.codec_options import CodecOptions
 from pymongo import MongoClient
 from pymongo.errors import NetworkTimeout
 from pymongo.uri_parser import parse_uri
+
+from registry import __version__
 
 _Address: TypeAlias = "tuple[str, int | None]"
 """Host and port, or the path of a unix socket and None."""
@@ -30,6 +33,16 @@ and the kind of the section that follows."""
 
 _NUMBER = 1  # the same for all, as a wire carries one message at a time
 _OP_MSG, _NO_FLAGS, _ONE_DOCUMENT = 2013, 0, 0
+
+_HELLO: dict[str, Any] = {
+    "hello": 1,
+    "client": {
+        "driver": {"name": "registry wires", "version": __version__},
+        "os": {"type": sys.platform},
+    },
+    "$db": "admin",
+}
+"""What MongoDB wants to hear first, and shows to who asks it for its connections."""
 
 _PLAIN_OPTIONS = {"directConnection", "replicaSet", "readConcernLevel"}
 """The options of a URI that make no difference here, or are sent along with a command."""
@@ -88,12 +101,15 @@ class Wires:
         return next((address for address, one in servers.items() if one.is_writable), None)
 
     async def _ask(self, address: _Address, message: bytes) -> _Reply | None:
-        wire = self._idle.pop() if self._idle else await _Wire.to(address)
-        is_done = False
+        options = self._client.codec_options
+        is_new, is_done = not self._idle, False
+        wire = await _Wire.to(address) if is_new else self._idle.pop()
         try:
             if wire.address != address:
                 return None
-            reply = await wire.ask(message, self._client.codec_options)
+            if is_new:
+                await wire.ask(_message(_HELLO), options)
+            reply = await wire.ask(message, options)
             is_done = reply is not None and reply["ok"] == 1
             return reply if is_done else None
         finally:

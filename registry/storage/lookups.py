@@ -95,8 +95,8 @@ class Lookups:
                     {"$project": {"_id": True}},
                     {"$lookup": members.lookup()},
                 ]
-                records = self._commands.database[resource.collection]
-                async for one in records.aggregate(stages):
+                options = {"pipeline": stages, "cursor": {"batchSize": RECORDS_A_REPLY}}
+                for one in await self._commands.find_all(resource.collection, "aggregate", options):
                     found += one["members"]
         return by_id(found)
 

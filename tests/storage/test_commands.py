@@ -1,4 +1,4 @@
-"""Queries whose answer is to fit in one reply."""
+"""Commands of which the answer is to fit in one reply, by wires and by the driver."""
 
 from __future__ import annotations
 

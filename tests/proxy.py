@@ -78,6 +78,9 @@ class Proxy:
 
     async def _stop(self) -> None:
         assert self._server is not None
+        for listener in self._server.sockets:
+            self._loop.remove_reader(listener.fileno())
+        await asyncio.sleep(0.01)  # what asyncio has just taken it loses if the server is closed
         self._server.close()
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for writer in self._writers:

@@ -8,19 +8,19 @@ import socket
 import sys
 from typing import NoReturn
 
-from registry import process
+from registry.processes import event_loop
 from registry.settings import Settings, StartError
 
 
 def main() -> None:
     """Serve until a signal; end with status 1 and one line if the service cannot start."""
-    for number in process.SIGNALS:
+    for number in event_loop.SIGNALS:
         signal.signal(number, _leave)
     settings = Settings.parse(sys.argv[1:], os.environ)
-    process.log_to_stderr()
+    event_loop.log_to_stderr()
     try:
         with _listen(settings) as listener:
-            process.run(_serve(settings, listener))
+            event_loop.run(_serve(settings, listener))
     except StartError as error:
         sys.exit(f"registry: {error}")
 
@@ -46,11 +46,11 @@ def _listen(settings: Settings) -> socket.socket:
 async def _serve(settings: Settings, listener: socket.socket) -> None:
     # Loading these takes longer than all that comes before, which a signal or an error may end.
     if settings.workers == 1:
-        from registry.server import serve  # noqa: PLC0415
+        from registry.processes.service import serve  # noqa: PLC0415
 
         await serve(settings, lambda: listener, _say)
     else:
-        from registry.workers import supervise  # noqa: PLC0415
+        from registry.processes.supervisor import supervise  # noqa: PLC0415
 
         await supervise(settings, listener, _say)
 

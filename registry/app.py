@@ -6,17 +6,18 @@ from collections.abc import AsyncIterator, Iterable
 
 from aiohttp import web
 
-from registry import swagger_ui
-from registry.failures import stamp
-from registry.keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
-from registry.limits import Limits
+from registry.http.app_keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.http.error_responses import add_common_headers
+from registry.http.limits import Limits
+from registry.http.routes import routes
+from registry.model.graph import Graph
+from registry.model.resource import Resource
+from registry.openapi import swagger_ui
 from registry.openapi.description import describe
-from registry.resource import Graph, Resource
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
-from registry.views.routes import routes
 
 
 def create_app(
@@ -27,7 +28,7 @@ def create_app(
 ) -> web.Application:
     """Return the service, which opens its database at start and closes it at the end.
 
-    Raises WrongDeclaration if the resources do not fit together, at start StartError if there is
+    Raises InvalidDeclaration if the resources do not fit together, at start StartError if there is
     no database.
     """
     app = web.Application(client_max_size=limits.body_bytes)
@@ -35,7 +36,7 @@ def create_app(
     app[LIMITS] = limits
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(_open_repository)
-    app.on_response_prepare.append(stamp)
+    app.on_response_prepare.append(add_common_headers)
     app.add_routes(routes(graph, settings.sizes))
     swagger_ui.mount(app, describe(graph, settings))
     return app

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
 
-from registry.jsonapi.page import Sizes
+from registry.jsonapi.pagination import Sizes
 
 _MOST_WORKERS = 64
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -14,13 +14,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from pymongo import monitoring
 
 from registry.app import create_app
-from registry.limits import Limits
-from registry.resource import Resource
+from registry.http.limits import Limits
+from registry.http.server import Runner
+from registry.model.resource import Resource
 from registry.resources import RESOURCES
-from registry.server import Runner
 from registry.settings import Settings
-from registry.storage import embedded
-from registry.storage.wires import Wires
+from registry.storage.mongod import embedded
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database
 
@@ -104,16 +103,7 @@ async def api(serve: Serve) -> Api:
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> CommandLog:
-    """What is sent to MongoDB from here on, by the driver and on wires."""
-    ask = Wires.ask
-
-    async def noted(wires: Wires, database: str, command: Mapping[str, Any]) -> Any:
-        reply = await ask(wires, database, command)
-        if reply is not None:
-            _commands.note(command)
-        return reply
-
-    monkeypatch.setattr(Wires, "ask", noted)
+def commands() -> CommandLog:
+    """The commands sent to MongoDB from here on."""
     _commands.take("all")
     return _commands

@@ -25,7 +25,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 def says(*_: str) -> Callable[[_Test], _Test]:
     """Name the sentences of the service description or of its decisions that a test holds.
 
-    `tests/test_sentences.py` has the list and sees to it that none is left out.
+    `tests/test_service_description.py` has the list and sees to it that none is left out.
     """
 
     return lambda test: test
@@ -250,16 +250,3 @@ async def open_cursors(database: Database) -> int:
         {"$match": {"ns": f"{database.name}.computers", "type": "idleCursor"}},
     ]
     return len(await database.client.admin.aggregate(pipeline).to_list(None))
-
-
-async def has_wires(database: Database, number: int) -> bool:
-    """Whether the server has so many connections past the driver, soon at least."""
-    pipeline: list[dict[str, Any]] = [
-        {"$currentOp": {"allUsers": True, "idleConnections": True}},
-        {"$match": {"clientMetadata.driver.name": "registry wires"}},
-    ]
-    for _ in range(100):  # the server notices in its own time what is closed
-        if len(await database.client.admin.aggregate(pipeline).to_list(None)) == number:
-            return True
-        await asyncio.sleep(0.05)
-    return False

@@ -1,4 +1,4 @@
-"""Imports point one way, and the parts know no more than they need."""
+"""Imports point one way, and each package knows no more than it needs."""
 
 from __future__ import annotations
 
@@ -11,35 +11,33 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
-    "attributes",
-    "compiled",
-    "projection",
-    "validation",
-    "ids",
-    "resource",
+    "model",
     "resources",
     "jsonapi",
-    "limits",
     "settings",
-    "process",
     "storage",
-    "keys",
-    "include",
-    "streaming",
-    "etags",
-    "answer",
-    "failures",
-    "urls",
-    "views",
+    "compound",
+    "http",
     "openapi",
-    "swagger_ui",
     "app",
-    "server",
-    "workers",
-    "arbiter",
+    "processes",
     "__main__",
 ]
-"""From the bottom up; a part may import what stands before it."""
+"""From the bottom up: a layer may import those before it."""
+
+STORAGE_LAYERS = [
+    "projections",
+    "records",
+    "batching",
+    "mongod",
+    "commands",
+    "client",
+    "transactions",
+    "reads",
+    "writes",
+    "repository",
+]
+"""The layers inside of `registry.storage`, from the bottom up."""
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -50,42 +48,52 @@ def imports(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
-def modules(part: str) -> list[Path]:
-    return sorted((PACKAGE / part).glob("**/*.py")) or [PACKAGE / f"{part}.py"]
+def modules(layer: str) -> list[Path]:
+    return sorted((PACKAGE / layer).glob("**/*.py")) or [PACKAGE / f"{layer}.py"]
 
 
-@pytest.mark.parametrize("part", LAYERS)
-def test_a_part_imports_only_what_is_below_it(part: str) -> None:
-    below = {"__version__", *LAYERS[: LAYERS.index(part) + 1]}
-    for path in modules(part):
-        for name in imports(path):
-            top, _, rest = name.partition(".")
-            if top == "registry" and rest:
-                assert rest.split(".")[0] in below, f"{path.name} imports {name}"
+def names_in(package: Path) -> set[str]:
+    return {path.stem for path in package.iterdir()} - {"__init__", "__pycache__", "py"}
 
 
-def test_every_part_has_its_layer() -> None:
-    parts = {
-        path.stem for path in PACKAGE.iterdir() if not path.name.startswith(("__init__", "__pyc"))
-    }
-    assert parts - {"py"} == set(LAYERS)
+def layers_imported(path: Path, package: str) -> set[str]:
+    prefix = f"{package}."
+    names = (name.removeprefix(prefix) for name in imports(path) if name.startswith(prefix))
+    return {name.split(".")[0] for name in names} - {"__version__"}
 
 
-def test_resources_know_nothing_but_what_a_resource_is() -> None:
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_those_below_it(layer: str) -> None:
+    below = set(LAYERS[: LAYERS.index(layer) + 1])
+    for path in modules(layer):
+        assert layers_imported(path, "registry") <= below, path.name
+
+
+@pytest.mark.parametrize("layer", STORAGE_LAYERS)
+def test_a_layer_of_storage_imports_only_those_below_it(layer: str) -> None:
+    below = set(STORAGE_LAYERS[: STORAGE_LAYERS.index(layer) + 1])
+    for path in modules(f"storage/{layer}"):
+        assert layers_imported(path, "registry.storage") <= below, path.name
+
+
+def test_every_module_has_a_layer() -> None:
+    assert names_in(PACKAGE) == set(LAYERS)
+    assert names_in(PACKAGE / "storage") == set(STORAGE_LAYERS)
+
+
+def test_resources_know_only_the_model() -> None:
     for path in modules("resources"):
-        for name in imports(path):
-            if name.startswith("registry."):
-                assert name.split(".")[1] in {"attributes", "resource", "resources"}
+        assert layers_imported(path, "registry") <= {"model", "resources"}
 
 
-def test_the_protocol_knows_neither_http_server_nor_database() -> None:
-    for path in modules("jsonapi"):
+def test_the_protocol_knows_neither_the_http_server_nor_the_database() -> None:
+    for path in (*modules("model"), *modules("jsonapi")):
         foreign = {name.split(".")[0] for name in imports(path)}
-        assert not foreign & {"aiohttp", "motor", "pymongo", "bson"}
+        assert not foreign & {"aiohttp", "motor", "pymongo", "bson"}, path.name
 
 
 def test_only_storage_knows_the_driver() -> None:
     for path in PACKAGE.glob("**/*.py"):
-        if path.parent.name != "storage":
+        if not path.is_relative_to(PACKAGE / "storage"):
             foreign = {name.split(".")[0] for name in imports(path)}
             assert not foreign & {"motor", "pymongo", "bson"}, path.name

@@ -273,7 +273,7 @@ class ApiErrors(Exception):
         return statuses.pop() if len(statuses) == 1 else 400
 
 
-class Problems:
+class ErrorCollector:
     """Gathers the problems of one request, in order to tell them at once."""
 
     def __init__(self) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from registry.jsonapi.errors import InvalidParameter, Problems, quoted
-from registry.jsonapi.filter import Filter, parse_parameter
-from registry.jsonapi.order import BY_ID, Order, parse_sort
-from registry.jsonapi.page import MEMBERS, Page, Sizes, parse_page, parse_size
-from registry.resource import Graph, Relationship, Resource
+from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
+from registry.jsonapi.filtering import Filter, parse_parameter
+from registry.jsonapi.pagination import MEMBERS, Page, Sizes, parse_page, parse_size
+from registry.jsonapi.sorting import BY_ID, Order, parse_sort
+from registry.model.graph import Graph
+from registry.model.resource import Relationship, Resource
+from registry.model.stored_fields import fieldset_names
 
 Include: TypeAlias = "Mapping[str, Include]"
 """Relationship paths as a tree: `computers.owner` is `{"computers": {"owner": {}}}`."""
@@ -43,7 +45,7 @@ class Query:
 
     def attributes(self, resource: Resource) -> frozenset[str]:
         """Return the names of the attributes to show of resources of this type."""
-        return self.fields.get(resource.type, resource.all_attributes)
+        return self.fields.get(resource.type, resource.attribute_names)
 
 
 EVERYTHING = Query()
@@ -86,7 +88,7 @@ def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
     parameters: decoded names and values, in order. Raises ApiErrors with one error for each
     parameter that is unknown, given twice, or names something that does not exist.
     """
-    problems, resource, graph = Problems(), scope.resource, scope.graph
+    problems, resource, graph = ErrorCollector(), scope.resource, scope.graph
     lists: dict[str, str] = {}
     fields: dict[str, frozenset[str]] = {}
     filters: list[Filter] = []
@@ -124,7 +126,9 @@ def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
     return Query(fields, include, included, order, tuple(filters), part)
 
 
-def _once(parameters: Iterable[tuple[str, str]], problems: Problems) -> Iterator[tuple[str, str]]:
+def _once(
+    parameters: Iterable[tuple[str, str]], problems: ErrorCollector
+) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for name, value in parameters:
         if name in seen:
@@ -157,11 +161,11 @@ def _fields(parameter: str, type_name: str, value: str, graph: Graph) -> frozens
             parameter=parameter,
         )
     names = frozenset(value.split(",")) if value else frozenset[str]()
-    unknown = names - graph[type_name].field_names
+    unknown = names - fieldset_names(graph[type_name])
     if unknown:
         raise InvalidParameter(
             f"`{type_name}` has no field {quoted(*sorted(unknown))}; "
-            f"there are {quoted(*sorted(graph[type_name].field_names))}.",
+            f"there are {quoted(*sorted(fieldset_names(graph[type_name])))}.",
             parameter=parameter,
         )
     return names

@@ -6,18 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import registry
-from registry.jsonapi.media import MEDIA_TYPE
+from registry.http.routes import OPERATIONS_PATH
+from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
 from registry.jsonapi.query import Scope
-from registry.openapi.atomic import TAG, operations_item, operations_schemas
+from registry.model.graph import Graph
+from registry.model.resource import Resource
+from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas
 from registry.openapi.filters import filter_schemas
-from registry.openapi.operation import HEADERS
+from registry.openapi.operations import HEADERS
 from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters
 from registry.openapi.relationships import linkage_item, related_item
 from registry.openapi.resources import collection_item, detail_item
 from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
-from registry.resource import Graph, Resource
 from registry.settings import Settings
-from registry.views.routes import OPERATIONS_PATH
 
 _CONVENTIONS = f"""\
 Every body, sent or answered, is `{MEDIA_TYPE}`, with the extension Atomic Operations at
@@ -69,12 +71,12 @@ def _items(scope: Scope) -> Json:
     """Return the paths of a type, as `views.routes` has them."""
     resource = scope.resource
     found = {
-        resource.collection_path: collection_item(scope),
-        resource.detail_path: detail_item(scope),
+        collection_path(resource): collection_item(scope),
+        resource_path(resource, "{id}"): detail_item(scope),
     }
     for name, relationship in resource.relationships.items():
-        found[resource.relationship_path("{id}", name)] = linkage_item(scope, relationship)
-        found[resource.related_path("{id}", name)] = related_item(scope, relationship)
+        found[relationship_path(resource, "{id}", name)] = linkage_item(scope, relationship)
+        found[related_path(resource, "{id}", name)] = related_item(scope, relationship)
     return found
 
 

@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterable
 
 import orjson
 
-from registry.jsonapi import document
-from registry.jsonapi.document import JSONAPI
+from registry.jsonapi import documents as document
+from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
+from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.errors import ApiError
-from registry.jsonapi.operations import OPERATIONS, RESULTS
-from registry.jsonapi.page import NumberedPage, Sizes, Window, page_links
+from registry.jsonapi.links import related_path, relationship_links, resource_path
+from registry.jsonapi.pagination import NumberedPage, Sizes, Window, page_links
+from registry.model.graph import Graph
+from registry.model.resource import Relationship, Resource
 from registry.openapi.schemas import Json, absolute, attribute
-from registry.resource import Graph, Relationship, Resource
 
 REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
@@ -73,12 +75,12 @@ def page(whole: Json, sizes: Sizes) -> Json:
 def related(single: Json | None, resource: Resource, name: str) -> Json:
     """Return what a to-one relationship leads to: the resource of a document, or null."""
     found = {"data": None, "jsonapi": JSONAPI} if single is None else single
-    return {**found, "links": {"self": resource.related_path(1, name)}}
+    return {**found, "links": {"self": related_path(resource, 1, name)}}
 
 
 def linkage_document(resource: Resource, relationship: Relationship) -> Json:
     """Return the linkage of a relationship."""
-    links = resource.relationship_links(1, relationship.name)
+    links = relationship_links(resource, 1, relationship.name)
     found = {"data": linkage(relationship), "jsonapi": JSONAPI, "links": links}
     if not relationship.to_many:
         return found
@@ -146,12 +148,12 @@ def _new(resource: Resource) -> Json:
 
 
 def _document(resource: Resource, data: Json) -> Json:
-    return {"data": data, "jsonapi": JSONAPI, "links": {"self": resource.path(1)}}
+    return {"data": data, "jsonapi": JSONAPI, "links": {"self": resource_path(resource, 1)}}
 
 
 def _linked(resource: Resource) -> Json:
     linked = {
-        name: {"data": linkage(relationship), "links": resource.relationship_links(1, name)}
+        name: {"data": linkage(relationship), "links": relationship_links(resource, 1, name)}
         for name, relationship in resource.relationships.items()
     }
     found = _resource(resource, resource.attributes)
@@ -163,7 +165,7 @@ def _resource(resource: Resource, names: Collection[str]) -> Json:
         "type": resource.type,
         "id": "1",
         "attributes": _attributes(resource, names),
-        "links": {"self": resource.path(1)},
+        "links": {"self": resource_path(resource, 1)},
     }
 
 

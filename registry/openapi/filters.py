@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from registry.jsonapi.filter import Operator, field_of
+from registry.jsonapi.filtering import Operator, field_of
+from registry.model.graph import Graph
+from registry.model.resource import Resource
+from registry.model.stored_fields import stored_fields
 from registry.openapi.schemas import NUMBER, Json, attribute, object_of, schema_of, title
-from registry.resource import Graph, Resource
 
 _Value = TypeVar("_Value")
 
@@ -46,7 +48,7 @@ def filter_schemas(graph: Graph) -> Json:
 
 def _conditions(resource: Resource) -> Iterator[Json]:
     """Yield a schema for each set of fields and operators that are used alike."""
-    fields = _alike((name, list(_values(resource, name))) for name in resource.columns)
+    fields = _alike((name, list(_values(resource, name))) for name in stored_fields(resource))
     for names, values in fields:
         for known, value in values:
             properties = {

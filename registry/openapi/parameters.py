@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from registry.jsonapi.filter import Operator, field_of
-from registry.jsonapi.order import sort_names
-from registry.jsonapi.page import Sizes
+from registry.jsonapi.filtering import Operator, field_of
+from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
+from registry.jsonapi.sorting import sort_names
+from registry.model.graph import Graph
+from registry.model.resource import Relationship, Resource
+from registry.model.stored_fields import fieldset_names, stored_fields
 from registry.openapi.filters import sent_value
 from registry.openapi.schemas import NUMBER, Json, reference, schema_of, title
-from registry.resource import Graph, Relationship, Resource
 
 ID: Json = {
     "Id": {
@@ -108,7 +110,7 @@ def _fields(graph: Graph) -> Json:
                 f"fields[{resource.type}]",
                 f"The only fields to show of each `{resource.type}`; its type, id and links are "
                 "always there, its relationships follow `include`.",
-                sorted(resource.field_names),
+                sorted(fieldset_names(resource)),
             ),
             "example": list(resource.attributes),
         }
@@ -138,7 +140,7 @@ def _filters(resource: Resource) -> Json:
             "content": {"application/json": {"schema": schema, "example": []}},
         }
     }
-    for name in resource.columns:
+    for name in stored_fields(resource):
         for parameter, component in _field_filters(resource, name):
             found[f"{title(resource)}Filter.{component}"] = parameter
     return found

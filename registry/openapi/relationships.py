@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from registry.jsonapi.links import related_path
 from registry.jsonapi.query import Scope
-from registry.openapi import examples, problems
-from registry.openapi.operation import (
+from registry.model.resource import Relationship
+from registry.openapi import error_examples as problems
+from registry.openapi import examples
+from registry.openapi.operations import (
     NO_CONTENT,
     NOT_MODIFIED,
     TAGGED,
@@ -18,7 +21,6 @@ from registry.openapi.operation import (
 from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters, references
 from registry.openapi.resources import collection_answers
 from registry.openapi.schemas import Json, schema_of, title
-from registry.resource import Relationship
 
 
 def related_item(scope: Scope, relationship: Relationship) -> Json:
@@ -56,7 +58,7 @@ def _list_related(scope: Scope, relationship: Relationship) -> Json:
         f"List the {name} of {a(resource.type)}",
         "A collection like any other.",
         query_parameters(related) | IF_NONE_MATCH,
-        collection_answers(related, resource.related_path(1, name)),
+        collection_answers(related, related_path(resource, 1, name)),
         [*problems.of_query(related), *problems.of_id(resource)],
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from registry.jsonapi.links import collection_path, resource_path
 from registry.jsonapi.query import Scope
-from registry.openapi import examples, problems
-from registry.openapi.operation import (
+from registry.openapi import error_examples as problems
+from registry.openapi import examples
+from registry.openapi.operations import (
     NO_CONTENT,
     NOT_MODIFIED,
     TAGGED,
@@ -59,14 +61,14 @@ def _list(scope: Scope) -> Json:
         "All of them, or those that `filter` picks, or a page of them. `meta.count` says how many "
         "there are in the answer.",
         query_parameters(scope) | IF_NONE_MATCH,
-        collection_answers(scope, resource.collection_path),
+        collection_answers(scope, collection_path(resource)),
         problems.of_query(scope),
     )
 
 
 def _create(scope: Scope) -> Json:
     resource = scope.resource
-    location = header("The path of the resource.", resource.path(1))
+    location = header("The path of the resource.", resource_path(resource, 1))
     found = answer(
         f"The new {resource.type}.",
         schema_of(resource, "Document"),

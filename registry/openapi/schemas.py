@@ -8,10 +8,13 @@ from typing import Any, TypeAlias
 from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
 
-from registry.jsonapi.document import JSONAPI
+from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.errors import ApiError
-from registry.jsonapi.payload import ID
-from registry.resource import LARGEST_ID, Graph, Relationship, Resource
+from registry.jsonapi.links import collection_path, resource_path
+from registry.jsonapi.request_documents import ID
+from registry.model.graph import Graph
+from registry.model.record import MAX_ID
+from registry.model.resource import Relationship, Resource
 
 Json: TypeAlias = dict[str, Any]
 
@@ -19,7 +22,7 @@ OPENAPI = "3.0.0"
 
 _PAGE_LINKS = ("first", "last", "prev", "next")
 
-NUMBER: Json = {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}
+NUMBER: Json = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
 """The schema of what counts from 1: an id, or the number of a page."""
 
 NEVER: Json = {"not": {}}
@@ -87,7 +90,7 @@ def absolute(path: str) -> str:
 
 def attribute(resource: Resource, name: str) -> Json:
     """Return the schema of an attribute, with an example."""
-    found: Json = _CONVERTER.field2property(resource.full_schema.fields[name])
+    found: Json = _CONVERTER.field2property(resource.attributes[name])
     kind = found.get("format") if found.get("format") in _EXAMPLES else found.get("type")
     return {"example": found.get("enum", [_EXAMPLES.get(kind or "")])[0]} | found
 
@@ -210,7 +213,7 @@ def _to_many(relationship: Relationship, graph: Graph) -> Json:
 
 
 def _collection(resource: Resource) -> Json:
-    url = text("The URL as requested.", format="uri", example=absolute(resource.collection_path))
+    url = text("The URL as requested.", format="uri", example=absolute(collection_path(resource)))
     return _document(
         {"type": "array", "items": schema_of(resource, "Resource")},
         object_of({"self": url, **_page_links()}, required=["self"]),
@@ -260,7 +263,7 @@ def _document(data: Json, links: Json, **more: Json) -> Json:
 
 
 def _path(resource: Resource) -> Json:
-    return {"type": "string", "example": resource.path(1)}
+    return {"type": "string", "example": resource_path(resource, 1)}
 
 
 def _resource(resource: Resource, graph: Graph) -> Json:
@@ -297,7 +300,7 @@ def _attributes(resource: Resource, names: Collection[str], *, creating: bool = 
     """Return the schema of `attributes`; what is required or has a default is so at creation."""
     properties = {name: attribute(resource, name) for name in resource.attributes if name in names}
     if creating:
-        fields = resource.full_schema.fields
+        fields = resource.attributes
         return object_of(
             properties, required=[name for name in properties if fields[name].required]
         )

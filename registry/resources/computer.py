@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from marshmallow import Schema
 
-from registry.attributes import ShortText
-from registry.resource import Link, Resource
+from registry.model.attributes import ShortText
+from registry.model.resource import Link, Resource
 
 
 class ComputerSchema(Schema):
@@ -18,5 +18,5 @@ computer = Resource(
     type="computer",
     collection="computers",
     schema=ComputerSchema,
-    links=(Link(name="owner", target="person", column="person", inverse="computers"),),
+    links=(Link(name="owner", target="person", foreign_key="person", inverse="computers"),),
 )

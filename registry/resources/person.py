@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from marshmallow import Schema
 
-from registry.attributes import EmailAddress, JoinedText, ShortText
-from registry.resource import Resource
+from registry.model.attributes import EmailAddress, JoinedText, ShortText
+from registry.model.resource import Resource
 
 
 class PersonSchema(Schema):

@@ -15,8 +15,7 @@ from pymongo.errors import PyMongoError
 from registry.jsonapi.errors import Unavailable
 from registry.settings import Settings, StartError
 from registry.storage.commands import Commands
-from registry.storage.embedded import mongod
-from registry.storage.wires import Wires, is_plain
+from registry.storage.mongod.embedded import mongod
 
 _OPTIONS: dict[str, Any] = {
     "appname": "registry",
@@ -55,12 +54,9 @@ async def connect(settings: Settings) -> AsyncIterator[Commands]:
         seconds = _SOCKET_SECONDS + settings.query_seconds
         client = _open(uri, seconds)
         stack.callback(client.close)
-        wires = Wires(client.delegate, seconds) if is_plain(uri) else None
-        if wires:
-            stack.push_async_callback(wires.close)
         try:
             await _check(client, settings.database)
-            yield Commands(client[settings.database], wires)
+            yield Commands(client[settings.database])
         except PyMongoError as error:
             if settings.mongodb_uri is None:
                 raise StartError(f"the private mongod: {_reason(error)}") from error

@@ -13,25 +13,18 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from registry.resource import Record
+from registry.model.record import Record
 from registry.storage.records import Stage
-from registry.storage.wires import Wires
 
 _REFUSED = {"writeErrors", "writeConcernError"}
 """What is in the reply to a write if it was not done, or not by the majority."""
 
 
 class Commands:
-    """The commands of one database.
+    """The commands of one database."""
 
-    wires: connections to its server; None if there can only be those of the driver.
-    """
-
-    def __init__(
-        self, database: AsyncIOMotorDatabase[dict[str, Any]], wires: Wires | None = None
-    ) -> None:
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
         self.database = database
-        self._wires = wires
 
     async def find_all(
         self, collection: str, command: str, options: Mapping[str, Any]
@@ -50,7 +43,9 @@ class Commands:
         if reply:  # which had no room for all of them
             cursors = [reply["cursor"]["id"]]
             await self.database.command({"killCursors": collection, "cursors": cursors})
-        cursor = await self.database.cursor_command({**query})
+        cursor = await self.database.cursor_command(
+            {**query}, codec_options=self.database.codec_options
+        )
         return [record async for record in cursor]
 
     async def change_all(
@@ -72,11 +67,10 @@ class Commands:
 
         A connection may have been idle, and closed by now.
         """
-        reply = await self._wires.ask(self.database.name, command) if self._wires else None
-        if reply:
-            return reply
         try:
-            return await self.database.command({**command})
+            return await self.database.command(
+                {**command}, codec_options=self.database.codec_options
+            )
         except (ServerSelectionTimeoutError, NetworkTimeout):
             raise  # who has waited so long is not to wait again
         except ConnectionFailure:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from registry.jsonapi.payload import Change
-from registry.resource import VERSION, Linked, Record, Resource
+from registry.jsonapi.request_documents import Change
+from registry.model.record import VERSION, LinkedIds, Record
+from registry.model.resource import Resource
 
 Versions: TypeAlias = frozenset[int] | None
 """The versions of which a record has to have one in order to be written; None for any."""
@@ -76,22 +77,12 @@ def new_record(resource: Resource, number: int, change: Change) -> Record:
     record = {
         "_id": number,
         **resource.hidden,
-        **{link.column: None for link in resource.links},
+        **{link.foreign_key: None for link in resource.links},
         **change.attributes,
         **keys(change),
         VERSION: 1,
     }
-    return record | {name: text.join(record) for name, text in resource.joined.items()}
-
-
-def visible(resource: Resource) -> dict[str, bool]:
-    """Return the projection to what answers are made of; hidden fields never leave the database."""
-    return only(resource.shown_columns)
-
-
-def only(columns: Iterable[str]) -> dict[str, bool]:
-    """Return the projection to these fields and the id; a projection to none would show all."""
-    return dict.fromkeys(("_id", *columns), True)
+    return record | {name: text.join(record) for name, text in resource.computed.items()}
 
 
 def chosen(number: int, versions: Versions) -> dict[str, Any]:
@@ -101,10 +92,10 @@ def chosen(number: int, versions: Versions) -> dict[str, Any]:
     return {"_id": number, "$expr": {"$in": [_PRESENT_VERSION, list(versions)]}}
 
 
-def keys(change: Change) -> dict[str, Linked]:
+def keys(change: Change) -> dict[str, LinkedIds]:
     """Return the keys that the to-one linkages set on the record itself."""
     return {
-        linkage.relationship.column: linkage.linked
+        linkage.relationship.foreign_key: linkage.linked
         for linkage in change.linkages
         if not linkage.relationship.to_many
     }
@@ -116,13 +107,13 @@ def changes(resource: Resource, change: Change) -> list[Stage]:
     values = {name: {"$literal": value} for name, value in (new | keys(change)).items()}
     joined = {
         name: _concatenation(text.parts, new)
-        for name, text in resource.joined.items()
+        for name, text in resource.computed.items()
         if not new.keys().isdisjoint(text.parts)
     }
     return [{"$set": {**values, **joined, **NEXT_VERSION}}]
 
 
-def joint_changes(resource: Resource, asked: Sequence[tuple[int, Change]]) -> list[Stage]:
+def batch_update(resource: Resource, asked: Sequence[tuple[int, Change]]) -> list[Stage]:
     """Return one update of many records, which changes the attributes of each as its own."""
     numbers = [number for number, _ in asked]
     place = {"$indexOfArray": [{"$literal": numbers}, "$_id"]}
@@ -133,7 +124,7 @@ def joint_changes(resource: Resource, asked: Sequence[tuple[int, Change]]) -> li
 
 def joining(resource: Resource) -> list[Stage]:
     """Return the update that makes the joined fields anew; none for a type that has none."""
-    joined = {name: _concatenation(text.parts, {}) for name, text in resource.joined.items()}
+    joined = {name: _concatenation(text.parts, {}) for name, text in resource.computed.items()}
     return [{"$set": joined}] if joined else []
 
 

@@ -8,26 +8,30 @@ from typing import TypeVar
 
 from pymongo import ASCENDING, IndexModel
 
+from registry.jsonapi.atomic_operations import Operation, Verb
 from registry.jsonapi.errors import NotFound, Unavailable
-from registry.jsonapi.filter import Condition, Operator, columns
-from registry.jsonapi.operations import Operation, Verb
-from registry.jsonapi.page import Window
-from registry.jsonapi.payload import Change
+from registry.jsonapi.filtering import Condition, Operator, columns
+from registry.jsonapi.pagination import Window
 from registry.jsonapi.query import Query
-from registry.resource import Graph, Record, Relationship, Resource
+from registry.jsonapi.request_documents import Change
+from registry.model.graph import Graph
+from registry.model.record import Record
+from registry.model.resource import Relationship, Resource
+from registry.model.stored_fields import stored_fields
+from registry.storage.batching import Coalescer
 from registry.storage.client import answering_unavailable
 from registry.storage.commands import Commands
-from registry.storage.counters import Counters
-from registry.storage.linking import IdTaken
-from registry.storage.links import Links
-from registry.storage.listing import Listing
-from registry.storage.lookups import Lookups, Members
+from registry.storage.projections import fields_of, visible_fields
+from registry.storage.reads.listings import Listing
+from registry.storage.reads.lookups import Lookups, Members
+from registry.storage.reads.range_scans import RangeScans
 from registry.storage.records import Versions, joining
-from registry.storage.sharing import SharedByKey
-from registry.storage.singles import Singles
 from registry.storage.transactions import Transactions
-from registry.storage.walks import Walks
-from registry.storage.writing import Writer
+from registry.storage.writes.attribute_writes import AttributeWrites
+from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.link_writes import LinkWrites
+from registry.storage.writes.unit_of_work import IdTaken
+from registry.storage.writes.writer import Writer
 
 _Result = TypeVar("_Result")
 
@@ -36,7 +40,7 @@ Write = Callable[[Writer], Awaitable[_Result]]
 _JOINED_AT_ONCE = 10_000
 """Records of other tools that get their joined fields in one step."""
 
-_REQUESTS_A_PAGE = 256
+_CALLERS_A_PAGE = 256
 """Requests that are answered with the same page at once."""
 
 
@@ -53,18 +57,18 @@ class Repository:
         self._seconds = seconds
         self._counters = Counters(database)
         self._lookups = Lookups(commands)
-        self._pages = SharedByKey[Window](most=_REQUESTS_A_PAGE)
-        self._walks = Walks(commands, graph)
-        self._singles = Singles(commands, graph, self._counters)
+        self._pages = Coalescer[Window](max_batch_size=_CALLERS_A_PAGE)
+        self._range_scans = RangeScans(commands, graph)
+        self._singles = AttributeWrites(commands, graph, self._counters)
         self._transactions = Transactions(database.client)
-        self._links = Links(database, graph, self._transactions)
+        self._links = LinkWrites(database, graph, self._transactions)
 
     async def prepare(self) -> None:
         """Create what is missing, indexes and counters; before anything else is asked for."""
         for resource in self._graph.values():
             indexes = [
                 IndexModel([(column, ASCENDING), ("_id", ASCENDING)])
-                for column in resource.columns.values()
+                for column in stored_fields(resource).values()
                 if column != "_id"
             ]
             if indexes:
@@ -74,7 +78,7 @@ class Repository:
 
     async def get(self, resource: Resource, number: int) -> Record | None:
         """Return the record with this id."""
-        found = await self._lookups.find(resource, "_id", (number,), resource.shown_columns)
+        found = await self._lookups.find(resource, "_id", (number,), visible_fields(resource))
         return found[0] if found else None
 
     async def find(
@@ -84,7 +88,7 @@ class Repository:
 
         attributes: the names of those that are to be in the records.
         """
-        columns = resource.columns_of(attributes)
+        columns = fields_of(resource, attributes)
         return await self._lookups.find(resource, field, values, columns)
 
     async def find_first(
@@ -99,8 +103,8 @@ class Repository:
 
         attributes: the names of those that are to be in the records.
         """
-        target, column = self._graph[relationship.target], relationship.column
-        found = Members(target, column, most, target.columns_of(attributes))
+        target, column = self._graph[relationship.target], relationship.foreign_key
+        found = Members(target, column, most, fields_of(target, attributes))
         return await self._lookups.find_first(resource, numbers, found)
 
     async def listing(
@@ -117,7 +121,7 @@ class Repository:
             query,
             self._seconds,
             self._pages,
-            self._walks,
+            self._range_scans,
         )
 
     async def insert(self, resource: Resource, change: Change) -> Record:
@@ -216,13 +220,13 @@ class Repository:
         named = {(resource.type, column) for one in query.filters for column in columns(one)}
         for key in query.order:
             named.add((key.relationship.target if key.relationship else resource.type, key.column))
-        for name in {name for name, column in named if column in self._graph[name].joined}:
+        for name in {name for name, column in named if column in self._graph[name].computed}:
             await self._join(self._graph[name])
 
     async def _join(self, resource: Resource) -> None:
         """Store the joined fields of records that other tools have written without."""
         records = self._records[resource.type]
-        for name in resource.joined:
+        for name in resource.computed:
             with answering_unavailable():
                 while found := await records.find({name: None}, {"_id": True}).to_list(
                     _JOINED_AT_ONCE

@@ -11,7 +11,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 from yarl import URL
 
 from benchmark.processes import BenchmarkError
-from registry.jsonapi.media import MEDIA_TYPE
+from registry.jsonapi.content_negotiation import MEDIA_TYPE
 
 
 @dataclass(frozen=True)

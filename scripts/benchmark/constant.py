@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from benchmark.serving import serve
-from registry.jsonapi.media import MEDIA_TYPE
+from registry.jsonapi.content_negotiation import MEDIA_TYPE
 
 
 class Constant:

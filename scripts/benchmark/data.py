@@ -6,8 +6,9 @@ from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
-from registry.jsonapi.payload import Change
-from registry.resource import Graph, Resource
+from registry.jsonapi.request_documents import Change
+from registry.model.graph import Graph
+from registry.model.resource import Resource
 from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person

@@ -17,7 +17,7 @@ from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo import ReturnDocument
 
 from benchmark.serving import serve
-from registry.jsonapi.media import MEDIA_TYPE
+from registry.jsonapi.content_negotiation import MEDIA_TYPE
 
 Record = dict[str, Any]
 

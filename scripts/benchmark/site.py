@@ -13,9 +13,9 @@ from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmark.data import Database
 from benchmark.processes import Server, all_cores, running
-from registry.resource import Record
+from registry.model.record import Record
 from registry.settings import Settings
-from registry.storage.embedded import mongod
+from registry.storage.mongod.embedded import mongod
 
 _ON_DISK = "/var/tmp"  # noqa: S108 - what is made there is private; /tmp may be in memory
 

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from benchmark.client import Client, Request
-from registry.jsonapi.order import BY_ID
-from registry.jsonapi.page import Cursors
+from registry.jsonapi.pagination import Cursors
+from registry.jsonapi.sorting import BY_ID
 from registry.resources.person import person
 
 _PAGE = (

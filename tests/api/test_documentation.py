@@ -21,15 +21,16 @@ from marshmallow.validate import OneOf
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
 
-from registry import swagger_ui
+from registry.http.views.base import DocumentView
+from registry.jsonapi.atomic_operations import EXTENSION
+from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.errors import ApiError, MethodNotAllowed
-from registry.jsonapi.media import media_type
-from registry.jsonapi.operations import EXTENSION
+from registry.model.graph import Graph
+from registry.model.resource import Resource
+from registry.openapi import swagger_ui
 from registry.openapi.description import describe
-from registry.resource import Graph, Resource
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.views.base import DocumentView
 from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, Api, says, to_many
 

@@ -1,6 +1,6 @@
 """Content negotiation on every route: JSON:API 1.0, Content Negotiation, Server Responsibilities.
 
-What `Accept` and `Content-Type` may hold is in `tests/jsonapi/test_media.py`.
+What `Accept` and `Content-Type` may hold is in `tests/jsonapi/test_content_negotiation.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from registry.jsonapi.operations import EXTENSION
+from registry.jsonapi.atomic_operations import EXTENSION
 from tests.support import MEDIA_TYPE, Api, Database, says, stored, to_many
 
 ATOMIC = f'{MEDIA_TYPE}; ext="{EXTENSION}"'

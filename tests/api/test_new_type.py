@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from marshmallow import Schema, fields
 
-from registry.attributes import ShortText
-from registry.resource import Graph, Link, Resource, WrongDeclaration
+from registry.model.attributes import ShortText
+from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.resource import Link, Resource
 from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
@@ -22,7 +23,7 @@ monitor = Resource(
     type="monitor",
     collection="monitors",
     schema=MonitorSchema,
-    links=(Link(name="owner", target="person", column="person", inverse="monitors"),),
+    links=(Link(name="owner", target="person", foreign_key="person", inverse="monitors"),),
 )
 
 
@@ -90,6 +91,6 @@ class ClashingSchema(Schema):
     ],
 )
 def test_a_wrong_declaration_fails_at_start(declared: tuple[Resource, ...], reason: str) -> None:
-    with pytest.raises(WrongDeclaration) as raised:
+    with pytest.raises(InvalidDeclaration) as raised:
         Graph(declared)
     assert reason in str(raised.value)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
-from registry.jsonapi.operations import OPERATIONS, RESULTS
+from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
 from registry.settings import Settings
 from tests.conftest import LIMITS, Serve
-from tests.jsonapi.test_operations import COMPUTER, DOCUMENT, PERSON
+from tests.jsonapi.test_atomic_operations import COMPUTER, DOCUMENT, PERSON
 from tests.support import (
     MEDIA_TYPE,
     Answer,

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from registry.jsonapi.order import BY_ID, parse_sort
-from registry.jsonapi.page import END, Cursors
-from registry.resource import Graph
+from registry.jsonapi.pagination import END, Cursors
+from registry.jsonapi.sorting import BY_ID, parse_sort
+from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve

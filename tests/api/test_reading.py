@@ -10,7 +10,7 @@ from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
 
 from registry.settings import Settings
-from registry.storage.listing import CHUNK
+from registry.storage.reads.listings import CHUNK
 from tests.conftest import Serve
 from tests.support import Api, Database, linked, says
 

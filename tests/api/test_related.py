@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from registry.storage.listing import CHUNK
+from registry.storage.reads.listings import CHUNK
 from tests.support import MEDIA_TYPE, Api, Database, linked, says, to_many
 
 COMPUTERS = "/persons/1/computers"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from registry.jsonapi.order import sort_names
-from registry.resource import Graph
+from registry.jsonapi.sorting import sort_names
+from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.support import MEDIA_TYPE, Api, Database, says
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from registry.storage.listing import CHUNK
+from registry.storage.reads.listings import CHUNK
 from tests.support import Answer, Api, CommandLog, Database, says
 
 PERSONS = 2 * CHUNK + 200

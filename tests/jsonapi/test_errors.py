@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from registry.jsonapi import document
+from registry.jsonapi import documents as document
 from registry.jsonapi.errors import (
     ApiError,
     ApiErrors,

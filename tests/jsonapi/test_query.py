@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.errors import ApiErrors
-from registry.jsonapi.page import Sizes
+from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import Query, Scope, parse
-from registry.resource import Graph
+from registry.model.graph import Graph
 from registry.resources import RESOURCES
 
 GRAPH = Graph(RESOURCES)

@@ -13,7 +13,6 @@ from registry.settings import Settings, StartError
 from registry.storage import client
 from registry.storage.client import connect
 from tests.mongods import add_user, as_user, initiate, other_mongod
-from tests.support import Database, has_wires
 
 
 async def refusal(uri: str) -> str:
@@ -45,17 +44,6 @@ async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path)
         await database.notes.insert_one({})
         assert database.name == "people"
         assert await database.list_collection_names() == ["notes"]
-
-
-@pytest.mark.parametrize(("options", "wires"), [("", 1), ("&appName=fleet", 0)])
-async def test_wires_lead_to_a_cluster_that_asks_for_nothing_else_and_end_with_the_service(
-    settings: Settings, database: Database, options: str, wires: int
-) -> None:
-    uri = f"{settings.mongodb_uri}{options}"
-    async with connect(replace(settings, mongodb_uri=uri)) as commands:
-        assert await commands.find_all("persons", "find", {}) == []
-        assert await has_wires(database, wires)
-    assert await has_wires(database, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Commands of which the answer is to fit in one reply, by wires and by the driver."""
+"""Commands of which the answer is to fit in one reply."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pymongo import WriteConcern
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
 from registry.storage.commands import Commands
-from registry.storage.wires import Wires
 from tests.mongods import client_of
 from tests.proxy import Fate, Proxy
 from tests.support import CommandLog, Database, open_cursors
@@ -23,39 +22,20 @@ AGGREGATE: dict[str, Any] = {"pipeline": [{"$match": {"_id": {"$gt": 1}}}, {"$so
 
 
 @asynccontextmanager
-async def commands_of(database: Database, way: str) -> AsyncIterator[Commands]:
-    """Give commands that leave this way."""
-    if way == "driver":
-        yield Commands(database)
-        return
-    await database.client.admin.command("ping")  # wires lead to where the driver has been
-    wires = Wires(database.client.delegate, 5.0)
-    yield Commands(database, wires)
-    await wires.close()
-
-
-@asynccontextmanager
 async def commands_that_break(
-    uri: str, database: str, way: str, verb: str, fate: Fate
+    uri: str, database: str, verb: str, fate: Fate
 ) -> AsyncIterator[Commands]:
     """Give commands whose first connection with this verb breaks."""
     with Proxy(uri).running() as proxy:
         proxy.verb, proxy.fate, proxy.once = verb, fate, True
-        async with client_of(proxy.uri) as client, commands_of(client[database], way) as commands:
-            yield commands
+        async with client_of(proxy.uri) as client:
+            yield Commands(client[database])
     assert proxy.harmed
 
 
-@pytest.fixture(params=["wires", "driver"])
-def way(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
-
-
 @pytest.fixture
-async def shared(database: Database, way: str) -> AsyncIterator[Commands]:
-    async with commands_of(database, way) as shared:
-        yield shared
+def shared(database: Database) -> Commands:
+    return Commands(database)
 
 
 @pytest.fixture
@@ -103,19 +83,20 @@ async def test_records_of_more_than_a_reply_holds_are_all_found(
 
 @pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.ANSWER_LOST])
 async def test_a_query_whose_connection_breaks_is_made_once_more(
-    numbered: Database, mongodb_uri: str, way: str, fate: Fate
+    numbered: Database, mongodb_uri: str, fate: Fate
 ) -> None:
-    async with commands_that_break(mongodb_uri, numbered.name, way, "find", fate) as shared:
+    async with commands_that_break(mongodb_uri, numbered.name, "find", fate) as shared:
         found = await shared.find_all("computers", "find", with_batch("find", COUNT))
     assert len(found) == COUNT - 2
 
 
 async def test_a_database_that_is_gone_is_waited_for_once(
-    mongodb_uri: str, way: str, caplog: pytest.LogCaptureFixture
+    mongodb_uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Proxy(mongodb_uri).running() as proxy:
         uri = f"{proxy.uri}&serverSelectionTimeoutMS=500"
-        async with client_of(uri) as client, commands_of(client.nothing, way) as shared:
+        async with client_of(uri) as client:
+            shared = Commands(client.nothing)
             proxy.stop()
             caplog.set_level("DEBUG", "pymongo.serverSelection")
             with pytest.raises(ServerSelectionTimeoutError):
@@ -160,26 +141,19 @@ async def test_a_change_that_the_database_refuses_is_told(
     assert await numbered.computers.find().to_list(None) == before
 
 
-async def test_a_change_that_the_majority_does_not_have_is_told(
-    numbered: Database, way: str
-) -> None:
+async def test_a_change_that_the_majority_does_not_have_is_told(numbered: Database) -> None:
     concern = WriteConcern(w=2, wtimeout=1)
     database = numbered.client.get_database(numbered.name, write_concern=concern)
-    async with commands_of(database, way) as shared:
-        with pytest.raises(OperationFailure):
-            await shared.change_all("computers", ONES, [{"$set": {"serial": "x"}}])
+    with pytest.raises(OperationFailure):
+        await Commands(database).change_all("computers", ONES, [{"$set": {"serial": "x"}}])
 
 
 @pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.ANSWER_LOST])
 async def test_a_change_whose_connection_breaks_is_made_or_told(
-    numbered: Database, mongodb_uri: str, way: str, fate: Fate
+    numbered: Database, mongodb_uri: str, fate: Fate
 ) -> None:
-    async with commands_that_break(mongodb_uri, numbered.name, way, "update", fate) as shared:
-        changing = shared.change_all("computers", ONES, [{"$set": {"serial": "x"}}])
-        if way == "wires":
-            await changing
-        else:
-            with pytest.raises(OperationFailure):
-                await changing
-    is_made = way == "wires" or fate is Fate.ANSWER_LOST
+    async with commands_that_break(mongodb_uri, numbered.name, "update", fate) as shared:
+        with pytest.raises(OperationFailure):
+            await shared.change_all("computers", ONES, [{"$set": {"serial": "x"}}])
+    is_made = fate is Fate.ANSWER_LOST
     assert await numbered.computers.count_documents({"serial": "x"}) == 2 * is_made

@@ -22,7 +22,7 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from registry.settings import Settings, StartError
-from registry.storage import embedded
+from registry.storage.mongod import embedded
 from tests.mongods import client_of
 
 Client = AsyncIOMotorClient[dict[str, Any]]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from registry.settings import Settings
-from registry.storage import embedded
+from registry.storage.mongod import embedded
 from tests.conftest import Serve
 from tests.support import Api, Database, open_cursors, says
 

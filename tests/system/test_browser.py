@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, Locator, Page, Request, async_playwright, expect
 
-from registry import swagger_ui
+from registry.openapi import swagger_ui
 from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, says
 

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from registry.workers import reserve
+from registry.processes.supervisor import reserve
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, person, refusal
 from tests.system.test_stop import await_that, has_ended
@@ -29,7 +29,7 @@ def gunicorn_of(service: Service) -> int:
     (gunicorn,) = (
         child
         for child in children(service.process.pid)
-        if b"registry.arbiter" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"registry.processes.workers" in Path(f"/proc/{child}/cmdline").read_bytes()
     )
     return gunicorn
 

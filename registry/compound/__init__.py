@@ -1,0 +1,1 @@
+"""Compound documents: included resources, in memory or as a stream."""

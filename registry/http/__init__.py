@@ -1,0 +1,1 @@
+"""The HTTP side: server, routes, views, responses and error responses."""

@@ -1,0 +1,18 @@
+"""What the parts of the application find each other by."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from registry.http.limits import Limits
+from registry.model.graph import Graph
+from registry.settings import Settings
+from registry.storage.repository import Repository
+
+GRAPH = web.AppKey("graph", Graph)
+LIMITS = web.AppKey("limits", Limits)
+REPOSITORY = web.AppKey("repository", Repository)
+SETTINGS = web.AppKey("settings", Settings)
+
+UI_PATH = "/api/swagger"
+"""The prefix of Swagger UI and the OpenAPI document (section 1 of the service description)."""

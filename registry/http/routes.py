@@ -1,0 +1,49 @@
+"""The paths of the service, and the views that answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aiohttp import web
+
+from registry.http.views.base import DocumentView
+from registry.http.views.collection import CollectionView
+from registry.http.views.operations import OperationsView
+from registry.http.views.relationship import LinkageView, MembersView, RelatedView
+from registry.http.views.resource import DetailView
+from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
+from registry.jsonapi.pagination import Sizes
+from registry.jsonapi.query import Scope
+from registry.model.graph import Graph
+
+OPERATIONS_PATH = "/operations"
+
+
+def routes(graph: Graph, sizes: Sizes) -> list[web.RouteDef]:
+    """Return the routes of all types (section 4.1 of the service description).
+
+    sizes: of pages and of what is included.
+    """
+    scopes = [Scope(resource, graph, sizes) for resource in graph.values()]
+    found = [route for scope in scopes for route in _of_type(scope)]
+    return [*found, _route(OperationsView, OPERATIONS_PATH, "operations", graph=graph)]
+
+
+def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
+    resource = scope.resource
+    about: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
+    paths = collection_path(resource), resource_path(resource, "{id}")
+    yield _route(CollectionView, paths[0], f"{resource.type}_list", **about)
+    yield _route(DetailView, paths[1], f"{resource.type}_detail", **about)
+    for name, relationship in resource.relationships.items():
+        about |= {"relationship": relationship}
+        linkage = MembersView if relationship.to_many else LinkageView
+        paths = relationship_path(resource, "{id}", name), related_path(resource, "{id}", name)
+        yield _route(linkage, paths[0], f"{resource.type}_{name}_linkage", **about)
+        yield _route(RelatedView, paths[1], f"{resource.type}_{name}", **about)
+
+
+def _route(view: type[DocumentView], path: str, name: str, **about: Any) -> web.RouteDef:
+    """Return the route of a view of its own, which knows what it is about."""
+    return web.view(path, type(view.__name__, (view,), about), name=name)

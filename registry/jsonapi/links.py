@@ -1,0 +1,33 @@
+"""Relative URLs of resources and relationships (JSON:API 1.0, Links)."""
+
+from __future__ import annotations
+
+from registry.model.resource import Resource
+
+
+def collection_path(resource: Resource) -> str:
+    """Return the path of all resources of the type, `/persons`."""
+    return f"/{resource.collection}"
+
+
+def resource_path(resource: Resource, identifier: int | str) -> str:
+    """Return the path of one resource, `/persons/1`."""
+    return f"/{resource.collection}/{identifier}"
+
+
+def relationship_path(resource: Resource, identifier: int | str, name: str) -> str:
+    """Return the path of resource linkage, `/persons/1/relationships/computers`."""
+    return f"/{resource.collection}/{identifier}/relationships/{name}"
+
+
+def related_path(resource: Resource, identifier: int | str, name: str) -> str:
+    """Return the path of the related resources, `/persons/1/computers`."""
+    return f"/{resource.collection}/{identifier}/{name}"
+
+
+def relationship_links(resource: Resource, identifier: int | str, name: str) -> dict[str, str]:
+    """Return the links of a relationship object, `self` and `related`."""
+    return {
+        "self": relationship_path(resource, identifier, name),
+        "related": related_path(resource, identifier, name),
+    }

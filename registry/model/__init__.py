@@ -1,0 +1,1 @@
+"""What a type of resource is: its attributes, links, validation and serialization."""

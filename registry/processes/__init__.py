@@ -1,0 +1,1 @@
+"""The processes of the service: event loop, signals, supervisor and workers."""

@@ -1,0 +1,143 @@
+"""Batching across requests: concurrent callers share a round trip to the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+_Key = TypeVar("_Key")
+_Result = TypeVar("_Result")
+
+BatchFunction: TypeAlias = Callable[[Sequence[_Key]], Awaitable[Sequence[_Result | Exception]]]
+"""Takes the keys of a batch and returns the result or the exception of each, in the same order."""
+
+Fetch: TypeAlias = Callable[[], Awaitable[_Result]]
+"""Fetches the result of one key."""
+
+_ITERATIONS_BEFORE_PARTIAL_BATCH = 2
+"""Event-loop iterations to wait before dispatching a partial batch, so that callers just answered
+can join it."""
+
+_MIN_PARALLEL_BATCH = 8
+"""A batch below this size is not worth a second round trip in parallel."""
+
+
+class Batcher(Generic[_Key, _Result]):
+    """Collects the keys of concurrent callers and loads them in batches.
+
+    Dispatches at once when idle; dispatches another batch in parallel only when enough callers
+    wait. A batch never includes a key that was asked for after its dispatch, so that a result is
+    never older than the call. A caller that is cancelled does not affect the others.
+
+    batch_fn: loads a batch. max_batch_size: keys in a batch. max_in_flight: batches under way at
+    the same time. on_idle: called when the last batch has ended and no caller waits.
+    """
+
+    def __init__(
+        self,
+        batch_fn: BatchFunction[_Key, _Result],
+        *,
+        max_batch_size: int,
+        max_in_flight: int = 1,
+        on_idle: Callable[[], Any] | None = None,
+    ) -> None:
+        self._batch_fn = batch_fn
+        self._max_batch_size = max_batch_size
+        self._max_in_flight = max_in_flight
+        self._keys_in_flight = 0
+        self._on_idle = on_idle
+        self._queue: deque[tuple[_Key, asyncio.Future[_Result]]] = deque()
+        self._batches: set[asyncio.Task[None]] = set()
+
+    async def load(self, key: _Key) -> _Result:
+        """Return the result of the key. Raises what its batch failed with."""
+        future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        self._queue.append((key, future))
+        self._dispatch()
+        return await future
+
+    def _dispatch(self) -> None:
+        if not self._queue or len(self._batches) == self._max_in_flight:
+            return
+        if not self._batches or len(self._queue) >= self._batch_size:
+            task = asyncio.create_task(self._run_batch())
+            self._batches.add(task)
+            task.add_done_callback(self._batch_done)
+
+    def _batch_done(self, task: asyncio.Task[None]) -> None:
+        self._batches.discard(task)
+        self._dispatch()
+        if self._on_idle and not self._batches:
+            self._on_idle()
+
+    async def _run_batch(self) -> None:
+        batch = self._next_batch()
+        if not batch:
+            return
+        self._keys_in_flight += len(batch)
+        try:
+            results = await self._batch_fn([key for key, _ in batch])
+        except Exception as error:  # noqa: BLE001 - raised to each caller
+            results = [error] * len(batch)
+        finally:
+            self._keys_in_flight -= len(batch)
+        for (_, future), result in zip(batch, results, strict=True):
+            if not future.done():
+                if isinstance(result, Exception):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+        await self._wait_for_callers()
+
+    async def _wait_for_callers(self) -> None:
+        if len(self._queue) < self._max_batch_size:
+            for _ in range(_ITERATIONS_BEFORE_PARTIAL_BATCH):
+                await asyncio.sleep(0)
+
+    @property
+    def _batch_size(self) -> int:
+        """The size of the next batch: an equal share of all keys for each batch in flight.
+
+        Otherwise callers that were answered together would stay together, and the service and the
+        database would take turns instead of working at the same time.
+        """
+        share = -(-(len(self._queue) + self._keys_in_flight) // self._max_in_flight)
+        return min(self._max_batch_size, max(share, _MIN_PARALLEL_BATCH))
+
+    def _next_batch(self) -> list[tuple[_Key, asyncio.Future[_Result]]]:
+        """Remove the oldest callers from the queue, without those that were cancelled."""
+        batch: list[tuple[_Key, asyncio.Future[_Result]]] = []
+        size = self._batch_size
+        while self._queue and len(batch) < size:
+            key, future = self._queue.popleft()
+            if not future.done():
+                batch.append((key, future))
+        return batch
+
+
+class Coalescer(Generic[_Result]):
+    """Single flight by key, which never joins a call that has already begun.
+
+    A key is kept while it has callers. max_batch_size: callers that share one result.
+    """
+
+    def __init__(self, *, max_batch_size: int) -> None:
+        self._max_batch_size = max_batch_size
+        self._batchers: dict[Hashable, Batcher[Fetch[_Result], _Result]] = {}
+
+    async def load(self, key: Hashable, fetch: Fetch[_Result]) -> _Result:
+        """Return what `fetch`, or that of an equal key, returns. Raises what it raises."""
+        if key not in self._batchers:
+            forget = partial(self._batchers.pop, key)
+            self._batchers[key] = Batcher(
+                _fetch_once, max_batch_size=self._max_batch_size, on_idle=forget
+            )
+        return await self._batchers[key].load(fetch)
+
+
+async def _fetch_once(fetches: Sequence[Fetch[_Result]]) -> Sequence[_Result]:
+    result = await fetches[0]()
+    return [result] * len(fetches)

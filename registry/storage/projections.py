@@ -1,0 +1,37 @@
+"""Projections: the stored fields that a query returns. Hidden fields never leave the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from registry.model.record import VERSION
+from registry.model.resource import Resource
+
+
+@lru_cache(maxsize=1024)  # bounded, as clients choose the names
+def fields_of(resource: Resource, names: frozenset[str]) -> tuple[str, ...]:
+    """Return the stored fields of the named attributes, and all foreign keys, without duplicates.
+
+    A computed attribute is computed anew from its parts, so these are returned in its place.
+    """
+    parts = {name: one.parts for name, one in resource.computed.items()}
+    chosen = [name for name in resource.attributes if name in names]
+    fields = [part for name in chosen for part in parts.get(name, (name,))]
+    return tuple(dict.fromkeys([*fields, *(link.foreign_key for link in resource.links)]))
+
+
+@lru_cache(maxsize=64)
+def visible_fields(resource: Resource) -> tuple[str, ...]:
+    """Return all stored fields that responses are made from, beside `_id`."""
+    return (*fields_of(resource, resource.attribute_names), VERSION)
+
+
+def visible(resource: Resource) -> dict[str, bool]:
+    """Return the projection to all fields that responses are made from."""
+    return only(visible_fields(resource))
+
+
+def only(fields: Iterable[str]) -> dict[str, bool]:
+    """Return the projection to these fields and the id; an empty one would return all fields."""
+    return dict.fromkeys(("_id", *fields), True)

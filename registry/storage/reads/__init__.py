@@ -1,0 +1,1 @@
+"""Queries: look-ups by id or key, collections, pages and filters."""

@@ -1,0 +1,1 @@
+"""Inserts, updates and deletions, with their ids and transactions."""

@@ -1,0 +1,482 @@
+"""Statements of JSON:API 1.0 that hold on every route and in every document.
+
+`tests/test_jsonapi_statements.py` lists all statements, and the tests of each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from marshmallow import Schema, fields
+from yarl import URL
+
+from registry.http.views.base import DocumentView
+from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.resource import Link, Resource
+from registry.resources.person import person
+from tests.support import MEDIA_TYPE, Api, linked, to_many
+
+GRACE = {"first_name": "Grace", "last_name": "Hopper"}
+PARAMETERS = f"{MEDIA_TYPE}; charset=utf-8"
+
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?")
+"""A member name of characters that are allowed and, as is recommended, safe in a URL."""
+
+TOP = {"data", "errors", "meta", "jsonapi", "links", "included"}
+PAGES = {"first", "last", "prev", "next"}
+
+STARTS = (
+    "/persons",
+    "/computers",
+    "/persons?include=computers.owner",
+    "/computers?include=owner&fields[person]=full_name,email",
+    "/persons?filter[id]=2",
+    "/persons?filter[id]=99",
+    "/persons?sort=-email&page[size]=1",
+    "/computers?page[number]=1&page[size]=2&include=owner.computers",
+    "/persons?include=computers&page[computers][size]=1",
+    "/persons/1/relationships/computers?include=computers.owner",
+    "/persons/1/relationships/computers?page[size]=1",
+    "/persons/1/computers?include=owner",
+    "/computers/1/relationships/owner?include=owner",
+    "/computers/1/owner?include=computers",
+)
+"""From here, links lead to every path that can be read."""
+
+BODIES = (
+    ("POST", "/persons", {"type": "person", "attributes": GRACE}),
+    ("POST", "/computers", {"type": "computer", "attributes": {"serial": "SN-9"}}),
+    ("PATCH", "/persons/1", {"type": "person", "relationships": {"computers": to_many("1")}}),
+    ("PATCH", "/computers/1", {"type": "computer", "attributes": {"serial": "SN-9"}}),
+    ("PATCH", "/persons/1/relationships/computers", to_many("3")["data"]),
+    ("POST", "/persons/1/relationships/computers", to_many("3")["data"]),
+    ("DELETE", "/persons/1/relationships/computers", to_many("1")["data"]),
+    ("PATCH", "/computers/1/relationships/owner", None),
+)
+"""A request that succeeds, of each path and method that takes primary data."""
+
+
+@pytest.fixture
+async def fleet(api: Api) -> Api:
+    """Grace owns computers 1 and 2, Ada owns nothing; nobody owns 3."""
+    await api.person("Grace", email="grace@example.com")
+    await api.person("Ada")
+    for owner in ("1", "1", None):
+        await api.computer(owner=owner)
+    return api
+
+
+async def fetch(api: Api, method: str, path: str, data: Any = None, **headers: str) -> Any:
+    """Return status and document; the answer is JSON:API, or it is empty."""
+    body = None if method in {"GET", "HEAD"} else json.dumps({"data": data})
+    sent = {"Content-Type": MEDIA_TYPE, **headers}
+    url = URL(path, encoded=True).relative() if "://" in path else path
+    async with api.client.request(method, url, data=body, headers=sent) as response:
+        text = await response.read()
+        assert bool(text) == (response.status != 204)
+        if not text:
+            return response.status, None
+        assert response.headers["Content-Type"] == MEDIA_TYPE
+        return response.status, json.loads(text)
+
+
+def hold(document: Any) -> None:
+    """Hold a document against JSON:API 1.0, Document Structure."""
+    assert isinstance(document, dict)
+    assert document.keys() <= TOP
+    assert document.keys() & {"data", "errors", "meta"}
+    assert not document.keys() >= {"data", "errors"}
+    assert "data" in document or "included" not in document
+    assert document["jsonapi"].keys() <= {"version", "meta"}
+    assert isinstance(document["jsonapi"]["version"], str)
+    hold_links(document.get("links", {}), {"self", "related"} | PAGES)
+    hold_names(document)
+    for error in document.get("errors", []):
+        hold_error(error)
+    primary = primary_data(document)
+    resources = [one for one in primary if "attributes" in one] + document.get("included", [])
+    for resource in resources:
+        hold_resource(resource)
+    for identifier in [one for one in primary if "attributes" not in one]:
+        hold_identifier(identifier)
+    named = [identity(one) for one in resources]
+    assert len(set(named)) == len(named), "a resource is there more than once"
+    known = {identity(one) for one in [*primary, *targets(resources)]}
+    assert {identity(one) for one in document.get("included", [])} <= known, "no full linkage"
+
+
+def hold_names(part: Any) -> None:
+    """Hold the name of every member, however deep, and the shape of every meta object."""
+    for one in part if isinstance(part, list) else []:
+        hold_names(one)
+    for name, value in part.items() if isinstance(part, dict) else []:
+        assert NAME.fullmatch(name)
+        assert name != "meta" or isinstance(value, dict)
+        hold_names(value)
+
+
+def hold_links(links: Any, names: set[str]) -> None:
+    assert isinstance(links, dict)
+    assert links.keys() <= names
+    for name, link in links.items():
+        assert isinstance(link, str) or (link is None and name in PAGES)
+
+
+def hold_identifier(identifier: Any) -> None:
+    assert {"type", "id"} <= identifier.keys() <= {"type", "id", "meta"}
+    assert all(isinstance(identifier[name], str) for name in ("type", "id"))
+    assert NAME.fullmatch(identifier["type"])
+
+
+def hold_resource(resource: Any) -> None:
+    """Hold a resource object of this service, whose attributes hold no objects."""
+    assert resource.keys() <= {"type", "id", "attributes", "relationships", "links", "meta"}
+    hold_identifier({name: resource[name] for name in ("type", "id")})
+    attributes, relationships = resource["attributes"], resource.get("relationships", {})
+    assert isinstance(attributes, dict)
+    assert isinstance(relationships, dict)
+    assert not {"type", "id", *relationships} & attributes.keys()
+    assert not {"type", "id"} & relationships.keys()
+    assert not any(isinstance(value, dict | list) for value in attributes.values())
+    hold_links(resource["links"], {"self"})
+    for relationship in relationships.values():
+        assert relationship.keys() <= {"links", "data", "meta"}
+        assert relationship.keys() & {"links", "data", "meta"}
+        to_many = isinstance(relationship["data"], list)
+        assert {"self", "related"} & relationship["links"].keys()
+        hold_links(relationship["links"], {"self", "related"} | (PAGES if to_many else set()))
+    for identifier in targets([resource]):
+        hold_identifier(identifier)
+
+
+def hold_error(error: Any) -> None:
+    """Hold an error object. Beyond 1.0, the cursor profile names the kind of some as a link."""
+    texts = {"id", "status", "code", "title", "detail"}
+    assert error.keys() <= texts | {"links", "source", "meta"}
+    assert all(isinstance(error[name], str) for name in texts & error.keys())
+    hold_links(error.get("links", {}), {"about", "type"})
+    assert error.get("source", {}).keys() <= {"pointer", "parameter"}
+    assert all(isinstance(value, str) for value in error.get("source", {}).values())
+
+
+def primary_data(document: Any) -> list[Any]:
+    data = document.get("data")
+    return data if isinstance(data, list) else [data] if data is not None else []
+
+
+def targets(resources: list[Any]) -> Iterator[Any]:
+    for resource in resources:
+        for relationship in resource.get("relationships", {}).values():
+            yield from primary_data(relationship)
+
+
+def identity(one: Any) -> tuple[str, str]:
+    return one["type"], one["id"]
+
+
+def links_of(part: Any) -> Iterator[str]:
+    """Yield every link of a document, whatever object it belongs to."""
+    for one in part if isinstance(part, list) else []:
+        yield from links_of(one)
+    for name, value in part.items() if isinstance(part, dict) else []:
+        if name == "links":
+            yield from (link for link in value.values() if link is not None)
+        else:
+            yield from links_of(value)
+
+
+def hold_primary_data(path: str, document: Any) -> None:
+    """Hold what a path is answered with: one or many, resource objects or identifiers."""
+    match URL(path).path.split("/")[1:]:
+        case [_, _, "relationships", name]:
+            members, many = {"type", "id"}, name == "computers"
+        case [_, _, name]:
+            members, many = {"type", "id", "attributes", "links"}, name == "computers"
+        case parts:
+            members, many = {"type", "id", "attributes", "links"}, len(parts) == 1
+    assert isinstance(document["data"], list) == many
+    for one in primary_data(document):
+        assert one.keys() - {"relationships"} == members
+
+
+async def test_every_link_leads_to_a_document_of_jsonapi(fleet: Api) -> None:
+    routes = {
+        route.resource
+        for route in fleet.client.app.router.routes()
+        if isinstance(route.handler, type)
+        and issubclass(route.handler, DocumentView)
+        and hasattr(route.handler, "get")
+    }
+    assert routes
+    seen: set[str] = set()
+    left = list(STARTS)
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        status, document = await fetch(fleet, "GET", path)
+        assert (path, status) == (path, 200)
+        hold(document)
+        hold_primary_data(path, document)
+        left += links_of(document)
+    visited = {URL(path).path for path in seen}
+    for resource in routes:
+        path = resource.canonical  # type: ignore[union-attr] # a view has a path
+        pattern = re.escape(path).replace(r"\{id\}", "[0-9]+")
+        assert any(re.fullmatch(pattern, one) for one in visited), pattern
+
+
+@pytest.mark.parametrize("path", ["/persons?include=computers", "/computers?include=owner"])
+async def test_the_self_link_of_a_resource_leads_to_it(fleet: Api, path: str) -> None:
+    _, document = await fetch(fleet, "GET", path)
+    for resource in document["data"] + document["included"]:
+        status, found = await fetch(fleet, "GET", resource["links"]["self"])
+        assert (status, identity(found["data"])) == (200, identity(resource))
+        assert found["data"]["attributes"] == resource["attributes"]
+
+
+@pytest.mark.parametrize("path", [one for one in STARTS if not re.match("/computers/1/", one)])
+async def test_the_self_link_of_a_collection_leads_to_the_same_document(
+    fleet: Api, path: str
+) -> None:
+    _, document = await fetch(fleet, "GET", path)
+    assert await fetch(fleet, "GET", document["links"]["self"]) == (200, document)
+
+
+async def test_links_of_a_relationship_stay_when_its_content_changes(fleet: Api) -> None:
+    for owner in (None, "2", "1"):
+        data = owner and {"type": "person", "id": owner}
+        status, _ = await fetch(fleet, "PATCH", "/computers/1/relationships/owner", data)
+        assert status == 204
+        computer = (await fleet.get("/computers/1?include=owner")).data
+        persons = (await fleet.get("/persons?include=computers")).data
+        assert linked(computer) == {"owner": {"data": data}}
+        assert [one["relationships"][name]["links"] for one, name in relationships(computer)] == [
+            {"self": "/computers/1/relationships/owner", "related": "/computers/1/owner"}
+        ]
+        assert [one["relationships"][name]["links"] for one, name in relationships(*persons)] == [
+            {
+                "self": f"/persons/{number}/relationships/computers",
+                "related": f"/persons/{number}/computers",
+            }
+            for number in (1, 2)
+        ]
+
+
+def relationships(*resources: Any) -> list[tuple[Any, str]]:
+    return [(resource, name) for resource in resources for name in resource["relationships"]]
+
+
+@pytest.mark.parametrize(("method", "path", "data"), BODIES)
+async def test_every_change_is_answered_with_a_document_of_jsonapi_or_none(
+    fleet: Api, method: str, path: str, data: Any
+) -> None:
+    status, document = await fetch(fleet, method, path, data)
+    assert status == (204 if "/relationships/" in path else 201 if method == "POST" else 200)
+    if document is not None:
+        hold(document)
+        assert document["data"]["type"] == data["type"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "data", "headers", "status"),
+    [
+        ("GET", "/persons?x=1&sort=x&include=x", None, {}, 400),
+        ("GET", "/persons?page[size]=99999", None, {}, 400),
+        ("GET", "/persons/9", None, {}, 404),
+        ("GET", "/persons/9/computers", None, {}, 404),
+        ("GET", "/persons/1/relationships/cars", None, {}, 404),
+        ("GET", "/nothing", None, {}, 404),
+        ("PUT", "/persons", None, {}, 405),
+        ("GET", "/persons", None, {"Accept": PARAMETERS}, 406),
+        ("POST", "/persons", {"type": "computer"}, {}, 409),
+        ("PATCH", "/persons/1", {"type": "person"}, {"If-Match": '"x"'}, 412),
+        ("POST", "/persons", {"type": "person"}, {"Content-Type": PARAMETERS}, 415),
+        ("POST", "/persons", {"type": "person", "attributes": {"x": 1}}, {}, 422),
+        ("POST", "/persons", [], {}, 400),
+    ],
+)
+async def test_every_refusal_is_a_document_of_jsonapi(
+    fleet: Api, method: str, path: str, data: Any, headers: dict[str, str], status: int
+) -> None:
+    found, document = await fetch(fleet, method, path, data, **headers)
+    assert found == status
+    hold(document)
+    assert document.keys() == {"errors", "jsonapi"}
+    assert isinstance(document["errors"], list)
+    assert {error["status"] for error in document["errors"]} == {str(status)}
+
+
+READS = [("GET", start, None) for start in STARTS]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "data"), [*READS, *BODIES, ("DELETE", "/persons/1", None)]
+)
+async def test_a_parameter_that_is_unknown_is_refused_on_every_route(
+    fleet: Api, method: str, path: str, data: Any
+) -> None:
+    before = await everything(fleet)
+    for name in ("nonsense", "Include", "pageSize", "page", "page[nonsense]"):
+        url = f"{path}{'&' if '?' in path else '?'}{name}=1"
+        status, document = await fetch(fleet, method, url, data)
+        assert status == 400
+        assert [error["source"] for error in document["errors"]] == [{"parameter": name}]
+    assert await everything(fleet) == before
+
+
+async def everything(api: Api) -> list[Any]:
+    return [(await api.get(path)).document for path in ("/persons?include=computers", "/computers")]
+
+
+async def test_there_is_no_parameter_but_those_of_the_specification(api: Api) -> None:
+    async with api.client.get("/api/swagger/swagger.json") as response:
+        described = await response.json()
+    shared = described["components"]["parameters"].values()
+    inline = [
+        one
+        for item in described["paths"].values()
+        for operation in item.values()
+        if isinstance(operation, dict)
+        for one in operation.get("parameters", [])
+    ]
+    names = {one["name"] for one in [*shared, *inline] if one.get("in") == "query"}
+    assert "include" in names
+    families = {name.partition("[")[0] for name in names}
+    assert families <= {"include", "fields", "sort", "filter", "page"}
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, method: str) -> None:
+    path, created = ("/computers", "4") if method == "POST" else ("/computers/1", "1")
+    more: dict[str, Any] = {"colour": "red", "x-y": [1]}
+    identifier = {"type": "person", "id": "2", **more}
+    data = {
+        "type": "computer",
+        "attributes": {"serial": "SN-9"},
+        "relationships": {"owner": {"data": identifier, **more}},
+        **more,
+    }
+    answer = await fleet.request(method, path, {"data": data, **more})
+    assert (answer.status, answer.id) == (201 if method == "POST" else 200, created)
+    assert answer.data["attributes"] == {"serial": "SN-9"}
+    assert linked(answer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
+    linkage = f"/computers/{created}/relationships/owner"
+    body = {"data": {**identifier, "id": "1"}, **more}
+    assert (await fleet.request("PATCH", linkage, body)).status == 204
+    assert (await fleet.get(f"/computers/{created}?include=owner")).included == [("person", "1")]
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "place"),
+    [
+        ({"Data": {"type": "person", "attributes": GRACE}}, 400, "/data"),
+        ({"data": {"Type": "person", "attributes": GRACE}}, 400, "/data/type"),
+        (
+            {"data": {"type": "person", "attributes": {**GRACE, "Email": "g@example.com"}}},
+            422,
+            "/data/attributes/Email",
+        ),
+        (
+            {
+                "data": {
+                    "type": "person",
+                    "attributes": GRACE,
+                    "relationships": {"Computers": to_many()},
+                }
+            },
+            422,
+            "/data/relationships/Computers",
+        ),
+    ],
+)
+async def test_a_name_in_another_case_is_another_name(
+    api: Api, document: Any, status: int, place: str
+) -> None:
+    answer = await api.request("POST", "/persons", document)
+    assert (answer.status, answer.errors) == (status, [(status, place)])
+
+
+class TypeSchema(Schema):
+    type = fields.String()
+
+
+class IdSchema(Schema):
+    id = fields.String()
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        (Resource("monitor", "monitors", TypeSchema),),
+        (Resource("monitor", "monitors", IdSchema),),
+        (
+            person,
+            Resource("monitor", "monitors", Schema, (Link("type", "person", "owner", "monitors"),)),
+        ),
+        (person, Resource("monitor", "monitors", Schema, (Link("owner", "person", "p", "id"),))),
+    ],
+)
+def test_no_field_can_be_named_type_or_id(declared: tuple[Resource, ...]) -> None:
+    with pytest.raises(InvalidDeclaration, match=r"declared twice: (type|id)$"):
+        Graph(declared)
+
+
+@pytest.mark.parametrize("name", ["a b", "a.b", "a,b", "a+b", "a[b", "_a", "a/b", "-", ""])
+def test_a_field_whose_name_is_no_member_name_fails_at_start(name: str) -> None:
+    schema = Schema.from_dict({name: fields.String()})
+    with pytest.raises(InvalidDeclaration, match="is no name"):
+        Graph([Resource("monitor", "monitors", schema)])
+
+
+@pytest.mark.parametrize("sent", [None, [], {}, {"links": {}}, {"meta": {}}, "1"])
+async def test_a_relationship_of_a_creation_is_an_object_with_data(fleet: Api, sent: Any) -> None:
+    before = await everything(fleet)
+    data = {"type": "person", "attributes": GRACE, "relationships": {"computers": sent}}
+    answer = await fleet.post("/persons", data)
+    assert (answer.status, answer.errors) == (400, [(400, "/data/relationships/computers")])
+    assert await everything(fleet) == before
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ({}, "/data"),
+        ({"meta": {}}, "/data"),
+        ({"data": None}, "/data"),
+        ({"data": []}, "/data"),
+        ({"data": [{"type": "person", "id": "1", "attributes": GRACE}]}, "/data"),
+        ({"data": "1"}, "/data"),
+        ({"data": {"id": "1", "attributes": GRACE}}, "/data/type"),
+        ({"data": {"type": None, "id": "1", "attributes": GRACE}}, "/data/type"),
+    ],
+)
+async def test_an_update_takes_a_single_resource_object_with_a_type(
+    fleet: Api, document: Any, place: str
+) -> None:
+    before = await everything(fleet)
+    answer = await fleet.request("PATCH", "/persons/2", document)
+    assert (answer.status, answer.errors) == (400, [(400, place)])
+    assert await everything(fleet) == before
+
+
+async def test_relationships_that_are_not_sent_stay(fleet: Api) -> None:
+    sent = {"type": "person", "attributes": {"first_name": "New"}}
+    assert (await fleet.patch("/persons/1", sent)).status == 200
+    assert linked((await fleet.get("/persons/1?include=computers")).data) == {
+        "computers": to_many("1", "2")
+    }
+    sent = {"type": "computer", "attributes": {"serial": "New"}}
+    assert (await fleet.patch("/computers/1", sent)).status == 200
+    assert (await fleet.get("/computers/1?include=owner")).included == [("person", "1")]
+
+
+async def test_a_title_is_the_same_in_every_occurrence_of_a_problem(fleet: Api) -> None:
+    answers = [await fleet.get(path) for path in ("/persons/9", "/computers/8", "/nothing")]
+    assert {answer.document["errors"][0]["title"] for answer in answers} == {"Not found"}
+    assert len({answer.document["errors"][0]["detail"] for answer in answers}) == 3

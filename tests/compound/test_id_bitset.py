@@ -1,0 +1,39 @@
+"""Sets of ids."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.compound.id_bitset import IdBitset
+
+IDS = st.one_of(st.integers(-3_000, 3_000), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(st.lists(IDS), st.lists(IDS))
+def test_it_holds_what_was_added_and_gives_it_rising(added: list[int], others: list[int]) -> None:
+    ids = IdBitset()
+    ids.update(added)
+    assert list(ids) == sorted(set(added))
+    assert all(number in ids for number in added)
+    assert [number in ids for number in others] == [number in set(added) for number in others]
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    ids = IdBitset()
+    ids.update([1, "a", None, 2.5])  # type: ignore[list-item] # as other tools may have stored it
+    assert list(ids) == [1]
+    assert "a" not in ids
+
+
+def test_a_million_ids_take_less_than_a_megabyte() -> None:
+    tracemalloc.start()
+    try:
+        ids = IdBitset()
+        ids.update(range(1_000_000))
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 2**20

@@ -1,0 +1,343 @@
+"""Documents of operations, without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.jsonapi.atomic_operations import OPERATIONS, Operation, Verb, load_operations
+from registry.jsonapi.errors import ApiError, ApiErrors, MalformedDocument
+from registry.jsonapi.request_documents import Mode
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from tests.jsonapi.test_request_documents import JSON, NAMED, resolve
+from tests.support import says
+
+GRAPH = Graph(RESOURCES)
+
+PERSON = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
+COMPUTER = {"type": "computer", "attributes": {"serial": "SN-1"}}
+COMPUTERS = {"type": "person", "id": "1", "relationship": "computers"}
+OWNER = {"type": "computer", "id": "1", "relationship": "owner"}
+
+PATHS = ["/persons", "/persons/1", "/persons/1/relationships/computers", "//[", "/computers/x"]
+REFERENCE = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["person", "computer"]) | JSON,
+        "id": st.just("1") | JSON,
+        "lid": st.just("a") | JSON,
+        "relationship": st.sampled_from(["computers", "owner"]) | JSON,
+    },
+)
+OPERATION = st.fixed_dictionaries(
+    {},
+    optional={
+        "op": st.sampled_from(["add", "update", "remove"]) | JSON,
+        "ref": REFERENCE | JSON,
+        "href": st.sampled_from(PATHS) | st.text(max_size=9) | JSON,
+        "data": NAMED | REFERENCE | st.lists(REFERENCE, max_size=2) | JSON,
+    },
+)
+DOCUMENT = (
+    st.fixed_dictionaries({OPERATIONS: st.lists(OPERATION | JSON, max_size=4) | JSON})
+    | st.dictionaries(st.sampled_from([OPERATIONS, "data", "errors"]), JSON)
+    | JSON
+)
+
+
+def load(*operations: Any, most: int = 1_000) -> list[Operation]:
+    return load_operations(orjson.dumps({OPERATIONS: operations}), GRAPH, most)
+
+
+def problems_of(*operations: Any) -> list[tuple[int, str]]:
+    """Return status and pointer, from the array on, of each problem."""
+    with pytest.raises(ApiErrors) as refused:
+        load(*operations)
+    found = [(one.status, one.pointer or "") for one in refused.value.errors]
+    assert all(pointer.startswith(f"/{OPERATIONS}/") for _, pointer in found)
+    return [(status, pointer.removeprefix(f"/{OPERATIONS}")) for status, pointer in found]
+
+
+@says("i.operations")
+@given(document=DOCUMENT)
+def test_any_document_is_loaded_or_refused_at_its_places(document: Any) -> None:
+    try:
+        found = load_operations(orjson.dumps(document), GRAPH, 3)
+    except (ApiError, ApiErrors) as refused:
+        errors = refused.errors if isinstance(refused, ApiErrors) else [refused]
+        for error in errors:
+            assert error.pointer is not None
+            parent = error.pointer.rpartition("/")[0]
+            if parent and not parent.endswith("/attributes"):
+                resolve(document, parent)
+    else:
+        assert 0 < len(found) == len(document[OPERATIONS]) <= 3
+
+
+@given(st.binary(max_size=50))
+def test_random_bytes_are_refused(body: bytes) -> None:
+    with pytest.raises(MalformedDocument):
+        load_operations(body, GRAPH, 3)
+
+
+@says("i.operations")
+@pytest.mark.parametrize(
+    ("sent", "verb", "type_name", "number"),
+    [
+        ({"op": "add", "data": PERSON}, Verb.CREATE, "person", -1),
+        ({"op": "add", "href": "/persons", "data": PERSON}, Verb.CREATE, "person", -1),
+        ({"op": "update", "data": {**PERSON, "id": "7"}}, Verb.UPDATE, "person", 7),
+        ({"op": "update", "href": "/persons/7", "data": PERSON}, Verb.UPDATE, "person", 7),
+        (
+            {"op": "update", "ref": {"type": "person", "id": "7"}, "data": PERSON},
+            Verb.UPDATE,
+            "person",
+            7,
+        ),
+        ({"op": "remove", "href": "/computers/7"}, Verb.DELETE, "computer", 7),
+        ({"op": "remove", "ref": {"type": "computer", "id": "7"}}, Verb.DELETE, "computer", 7),
+        ({"op": "remove", "ref": {"type": "computer", "id": 7}}, Verb.DELETE, "computer", 7),
+    ],
+)
+def test_an_operation_on_a_resource_is_one_of_its_verb_and_target(
+    sent: Any, verb: Verb, type_name: str, number: int
+) -> None:
+    (found,) = load({**sent, "meta": {"any": "thing"}})
+    assert (found.verb, found.resource.type, found.target.id) == (verb, type_name, number)
+    assert found.shown == (verb is not Verb.DELETE)
+
+
+@says("i.operations")
+@pytest.mark.parametrize(
+    ("code", "mode"), [("add", Mode.ADD), ("update", Mode.REPLACE), ("remove", Mode.REMOVE)]
+)
+@pytest.mark.parametrize("target", [{"ref": COMPUTERS}, {"href": PATHS[2]}])
+def test_a_to_many_relationship_gains_is_replaced_or_loses(
+    code: str, mode: Mode, target: Any
+) -> None:
+    (found,) = load({"op": code, **target, "data": [{"type": "computer", "id": "5"}]})
+    (linkage,) = found.change.linkages
+    assert (found.verb, found.target.id, found.shown) == (Verb.UPDATE, 1, False)
+    assert (linkage.relationship.name, linkage.mode, linkage.ids) == ("computers", mode, [5])
+
+
+@says("i.operations")
+@pytest.mark.parametrize("data", [{"type": "person", "id": "5"}, None])
+def test_a_to_one_relationship_is_assigned_or_cleared(data: Any) -> None:
+    (found,) = load({"op": "update", "ref": OWNER, "data": data})
+    (linkage,) = found.change.linkages
+    assert (linkage.relationship.name, linkage.linked) == ("owner", 5 if data else None)
+
+
+@says("i.operations")
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (None, [(400, "/0")]),
+        ([], [(400, "/0")]),
+        ({}, [(400, "/0/op")]),
+        ({"op": None}, [(400, "/0/op")]),
+        ({"op": ["add"]}, [(400, "/0/op")]),
+        ({"op": "ADD", "data": PERSON}, [(400, "/0/op")]),
+        ({"op": "replace", "data": PERSON}, [(400, "/0/op")]),
+        ({"op": "add"}, [(400, "/0")]),
+        ({"op": "add", "data": None}, [(400, "/0/data")]),
+        ({"op": "add", "data": {}}, [(400, "/0/data")]),
+        ({"op": "add", "data": [PERSON]}, [(400, "/0/data")]),
+        ({"op": "add", "href": "/persons"}, [(400, "/0")]),
+        ({"op": "add", "href": "/persons/1", "data": PERSON}, [(400, "/0")]),
+        ({"op": "add", "ref": {"type": "person", "id": "1"}, "data": PERSON}, [(400, "/0")]),
+        ({"op": "add", "ref": {"type": "person"}, "data": PERSON}, [(400, "/0/ref/id")]),
+        ({"op": "add", "data": {"type": "x"}}, [(404, "/0/data/type")]),
+        ({"op": "add", "href": "/persons", "data": COMPUTER}, [(409, "/0/data/type")]),
+        ({"op": "update"}, [(400, "/0")]),
+        ({"op": "update", "data": PERSON}, [(400, "/0/data/id")]),
+        ({"op": "update", "href": "/persons", "data": PERSON}, [(400, "/0")]),
+        ({"op": "update", "href": "/persons/1"}, [(400, "/0")]),
+        ({"op": "update", "href": "/persons/1", "data": None}, [(400, "/0/data")]),
+        ({"op": "update", "href": "/persons/1", "data": COMPUTER}, [(409, "/0/data/type")]),
+        ({"op": "remove"}, [(400, "/0")]),
+        ({"op": "remove", "data": {"type": "person", "id": "1"}}, [(400, "/0")]),
+        ({"op": "remove", "href": "/persons"}, [(400, "/0")]),
+        (
+            {"op": "remove", "href": "/persons/1", "ref": {"type": "person", "id": "1"}},
+            [(400, "/0")],
+        ),
+        ({"op": "remove", "ref": None}, [(400, "/0/ref")]),
+        ({"op": "remove", "ref": {"id": "1"}}, [(400, "/0/ref")]),
+        ({"op": "remove", "ref": {"type": "person"}}, [(400, "/0/ref/id")]),
+        ({"op": "remove", "ref": {"type": "person", "id": None}}, [(400, "/0/ref/id")]),
+        ({"op": "remove", "ref": {"type": "person", "id": {"$gt": 0}}}, [(400, "/0/ref/id")]),
+        ({"op": "remove", "ref": {"type": "x", "id": "1"}}, [(404, "/0/ref/type")]),
+        ({"op": "remove", "ref": {"type": "person", "id": "1", "lid": "a"}}, [(400, "/0/ref")]),
+        ({"op": "remove", "ref": COMPUTERS}, [(400, "/0")]),
+        ({"op": "update", "ref": COMPUTERS, "data": None}, [(400, "/0/data")]),
+        ({"op": "add", "ref": COMPUTERS, "data": COMPUTER}, [(400, "/0/data")]),
+        (
+            {"op": "add", "ref": COMPUTERS, "data": [{"type": "person", "id": "1"}]},
+            [(409, "/0/data/0/type")],
+        ),
+        ({"op": "update", "ref": OWNER, "data": []}, [(400, "/0/data")]),
+        ({"op": "add", "ref": OWNER, "data": {"type": "person", "id": "1"}}, [(400, "/0/op")]),
+        ({"op": "remove", "ref": OWNER, "data": None}, [(400, "/0/op")]),
+        ({"op": "update", "ref": {**OWNER, "type": "person"}}, [(404, "/0/ref/relationship")]),
+    ],
+)
+def test_a_wrong_operation_is_told_by_its_place(sent: Any, expected: Any) -> None:
+    assert problems_of(sent) == expected
+
+
+@says("i.operations")
+@pytest.mark.parametrize("name", ["", None, 0, False, [], {}, "cars", "serial"])
+def test_what_is_no_relationship_does_not_pass_for_the_whole_resource(name: Any) -> None:
+    sent = {"op": "remove", "ref": {"type": "person", "id": "1", "relationship": name}, "data": []}
+    status = 404 if isinstance(name, str) else 400
+    assert problems_of(sent) == [(status, "/0/ref/relationship")]
+
+
+@says("i.operations")
+@pytest.mark.parametrize(
+    "href",
+    [
+        "",
+        "/",
+        "persons/1",
+        "/people/1",
+        "/persons/1/",
+        "/persons/1/computers",
+        "/persons/1/relationships",
+        "/persons/1/relationships/owner",
+        "/persons%2F1",
+        "/persons/1?include=computers",
+        "/persons/1#x",
+        "//elsewhere/persons/1",
+        "http://elsewhere/persons/1",
+        "http://[/persons/1",
+        "/persons/1\n",
+    ],
+)
+def test_an_href_that_leads_to_nothing_here_is_not_found(href: str) -> None:
+    assert problems_of({"op": "remove", "href": href}) == [(404, "/0/href")]
+
+
+@pytest.mark.parametrize("href", [None, 1, [], {"path": "/persons/1"}])
+def test_an_href_is_a_string(href: Any) -> None:
+    assert problems_of({"op": "remove", "href": href}) == [(400, "/0/href")]
+
+
+@says("i.operations")
+def test_a_local_id_stands_for_the_resource_that_an_operation_before_adds() -> None:
+    owner = {"data": {"type": "person", "lid": "a"}}
+    found = load(
+        {"op": "add", "data": {**PERSON, "lid": "a"}},
+        {"op": "add", "data": {**COMPUTER, "lid": "a", "relationships": {"owner": owner}}},
+        {"op": "update", "data": {"type": "person", "lid": "a"}},
+        {
+            "op": "add",
+            "ref": {"type": "person", "lid": "a", "relationship": "computers"},
+            "data": [{"type": "computer", "lid": "a"}, {"type": "computer", "id": "3"}],
+        },
+        {"op": "remove", "ref": {"type": "computer", "lid": "a"}},
+    )
+    numbered = [one.numbered({-1: 10, -2: 20}) for one in found]
+    assert [one.target.id for one in numbered] == [10, 20, 10, 10, 20]
+    linkages = [linkage.ids for one in numbered for linkage in one.change.linkages]
+    assert linkages == [[10], [3, 20]]
+
+
+@says("i.operations")
+def test_a_local_id_that_no_operation_before_adds_is_refused() -> None:
+    reference = {"type": "person", "lid": "a"}
+    own = {**COMPUTER, "lid": "a", "relationships": {"owner": {"data": reference}}}
+    assert problems_of(
+        {"op": "remove", "ref": reference},
+        {"op": "add", "data": own},
+        {"op": "update", "data": reference},
+        {"op": "add", "data": {**PERSON, "lid": "a"}},
+        {"op": "add", "ref": COMPUTERS, "data": [{"type": "computer", "lid": "b"}]},
+        {"op": "remove", "ref": {"type": "person", "lid": 1}},
+    ) == [
+        (400, "/0/ref/lid"),
+        (400, "/1/data/relationships/owner/data/lid"),
+        (400, "/2/data/lid"),
+        (400, "/4/data/0/lid"),
+        (400, "/5/ref/lid"),
+    ]
+
+
+@says("i.operations")
+def test_a_local_id_of_an_operation_stands_for_nothing_in_the_same_operation() -> None:
+    itself = {"computers": {"data": [{"type": "computer", "lid": "a"}]}}
+    sent = {"op": "add", "data": {**PERSON, "lid": "a", "relationships": itself}}
+    assert problems_of(sent) == [(400, "/0/data/relationships/computers/data/0/lid")]
+
+
+@says("i.operations")
+def test_a_local_id_is_one_of_its_type_and_given_once() -> None:
+    added = {"op": "add", "data": {**PERSON, "lid": "a"}}
+    load(added, {"op": "add", "data": {**COMPUTER, "lid": "a"}})
+    assert problems_of(added, added) == [(400, "/1/data/lid")]
+    person = {"op": "update", "ref": OWNER, "data": {"type": "person", "lid": "a"}}
+    assert problems_of({"op": "add", "data": {**COMPUTER, "lid": "a"}}, person) == [
+        (400, "/1/data/lid")
+    ]
+    computer = {"op": "update", "ref": OWNER, "data": {"type": "computer", "lid": "a"}}
+    assert problems_of(computer) == [(409, "/0/data/type")]
+
+
+@says("i.operations")
+@pytest.mark.parametrize("sent", [None, 1, [], {}])
+def test_a_local_id_is_a_string(sent: Any) -> None:
+    assert problems_of({"op": "add", "data": {**PERSON, "lid": sent}}) == [(400, "/0/data/lid")]
+
+
+@says("i.operations")
+def test_a_refused_operation_is_not_told_again_by_those_that_mean_its_local_id() -> None:
+    reference = {"type": "person", "lid": "a"}
+    assert problems_of(
+        {"op": "add", "data": {"type": "person", "lid": "a"}}, {"op": "remove", "ref": reference}
+    ) == [(422, "/0/data/attributes/first_name"), (422, "/0/data/attributes/last_name")]
+
+
+@says("i.operations")
+def test_the_problems_of_all_operations_are_told_up_to_a_hundred() -> None:
+    wrong = {"op": "add", "data": {**PERSON, "attributes": {"full_name": "A B"}}}
+    found = problems_of(wrong, {"op": "add", "data": PERSON}, {"op": "x"})
+    assert found[-1] == (400, "/2/op")
+    assert {pointer.split("/")[1] for _, pointer in found} == {"0", "2"}
+    assert len(problems_of(*[wrong] * 1_000)) == 100
+
+
+@says("i.operations")
+@pytest.mark.parametrize("sent", [[], None, {}, "add", 0, {"op": "add"}])
+def test_operations_are_an_array_of_one_at_least(sent: Any) -> None:
+    with pytest.raises(MalformedDocument) as refused:
+        load_operations(orjson.dumps({OPERATIONS: sent}), GRAPH, 3)
+    assert refused.value.pointer == f"/{OPERATIONS}"
+
+
+def test_there_are_no_more_operations_than_the_setting_allows() -> None:
+    added = {"op": "add", "data": PERSON}
+    assert len(load(*[added] * 3, most=3)) == 3
+    with pytest.raises(MalformedDocument, match="1 to 3"):
+        load(*[added] * 4, most=3)
+
+
+@says("i.operations")
+@pytest.mark.parametrize("name", ["data", "included", "errors", "atomic:results"])
+def test_a_document_of_operations_has_nothing_that_only_others_have(name: str) -> None:
+    document = {OPERATIONS: [{"op": "add", "data": PERSON}], name: []}
+    with pytest.raises(MalformedDocument) as refused:
+        load_operations(orjson.dumps(document), GRAPH, 3)
+    assert refused.value.pointer == f"/{name}"
+
+
+def test_meta_and_links_and_jsonapi_may_stand_beside_the_operations() -> None:
+    beside = {"meta": {}, "links": {}, "jsonapi": {"version": "1.1"}}
+    body = orjson.dumps({OPERATIONS: [{"op": "add", "data": PERSON}], **beside})
+    assert len(load_operations(body, GRAPH, 3)) == 1

@@ -1,0 +1,274 @@
+"""What filters mean, without a database."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from marshmallow import Schema, fields, validate
+
+from registry.jsonapi.errors import InvalidParameter
+from registry.jsonapi.filtering import (
+    MOST_LEVELS,
+    AllOf,
+    AnyOf,
+    Condition,
+    Filter,
+    Not,
+    Operator,
+    parse_parameter,
+)
+from registry.model.graph import Graph
+from registry.model.resource import Resource
+from registry.model.stored_fields import stored_fields
+from registry.resources import RESOURCES
+
+
+class RackSchema(Schema):
+    height = fields.Integer(allow_none=True, validate=validate.Range(max=48))
+    weight = fields.Float()
+    built = fields.Date()
+
+
+GRAPH = Graph((*RESOURCES, Resource("rack", "racks", RackSchema)))
+
+SCALAR = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
+JSON = st.recursive(
+    SCALAR | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(
+    sorted(
+        {name for one in GRAPH.values() for name in stored_fields(one)} | {"password", "computers"}
+    )
+)
+OPERATORS = st.sampled_from([*Operator, "null", "in_", "like"])
+CONDITIONS = st.recursive(
+    st.fixed_dictionaries({"name": NAMES | JSON, "op": OPERATORS | JSON, "val": JSON}) | JSON,
+    lambda inner: st.dictionaries(
+        st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=3) | inner, max_size=1
+    ),
+    max_leaves=6,
+)
+TEXT = st.lists(
+    st.sampled_from(["null", ",", "7", "true", "\ud800", "\0", "[", "{}"])
+    | st.text(st.characters(codec=None), max_size=3),
+    max_size=4,
+).map("".join)
+
+
+def parse(name: str, value: str, resource: str = "person") -> Filter:
+    """Parse `filter[last_name][prefix]`, told as `last_name.prefix`, or JSON, told as nothing."""
+    return parse_parameter("p", name.split(".") if name else [], value, GRAPH[resource])
+
+
+def in_json(*conditions: Any, resource: str = "person") -> Filter:
+    return parse("", orjson.dumps(conditions).decode(), resource)
+
+
+def refusal(name: str, value: str, resource: str = "person") -> str:
+    with pytest.raises(InvalidParameter) as raised:
+        parse(name, value, resource)
+    assert raised.value.parameter == "p"
+    return raised.value.detail
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "column", "operator", "meant"),
+    [
+        ("last_name", "Hopper", "last_name", "eq", "Hopper"),
+        ("full_name", "Grace Hopper", "full_name", "eq", "Grace Hopper"),
+        ("last_name", "", "last_name", "eq", ""),
+        ("last_name", "a\0b", "last_name", "eq", "a\0b"),
+        ("last_name", "a,,b", "last_name", "in", ("a", "", "b")),
+        ("last_name", "null", "last_name", "eq", "null"),
+        ("email", "null", "email", "eq", None),
+        ("email", "null,a@b.c,NULL", "email", "in", (None, "a@b.c", "NULL")),
+        ("email", "no address", "email", "eq", "no address"),
+        ("id", "7", "_id", "eq", 7),
+        ("id", "7,8", "_id", "in", (7, 8)),
+        ("id", "", "_id", "in", ()),
+        ("id.ge", str(2**63 - 1), "_id", "ge", 2**63 - 1),
+        ("last_name.eq", "a,b", "last_name", "eq", "a,b"),
+        ("last_name.ne", "null", "last_name", "ne", "null"),
+        ("email.ne", "null", "email", "ne", None),
+        ("email.lt", "null", "email", "lt", "null"),
+        ("email.prefix", "null", "email", "prefix", "null"),
+        ("last_name.in", "a", "last_name", "in", ("a",)),
+        ("last_name.in", "", "last_name", "in", ()),
+        ("last_name.prefix", "a,b", "last_name", "prefix", "a,b"),
+        ("full_name.contains", "e H", "full_name", "contains", "e H"),
+        ("email.null", "true", "email", "eq", None),
+        ("id.null", "false", "_id", "ne", None),
+    ],
+)
+def test_a_parameter_is_one_condition_of_a_stored_field(
+    name: str, value: str, column: str, operator: str, meant: Any
+) -> None:
+    assert parse(name, value) == Condition(column, Operator(operator), meant)
+
+
+def test_a_to_one_relationship_is_compared_by_the_id_of_its_target() -> None:
+    assert parse("owner", "7", "computer") == Condition("person", Operator.EQ, 7)
+    assert parse("owner", "null,7", "computer") == Condition("person", Operator.IN, (None, 7))
+    assert parse("owner", "", "computer") == Condition("person", Operator.IN, ())
+    assert parse("owner.null", "true", "computer") == Condition("person", Operator.EQ, None)
+
+
+@pytest.mark.parametrize("name", ["password", "computers", "_id", "version", "person", "", "Id"])
+def test_a_refused_name_is_answered_with_those_there_are(name: str) -> None:
+    detail = refusal(f"{name}.eq", "1")
+    assert detail == (
+        f"`person` cannot be filtered by `{name}`; "
+        "there are `id`, `first_name`, `last_name`, `full_name`, `email`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("last_name.like", "a", "`last_name` has no operator `like`; there are `eq`, `ne`, `lt`"),
+        ("last_name.in_", "a", "`last_name` has no operator `in_`"),
+        ("last_name.", "a", "`last_name` has no operator ``"),
+        ("id.prefix", "1", "`id` has no operator `prefix`"),
+        ("id.contains", "1", "`id` has no operator `contains`"),
+        ("last_name.eq.eq", "a", "`filter[name][op]=value`"),
+        ("id", "0", "`id` is compared with a positive 64-bit integer"),
+        ("id", "01", "a positive 64-bit integer"),
+        ("id", str(2**63), "a positive 64-bit integer"),
+        ("id", "null", "a positive 64-bit integer"),
+        ("id", "1,", "a positive 64-bit integer"),
+        ("id.in", "1,null", "a positive 64-bit integer"),
+        ("id.eq", "", "a positive 64-bit integer"),
+        ("id.lt", "null", "a positive 64-bit integer"),
+        ("email.null", "True", "`null` of `email` is true or false"),
+        ("email", "\udcff", "not UTF-8"),
+        ("", "\udcff", "not UTF-8"),
+    ],
+)
+def test_a_parameter_without_meaning_is_refused(name: str, value: str, told: str) -> None:
+    assert told in refusal(name, value)
+
+
+def test_json_says_the_same_in_other_words() -> None:
+    assert in_json() == AllOf(())
+    assert in_json(
+        {"name": "last_name", "op": "eq", "val": "null"},
+        {"or": [{"name": "id", "op": "in_", "val": ["7", 8]}, {"and": []}]},
+        {"not": {"name": "email", "op": "null", "val": True}},
+    ) == AllOf(
+        (
+            Condition("last_name", Operator.EQ, "null"),
+            AnyOf((Condition("_id", Operator.IN, (7, 8)), AllOf(()))),
+            Not(Condition("email", Operator.EQ, None)),
+        )
+    )
+    assert in_json({"name": "email", "op": "in", "val": [None, "a,b"]}) == AllOf(
+        (Condition("email", Operator.IN, (None, "a,b")),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("", "not JSON"),
+        ("[", "not JSON"),
+        ('["\\ud800"]', "not JSON"),
+        ("[NaN]", "not JSON"),
+        ("[" * 5000, "not JSON"),
+        ("null", "a list of conditions, not `null`"),
+        ('{"name": "id", "op": "eq", "val": 1}', "a list of conditions"),
+        ("[1]", "A condition is an object, not `1`"),
+        ("[{}]", "`{}` has none"),
+        ('[{"name": "id", "op": "eq"}]', "`name`, `op`, `val`, or one of `and`, `or`, `not`"),
+        ('[{"name": "id", "val": 1}]', "has `name`, `val`"),
+        ('[{"op": "eq", "val": 1}]', "has `op`, `val`"),
+        ('[{"name": "id", "op": "eq", "val": 1, "x": 1}]', "has `name`, `op`, `val`, `x`"),
+        ('[{"or": [{"and": []}], "and": []}]', "has `or`, `and`"),
+        ('[{"name": ["id"], "op": "eq", "val": 1}]', "`name` and `op` are text"),
+        ('[{"name": "id", "op": null, "val": 1}]', "`name` and `op` are text"),
+        ('[{"or": []}]', "`or` has at least one condition"),
+        ('[{"or": {}}]', "a list of conditions, not `{}`"),
+        ('[{"not": []}]', "A condition is an object, not `[]`"),
+        ('[{"name": "password", "op": "eq", "val": "x"}]', "by `password`; there are `id`"),
+        ('[{"name": "id", "op": "in", "val": 1}]', "`in` of `id` has a list of values, not `1`"),
+        ('[{"name": "id", "op": "in", "val": [[1]]}]', "a positive 64-bit integer"),
+        ('[{"name": "id", "op": "eq", "val": true}]', "not with `true`"),
+        ('[{"name": "id", "op": "eq", "val": 1.0}]', "not with `1.0`"),
+        ('[{"name": "id", "op": "eq", "val": 9223372036854775808}]', "64-bit"),
+        ('[{"name": "id", "op": "eq", "val": null}]', "not with `null`"),
+        ('[{"name": "last_name", "op": "eq", "val": null}]', "is compared with text"),
+        ('[{"name": "last_name", "op": "eq", "val": {"$gt": ""}}]', "is compared with text"),
+        ('[{"name": "email", "op": "lt", "val": null}]', "`lt` of `email` has a value"),
+        ('[{"name": "email", "op": "contains", "val": null}]', "`contains` of `email` has a value"),
+        ('[{"name": "email", "op": "null", "val": "true"}]', 'is true or false, not `"true"`'),
+    ],
+)
+def test_json_without_meaning_is_refused(value: str, told: str) -> None:
+    assert told in refusal("", value)
+
+
+@pytest.mark.parametrize("wrapping", ["not", "and", "or"])
+def test_conditions_lie_only_so_deep_inside_of_each_other(wrapping: str) -> None:
+    nested: Any = {"name": "id", "op": "eq", "val": 1}
+    for _ in range(MOST_LEVELS - 1):
+        nested = {wrapping: nested if wrapping == "not" else [nested]}
+    in_json(nested)
+    deeper = {wrapping: nested if wrapping == "not" else [nested]}
+    assert "10 levels" in refusal("", orjson.dumps([deeper]).decode())
+
+
+def test_an_attribute_of_another_kind_takes_what_can_be_stored() -> None:
+    assert parse("height", "50", "rack") == Condition("height", Operator.EQ, 50)
+    assert parse("height", "null,1", "rack") == Condition("height", Operator.IN, (None, 1))
+    for name, value in [
+        ("height", "tall"),
+        ("height.lt", "null"),
+        ("height", str(2**63)),
+        ("height", "9" * 5000),
+        ("height.prefix", "1"),
+        ("weight", "1.5"),
+        ("built", "2024-01-01"),
+    ]:
+        refusal(name, value, "rack")
+
+
+def columns(condition: Filter) -> set[str]:
+    """Return the stored fields that a filter looks at."""
+    match condition:
+        case Condition(column=column):
+            return {column}
+        case Not(part):
+            return columns(part)
+        case AllOf(parts) | AnyOf(parts):
+            return {column for part in parts for column in columns(part)}
+
+
+def check_understood_or_refused(brackets: list[str], value: str, resource: str) -> None:
+    with suppress(InvalidParameter):
+        found = parse_parameter("p", brackets, value, GRAPH[resource])
+        assert columns(found) <= set(stored_fields(GRAPH[resource]).values())
+
+
+@given(st.lists(NAMES | OPERATORS | TEXT, max_size=3), TEXT, st.sampled_from(sorted(GRAPH)))
+def test_any_text_is_understood_or_refused(brackets: list[str], value: str, resource: str) -> None:
+    check_understood_or_refused(brackets, value, resource)
+
+
+@given(NAMES, OPERATORS, TEXT, st.sampled_from(sorted(GRAPH)))
+def test_any_value_of_an_operator_is_understood_or_refused(
+    name: str, operator: str, value: str, resource: str
+) -> None:
+    check_understood_or_refused([name, operator], value, resource)
+
+
+@given(st.lists(CONDITIONS, max_size=3) | JSON, st.sampled_from(sorted(GRAPH)))
+def test_any_json_is_understood_or_refused(sent: Any, resource: str) -> None:
+    check_understood_or_refused([], orjson.dumps(sent).decode(), resource)

@@ -1,0 +1,278 @@
+"""`page`, cursors and the links between pages, without a server."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported
+from registry.jsonapi.pagination import (
+    END,
+    CursorPage,
+    Cursors,
+    NumberedPage,
+    Page,
+    Position,
+    Sizes,
+    Window,
+    page_links,
+    parse_page,
+)
+from registry.jsonapi.sorting import BY_ID, parse_sort
+from registry.model.graph import Graph
+from registry.model.record import MAX_ID
+from registry.resources import RESOURCES
+from tests.support import says
+
+GRAPH = Graph(RESOURCES)
+PERSON = GRAPH["person"]
+SIZES = Sizes(default=50, largest=1000)
+BY_NAME = parse_sort("last_name", PERSON, GRAPH)
+CURSORS = Cursors("person", BY_NAME)
+
+URL = "http://localhost/persons?sort=last_name"
+RECORDS = [{"_id": 1}, {"_id": 2}]
+
+VALUES = st.none() | st.text() | st.integers(-MAX_ID, MAX_ID)
+
+
+def parsed(**sent: str) -> Page:
+    return parse_page(sent, SIZES, PERSON, BY_NAME)
+
+
+def encoded(value: Any) -> str:
+    return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=").decode()
+
+
+def members(link: str | None) -> dict[str, str] | None:
+    """The parameters of a link, its cursors as positions."""
+    if link is None:
+        return None
+    found = dict(parse_qsl(urlsplit(link).query, strict_parsing=True))
+    assert found.pop("sort") == "last_name"
+    for name in {"page[after]", "page[before]"} & found.keys():
+        found[name] = str(CURSORS.read(found[name], name))
+    return found
+
+
+@says("i.paging")
+def test_a_page_is_numbered_or_by_cursor() -> None:
+    assert parsed(number="3") == NumberedPage(3, 50)
+    assert parsed(number="1", size="7", total="false") == NumberedPage(1, 7, total=False)
+    assert parsed(size="7") == CursorPage(7, CURSORS)
+    position: Position = ("Hopper", 5)
+    cursor = CURSORS.make(position)
+    assert parsed(after=cursor) == CursorPage(50, CURSORS, position)
+    assert parsed(before=cursor) == CursorPage(50, CURSORS, position, backwards=True)
+
+
+@says("i.paging")
+@pytest.mark.parametrize(
+    "size", ["", "0", "00", "-1", "+1", "1.0", "1e3", " 1", "1_0", "\u0661", "x"]
+)
+def test_a_size_or_number_that_is_no_positive_integer_is_refused(size: str) -> None:
+    for member in ("size", "number"):
+        with pytest.raises(InvalidParameter) as caught:
+            parsed(**{member: size})
+        assert caught.value.parameter == f"page[{member}]"
+
+
+@says("i.paging")
+@pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 19, "9" * 20, "1" + "0" * 5000])
+def test_a_page_larger_than_any_is_refused_with_the_largest_size(size: str) -> None:
+    with pytest.raises(PageTooLarge) as caught:
+        parsed(size=size)
+    assert caught.value.parameter == "page[size]"
+    assert caught.value.meta == {"page": {"maxSize": 1000}}
+
+
+def test_zeros_in_front_of_a_size_mean_nothing() -> None:
+    assert parsed(size="0" * 30 + "12") == CursorPage(12, CURSORS)
+
+
+@pytest.mark.parametrize("number", [str(2**63), "9" * 19, "9" * 400])
+def test_a_number_that_no_page_can_have_is_refused(number: str) -> None:
+    with pytest.raises(InvalidParameter, match="so many pages") as caught:
+        parsed(number=number)
+    assert caught.value.parameter == "page[number]"
+
+
+@pytest.mark.parametrize(
+    ("sent", "parameter"),
+    [
+        ({"number": "1", "after": CURSORS.make(END)}, "page[number]"),
+        ({"number": "1", "before": CURSORS.make(END)}, "page[number]"),
+        ({"total": "true"}, "page[total]"),
+        ({"size": "1", "total": "false"}, "page[total]"),
+        ({"number": "1", "total": "no"}, "page[total]"),
+        ({"number": "1", "total": ""}, "page[total]"),
+    ],
+)
+def test_members_that_do_not_go_together_are_refused(sent: dict[str, str], parameter: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        parsed(**sent)
+    assert caught.value.parameter == parameter
+
+
+@says("i.paging")
+def test_a_page_between_two_cursors_is_refused_as_the_profile_says() -> None:
+    cursor = CURSORS.make(END)
+    with pytest.raises(RangeNotSupported):
+        parsed(after=cursor, before=cursor)
+
+
+@given(st.tuples(VALUES, VALUES))
+@example((None, 1))
+@example(("", MAX_ID))
+def test_a_cursor_is_read_as_the_position_it_was_made_of(position: Position) -> None:
+    cursor = CURSORS.make(position)
+    assert CURSORS.read(cursor, "page[after]") == position
+    assert cursor.isascii()
+    assert quote(cursor, safe="") == cursor, "it needs no encoding"
+
+
+NAME = "person:last_name,_id"
+
+
+@says("i.paging")
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *["", "=", "x", "abcde", "é", "\udc80", "\0", "{}", "[]", "A" * 5000],
+        Cursors("computer", BY_NAME).make(("Hopper", 1)),
+        Cursors("person", BY_ID).make((1,)),
+        Cursors("person", parse_sort("-last_name", PERSON, GRAPH)).make(("Hopper", 1)),
+        *map(encoded, [None, 1, "ab", [], {}, {"a": 1, "b": 2}, [NAME], [NAME, [1], 1]]),
+        *(
+            encoded([NAME, position])
+            for position in [
+                *[None, 1, "ab", {}, {"$gt": ""}, ["Hopper"], ["Hopper", 1, 1]],
+                *[[{"$gt": ""}, 1], ["Hopper", {"$gt": 0}], [["Hopper"], 1], ["Hopper", [1]]],
+                *[["Hopper", 1.5], ["Hopper", True], ["Hopper", 2**64 - 1], ["Hopper", -(2**63)]],
+            ]
+        ),
+        urlsafe_b64encode(b'["' + NAME.encode() + rb'",["\ud800",1]]').decode(),
+        urlsafe_b64encode(b"[" * 5000).decode(),
+    ],
+)
+def test_what_is_no_cursor_of_this_order_is_refused(cursor: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        CURSORS.read(cursor, "page[after]")
+    assert caught.value.parameter == "page[after]"
+
+
+@given(st.text() | st.binary().map(lambda some: urlsafe_b64encode(some).decode()))
+def test_any_text_is_a_cursor_or_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter):
+        CURSORS.read(text, "page[after]")
+
+
+FIRST, LAST = {"page[size]": "2"}, {"page[size]": "2", "page[before]": "()"}
+AFTER_B = {"page[size]": "2", "page[after]": "('b', 2)"}
+BEFORE_A = {"page[size]": "2", "page[before]": "('a', 1)"}
+WHOLE, REST = Window(RECORDS, False, ("a", 1), ("b", 2)), Window(RECORDS, True, ("a", 1), ("b", 2))
+EMPTY = Window((), more=False)
+
+
+@says("i.paging")
+@pytest.mark.parametrize(
+    ("position", "backwards", "window", "prev", "following"),
+    [
+        (None, False, EMPTY, None, None),
+        (None, False, WHOLE, None, None),
+        (None, False, REST, None, AFTER_B),
+        (("Z", 9), False, WHOLE, BEFORE_A, None),
+        (("Z", 9), False, REST, BEFORE_A, AFTER_B),
+        (("Z", 9), False, EMPTY, LAST, None),
+        (END, False, EMPTY, LAST, None),
+        (END, True, EMPTY, None, None),
+        (END, True, WHOLE, None, None),
+        (END, True, REST, BEFORE_A, None),
+        (("Z", 9), True, WHOLE, None, AFTER_B),
+        (("Z", 9), True, REST, BEFORE_A, AFTER_B),
+        (("Z", 9), True, EMPTY, None, FIRST),
+    ],
+)
+def test_pages_by_cursor_are_linked_as_the_profile_says(
+    position: Position | None,
+    backwards: bool,
+    window: Window,
+    prev: dict[str, str] | None,
+    following: dict[str, str] | None,
+) -> None:
+    links = page_links(CursorPage(2, CURSORS, position, backwards), window, URL)
+    assert {name: members(link) for name, link in links.items()} == {
+        "first": FIRST,
+        "last": LAST,
+        "prev": prev,
+        "next": following,
+    }
+
+
+@says("i.paging")
+@pytest.mark.parametrize(
+    ("number", "total", "more", "prev", "following", "last"),
+    [
+        (1, 0, False, None, None, 1),
+        (1, 2, False, None, None, 1),
+        (1, 3, True, None, 2, 2),
+        (2, 3, False, 1, None, 2),
+        (2, 5, True, 1, 3, 3),
+        (9, 5, False, 3, None, 3),
+        (9, 0, False, 1, None, 1),
+    ],
+)
+def test_numbered_pages_are_linked(
+    number: int, total: int, more: bool, prev: int | None, following: int | None, last: int
+) -> None:
+    links = page_links(NumberedPage(number, 2), Window(RECORDS, more, total=total), URL)
+    numbers = {"first": 1, "last": last, "prev": prev, "next": following}
+    assert {name: members(link) for name, link in links.items()} == {
+        name: to and {"page[number]": str(to), "page[size]": "2"} for name, to in numbers.items()
+    }
+
+
+@says("i.paging")
+def test_numbered_pages_that_are_not_counted_have_no_last_and_stay_uncounted() -> None:
+    links = page_links(NumberedPage(4, 2, total=False), Window(RECORDS, more=True), URL)
+
+    def page(number: int) -> dict[str, str]:
+        return {"page[number]": str(number), "page[size]": "2", "page[total]": "false"}
+
+    assert {name: members(link) for name, link in links.items()} == {
+        "first": page(1),
+        "prev": page(3),
+        "next": page(5),
+    }
+
+
+@says("i.paging")
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("", ""),
+        ("?", ""),
+        ("?page%5Bsize%5D=9&page[number]=2&page%5btotal]=false", ""),
+        ("?page[after]&page[before]=x", ""),
+        ("?sort=-id&page%5Bsize%5D=9&include=computers", "sort=-id&include=computers&"),
+        ("?&&sort=id&&&page[size]=9&&", "sort=id&"),
+        ("?%73ort=%69d&%70age%5Bsize%5D=9", "%73ort=%69d&"),
+        ("?filter%5Blast_name%5D=a%26b%3Dc+d%20e", "filter%5Blast_name%5D=a%26b%3Dc+d%20e&"),
+        ("?include=computers&page%5Bcomputers%5D%5Bsize%5D=3",) * 2,
+        ("?fields[person]=%C3%A9%FF&x", "fields[person]=%C3%A9%FF&x&"),
+        ("?filter[last_name]=page[size]=9", "filter[last_name]=page[size]=9&"),
+        ("?filter[last_name]=?a?", "filter[last_name]=?a?&"),
+    ],
+)
+def test_a_link_keeps_every_other_parameter_as_it_was_written(query: str, kept: str) -> None:
+    kept = f"{kept[1:]}&" if kept.startswith("?") else kept
+    url = f"https://registry.example.com/persons{query}"
+    first = page_links(NumberedPage(2, 5), Window((), more=False), url)["first"]
+    members = "page%5Bnumber%5D=1&page%5Bsize%5D=5"
+    assert first == f"https://registry.example.com/persons?{kept}{members}"

@@ -1,0 +1,111 @@
+"""Request documents, without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.jsonapi.errors import ApiError, ApiErrors, MalformedDocument
+from registry.jsonapi.request_documents import load, parse_id
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+
+PERSON = Graph(RESOURCES)["person"]
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+NAMED = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": JSON,
+        "type": st.just("person") | JSON,
+        "attributes": st.dictionaries(
+            st.sampled_from([*PERSON.attributes, "password", "x/~"]), JSON, max_size=4
+        )
+        | JSON,
+        "relationships": st.fixed_dictionaries(
+            {},
+            optional={
+                "computers": st.fixed_dictionaries(
+                    {"data": st.lists(st.fixed_dictionaries({"type": JSON, "id": JSON})) | JSON}
+                )
+                | JSON,
+                "x": JSON,
+            },
+        )
+        | JSON,
+    },
+)
+
+
+def resolve(document: Any, pointer: str) -> Any:
+    """Return what a JSON Pointer (RFC 6901) leads to, KeyError where its last step is missing."""
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        document = document[int(name)] if isinstance(document, list) else document[name]
+    return document
+
+
+@given(document=st.fixed_dictionaries({"data": NAMED | JSON}) | JSON, creating=st.booleans())
+def test_any_document_is_loaded_or_refused_at_its_places(document: Any, creating: bool) -> None:
+    try:
+        change = load(orjson.dumps(document), PERSON, creating=creating)
+    except (ApiError, ApiErrors) as refused:
+        errors = refused.errors if isinstance(refused, ApiErrors) else [refused]
+        for error in errors:
+            assert error.pointer is not None
+            parent = error.pointer.rpartition("/")[0]
+            if parent not in {"", "/data/attributes"}:
+                resolve(document, parent)
+    else:
+        assert change.attributes.keys() <= PERSON.writable
+        assert document["data"]["type"] == "person"
+
+
+@given(st.binary(max_size=50))
+def test_random_bytes_are_refused(body: bytes) -> None:
+    with pytest.raises((MalformedDocument, ApiErrors)):
+        load(body, PERSON, creating=True)
+
+
+def test_only_an_update_may_leave_attributes_out() -> None:
+    body = b'{"data": {"type": "person", "attributes": {"email": null}}}'
+    assert load(body, PERSON, creating=False).attributes == {"email": None}
+    with pytest.raises(ApiErrors):
+        load(body, PERSON, creating=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(2**63), None),
+        ("0", None),
+        ("01", None),
+        ("-1", None),
+        ("1.0", None),
+        (" 1", None),
+        ("1\n", None),
+        ("1_0", None),
+        ("\uff11", None),
+        ("", None),
+    ],
+)
+def test_an_id_is_a_positive_64_bit_integer_in_its_one_spelling(
+    text: str, number: int | None
+) -> None:
+    assert parse_id(text) == number

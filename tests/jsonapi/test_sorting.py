@@ -1,0 +1,69 @@
+"""`sort` as an order, without a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry.jsonapi.errors import InvalidParameter
+from registry.jsonapi.sorting import BY_ID, parse_sort, sort_names
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from tests.support import says
+
+GRAPH = Graph(RESOURCES)
+PERSON, COMPUTER = GRAPH["person"], GRAPH["computer"]
+
+
+def told(sort: str, type_name: str) -> str:
+    return ",".join(map(str, parse_sort(sort, GRAPH[type_name], GRAPH)))
+
+
+@says("i.sorting")
+def test_every_attribute_and_those_of_the_owner_can_be_sorted_by_but_no_password() -> None:
+    own = ["id", "first_name", "last_name", "full_name", "email"]
+    assert sort_names(PERSON, GRAPH) == own
+    assert sort_names(COMPUTER, GRAPH) == [
+        *["id", "serial", "owner"],
+        *(f"owner.{name}" for name in own),
+    ]
+
+
+@says("i.sorting")
+@pytest.mark.parametrize(
+    ("sort", "type_name", "order"),
+    [
+        ("last_name", "person", "last_name,_id"),
+        ("-last_name", "person", "-last_name,-_id"),
+        ("last_name,-email", "person", "last_name,-email,-_id"),
+        ("-last_name,email", "person", "-last_name,email,_id"),
+        ("id", "person", "_id"),
+        ("-id", "person", "-_id"),
+        ("last_name,-id", "person", "last_name,-_id"),
+        ("-id,last_name", "person", "-_id"),
+        ("owner", "computer", "person,_id"),
+        ("owner.id", "computer", "owner._id,_id"),
+        ("-owner.last_name,serial", "computer", "-owner.last_name,serial,_id"),
+    ],
+)
+def test_an_order_is_total_by_the_id_in_the_direction_of_its_last_key(
+    sort: str, type_name: str, order: str
+) -> None:
+    assert told(sort, type_name) == order
+
+
+def test_an_empty_sort_asks_for_the_order_of_ids() -> None:
+    assert parse_sort("", PERSON, GRAPH) == BY_ID
+
+
+@pytest.mark.parametrize(
+    "sort",
+    [
+        *["password", "version", "_id", "$natural", "computers", "computers.serial", "owner"],
+        *["first_name.", ".", ",", "last_name,", "--id", "+id", " id", "ID", "-", "id;email"],
+        *["last_name,-last_name", "id,id", "owner.owner"],
+    ],
+)
+def test_what_is_no_field_or_comes_twice_is_refused(sort: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        parse_sort(sort, PERSON, GRAPH)
+    assert caught.value.parameter == "sort"

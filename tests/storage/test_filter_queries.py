@@ -1,0 +1,203 @@
+"""What filters find in MongoDB, each held against the same comparison in Python."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Operator
+from registry.model.record import Record
+from registry.storage.reads.filter_queries import match
+from tests.support import Database
+
+TEXTS = [
+    "",
+    " ",
+    "Hopper",
+    "hopper",
+    "HOPPERS",
+    "Hop",
+    "null",
+    "a,b",
+    "a.b*",
+    "axbb",
+    "a\nb",
+    "^H",
+    "(?i)h",
+    "[a-z]+|\\Q{2}$",
+    "$where",
+    "$last_name",
+    "{'$gt': ''}",
+    "é",
+    "Éclair",
+    "CAFÉ",
+    "Σίσυφος",
+    "ΣΊΣΥΦΟΣ",
+    "\0",
+    "a\0b",
+    "A\x001",
+    "\\\0",
+    "\ud7ff",
+    "\ud7ffz",
+    "\ue000",
+    "z\U0010ffff",
+    "z\U0010ffff\U0010ffffa",
+    "\U0010ffff",
+    "\U0010ffffa",
+    "😀",
+]
+RECORDS: list[Record] = [
+    *({"_id": number, "last_name": text} for number, text in enumerate(TEXTS, 1)),
+    {"_id": 900, "last_name": None, "person": None},
+    {"_id": 901},
+    {"_id": 902, "last_name": "Hopper", "person": 7},
+    {"_id": 2**63 - 1, "last_name": "Hopper", "person": 2**63 - 1},
+]
+NUMBERS = [1, 7, 8, 900, 2**63 - 1]
+
+EQUALITIES: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.EQ: operator.eq,
+    Operator.NE: operator.ne,
+    Operator.IN: lambda stored, values: stored in values,
+}
+ORDERINGS: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.LT: operator.lt,
+    Operator.LE: operator.le,
+    Operator.GT: operator.gt,
+    Operator.GE: operator.ge,
+    Operator.PREFIX: str.startswith,
+    Operator.CONTAINS: lambda stored, part: part.casefold() in stored.casefold(),
+}
+
+
+def holds(condition: Filter, record: Record) -> bool:
+    match condition:
+        case AllOf(parts):
+            return all(holds(part, record) for part in parts)
+        case AnyOf(parts):
+            return any(holds(part, record) for part in parts)
+        case Not(part):
+            return not holds(part, record)
+        case Condition(column, compared, value):
+            return compares(record.get(column), compared, value)
+
+
+def compares(stored: Any, compared: Operator, value: Any) -> bool:
+    if compared in EQUALITIES:
+        return EQUALITIES[compared](stored, value)
+    return stored is not None and ORDERINGS[compared](stored, value)
+
+
+@pytest.fixture
+async def stored(database: Database) -> Database:
+    await database.persons.insert_many(RECORDS)
+    await database.persons.create_index([("last_name", 1), ("_id", 1)])
+    return database
+
+
+async def check(database: Database, *conditions: Filter) -> None:
+    """Hold what filters find, with the index and without, against what they are to find."""
+    for condition in conditions:
+        wanted = [record["_id"] for record in RECORDS if holds(condition, record)]
+        for hint in ([("$natural", 1)], None):
+            cursor = database.persons.find(match(condition), {"_id": 1}, hint=hint)
+            found = [record["_id"] async for record in cursor]
+            assert sorted(found) == wanted, condition
+
+
+@pytest.mark.parametrize("compared", [one for one in Operator if one is not Operator.IN])
+async def test_text_is_compared_as_python_does(stored: Database, compared: Operator) -> None:
+    await check(stored, *(Condition("last_name", compared, text) for text in TEXTS))
+
+
+@pytest.mark.parametrize("column", ["_id", "person"])
+@pytest.mark.parametrize("compared", [one for one in Operator if one not in {"prefix", "contains"}])
+async def test_ids_are_compared_as_numbers(
+    stored: Database, column: str, compared: Operator
+) -> None:
+    values: list[Any] = NUMBERS
+    if compared is Operator.IN:
+        values = [(), (7,), tuple(NUMBERS), (None, 7)]
+    await check(stored, *(Condition(column, compared, value) for value in values))
+
+
+@pytest.mark.parametrize("column", ["_id", "person", "last_name"])
+async def test_null_is_what_is_null_or_missing(stored: Database, column: str) -> None:
+    await check(stored, Condition(column, Operator.EQ, None), Condition(column, Operator.NE, None))
+
+
+async def test_a_list_finds_what_is_one_of_it(stored: Database) -> None:
+    lists: list[tuple[str | None, ...]] = [(), ("Hopper",), (None, "é"), ("$where", "^H", "\0")]
+    await check(stored, *(Condition("last_name", Operator.IN, values) for values in lists))
+
+
+@pytest.mark.parametrize("compared", [one for one in Operator if one is not Operator.IN])
+async def test_not_finds_all_the_others(stored: Database, compared: Operator) -> None:
+    inner = Condition("last_name", compared, "Hopper")
+    found = [await stored.persons.count_documents(match(one)) for one in (inner, Not(inner))]
+    assert sum(found) == len(RECORDS)
+    await check(stored, Not(inner), Not(Not(inner)))
+
+
+async def test_filters_are_combined(stored: Database) -> None:
+    hopper = Condition("last_name", Operator.CONTAINS, "HOPPER")
+    owned = Condition("person", Operator.NE, None)
+    await check(
+        stored,
+        AllOf(()),
+        Not(AllOf(())),
+        AllOf((hopper, owned)),
+        AnyOf((hopper, owned)),
+        AnyOf((AllOf(()), hopper)),
+        Not(AnyOf((hopper, Not(AllOf((hopper, owned)))))),
+    )
+
+
+@pytest.mark.parametrize("letters", ["ÀÉÎÑØÞŸŽŁ", "ΑΒΓΔΣΩ", "ДЖЯЁ", "ԱԲԳ", "SK", "Ǆ"])
+async def test_contains_ignores_the_case_of_any_alphabet(database: Database, letters: str) -> None:
+    await database.persons.insert_many(
+        [{"_id": 1, "last_name": f"<{letters}>"}, {"_id": 2, "last_name": f"<{letters.lower()}>"}]
+    )
+    for text in (letters, letters.lower()):
+        query = match(Condition("last_name", Operator.CONTAINS, f"{text}>"))
+        assert await database.persons.count_documents(query) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 8000, "\0" * 2700, "." * 8000, "é" * 4000, "k" * 8000, "😀" * 2000]
+)
+async def test_the_longest_value_that_fits_a_url_is_looked_for(
+    database: Database, text: str
+) -> None:
+    await database.persons.insert_one({"_id": 1, "last_name": text})
+    query = match(Condition("last_name", Operator.CONTAINS, text))
+    assert await database.persons.count_documents(query) == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "bounds"),
+    [
+        (Condition("last_name", Operator.EQ, "Hopper"), ['["Hopper", "Hopper"]']),
+        (Condition("last_name", Operator.IN, ("b", "a")), ['["a", "a"]', '["b", "b"]']),
+        (Condition("last_name", Operator.PREFIX, "Ho"), ['["Ho", "Hp")']),
+        (Condition("last_name", Operator.PREFIX, "a.*"), ['["a.*", "a.+")']),
+        (Condition("last_name", Operator.PREFIX, "z\U0010ffff"), ['["z\U0010ffff", "{")']),
+        (Condition("last_name", Operator.PREFIX, ""), ['["", {})']),
+    ],
+)
+async def test_an_index_serves_exactly_what_is_looked_for(
+    stored: Database, condition: Condition, bounds: list[str]
+) -> None:
+    plan = await stored.persons.find(match(AllOf((condition,)))).explain()
+    assert "IXSCAN" in str(plan["queryPlanner"]["winningPlan"])
+    assert _bounds(plan["queryPlanner"]["winningPlan"]) == bounds
+
+
+def _bounds(stage: dict[str, Any]) -> list[str]:
+    while "indexBounds" not in stage:
+        stage = stage.get("queryPlan") or stage["inputStage"]
+    bounds: list[str] = stage["indexBounds"]["last_name"]
+    return bounds

@@ -1,0 +1,248 @@
+"""What a page costs the database, and what others write while a page is read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import MongoClient, monitoring
+
+from registry.jsonapi.pagination import CursorPage, Cursors, Position, Window
+from registry.jsonapi.query import Query
+from registry.jsonapi.sorting import Order, parse_sort
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.batching import Coalescer
+from registry.storage.commands import Commands
+from registry.storage.reads.listings import Listing
+from registry.storage.reads.range_scans import RangeScans
+from tests.support import Answer, Api, CommandLog, Database, says
+
+GRAPH = Graph(RESOURCES)
+
+MANY, SIZE = 3_000, 10
+OWNER = MANY
+FEW = 5 * SIZE
+"""What a page may look at: a small multiple of its size, and nothing beside the collections."""
+
+
+@pytest.fixture
+async def many(api: Api, database: Database) -> Api:
+    """Groups of 5 share a last name, half of all have no e-mail, and one owns half of all."""
+    await database.persons.insert_many(
+        {
+            "_id": number,
+            "first_name": f"First {number % 7}{number}",
+            "last_name": f"Last {number % (MANY // 5):04}",
+            "email": f"{number * 7919 % MANY}@example.com" if number % 2 else None,
+        }
+        for number in range(1, MANY + 1)
+    )
+    await database.computers.insert_many(
+        {
+            "_id": number,
+            "serial": f"SN-{number * 7919 % MANY}",
+            "person": OWNER if number % 2 else number % 300 or None,
+        }
+        for number in range(1, MANY + 1)
+    )
+    await api.get("/persons?sort=full_name&page[size]=1")  # which stores the full names
+    return api
+
+
+async def looked_at(
+    database: Database, request: Callable[[], Awaitable[Answer]]
+) -> tuple[int, Answer]:
+    """Return how many keys of indexes or documents MongoDB looked at, whichever are more."""
+    await database.command("profile", 2)
+    answer = await request()
+    await database.command("profile", 0)
+    reads = {"ns": {"$in": [f"{database.name}.{one.collection}" for one in GRAPH.values()]}}
+    seen = await database.system.profile.find(reads).to_list(None)
+    await database.system.profile.drop()
+    assert seen, "the profiler has seen nothing"
+    return max(sum(one[what] for one in seen) for what in ("keysExamined", "docsExamined")), answer
+
+
+def position(record: dict[str, Any], order: Order) -> Position:
+    return tuple(record.get(key.column) for key in order)
+
+
+@says("i.paging")
+@pytest.mark.parametrize("direction", ["", "-"])
+@pytest.mark.parametrize(
+    ("collection", "names"),
+    [
+        *(("persons", [name]) for name in ("id", "first_name", "last_name", "full_name", "email")),
+        *(("computers", [name]) for name in ("id", "serial", "owner")),
+        ("persons", ["last_name", "first_name"]),
+        ("persons", ["last_name", "-first_name"]),
+        ("persons", ["last_name", "-id"]),
+        ("persons", ["full_name", "email"]),
+    ],
+)
+async def test_a_page_far_on_costs_no_more_than_the_first(
+    many: Api, database: Database, collection: str, names: list[str], direction: str
+) -> None:
+    sort = ",".join(f"{direction}{name}".replace("--", "") for name in names)
+    resource = GRAPH[collection.removesuffix("s")]
+    order = parse_sort(sort, resource, GRAPH)
+    fields = [(key.column, -1 if key.descending else 1) for key in order]
+    stored = await database[collection].find(sort=fields).to_list(None)
+    path = f"/{collection}?sort={sort}&page[size]={SIZE}"
+    cursors = Cursors(resource.type, order)
+    for place in (MANY // 4, MANY // 2, MANY - 2 * SIZE):
+        cursor = cursors.make(position(stored[place], order))
+        after, before = stored[place + 1 : place + 1 + SIZE], stored[place - SIZE : place]
+        for member, expected in (("after", after), ("before", before)):
+            link = f"{path}&page[{member}]={cursor}"
+            cost, answer = await looked_at(database, partial(many.get, link))
+            assert [int(one["id"]) for one in answer.data] == [one["_id"] for one in expected]
+            assert cost <= FEW, (member, place)
+    for link in (path, answer.document["links"]["last"].removeprefix(origin(many))):
+        cost, answer = await looked_at(database, partial(many.get, link))
+        assert len(answer.data) == SIZE
+        assert cost <= FEW, link
+
+
+def origin(api: Api) -> str:
+    return str(api.client.make_url("/")).rstrip("/")
+
+
+@says("i.paging")
+@pytest.mark.parametrize("path", ["computers", "relationships/computers"])
+async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
+    many: Api, database: Database, path: str
+) -> None:
+    cursor = Cursors("computer", parse_sort("", GRAPH["computer"], GRAPH)).make((MANY // 2,))
+    for member in ("after", "before"):
+        link = f"/persons/{OWNER}/{path}?page[size]={SIZE}&page[{member}]={cursor}"
+        cost, _ = await looked_at(database, partial(identifiers, many, link))
+        assert cost <= FEW
+
+
+async def identifiers(api: Api, path: str) -> Answer:
+    """Get a document of identifiers, which are no resource objects."""
+    async with api.client.get(path) as response:
+        document = await response.json(content_type=None)
+        assert len(document["data"]) == SIZE
+        return Answer(response.status, response.headers, document)
+
+
+@says("i.paging", "i.sorting")
+async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
+    many: Api, database: Database
+) -> None:
+    path = f"/computers?sort=owner,-serial&page[size]={SIZE}"
+    cost, answer = await looked_at(database, partial(many.get, path))
+    assert len(answer.data) == SIZE
+    assert cost <= FEW
+
+
+@says("i.include_pages")
+async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: Database) -> None:
+    path = f"/persons/{OWNER}?include=computers&page[computers][size]={SIZE}"
+    cost, answer = await looked_at(database, partial(many.get, path))
+    assert len(answer.included) == SIZE
+    assert cost <= FEW
+
+
+@says("i.paging")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/persons?page[size]=500",
+        "/persons?sort=-email&page[size]=500",
+        "/computers?sort=owner.email&page[size]=500",
+    ],
+)
+async def test_a_page_arrives_in_one_batch(many: Api, commands: CommandLog, path: str) -> None:
+    commands.take("all")
+    assert len((await many.get(path)).data) == 500
+    assert commands.take("getMore") == []
+
+
+class Meanwhile(monitoring.CommandListener):
+    """Does a write of somebody else right after the first query of a page."""
+
+    def __init__(self, write: Callable[[], object]) -> None:
+        self._writes = [write]
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        """Nothing to do yet."""
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        if event.command_name in {"find", "aggregate"} and self._writes:
+            self._writes.pop()()
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        """Nothing to do."""
+
+
+@asynccontextmanager
+async def interrupted(
+    uri: str, settings: Settings, sort: str, write: Callable[[Any], object]
+) -> AsyncIterator[tuple[Listing, Cursors]]:
+    """Open the persons in an order; the write gets at them while a page is read."""
+    order = parse_sort(sort, GRAPH["person"], GRAPH)
+    with MongoClient[dict[str, Any]](uri) as other:
+        persons = other[settings.database].persons
+        listener = Meanwhile(lambda: write(persons))
+        client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(
+            uri, event_listeners=[listener]
+        )
+        database = client[settings.database]
+        pages, walks = Coalescer[Window](max_batch_size=1), RangeScans(Commands(database), GRAPH)
+        person = GRAPH["person"]
+        try:
+            yield (
+                Listing(database.persons, person, GRAPH, [], Query(order=order), 5.0, pages, walks),
+                Cursors("person", order),
+            )
+        finally:
+            client.close()
+    assert not listener._writes
+
+
+def ids(window: Window) -> list[int]:
+    return [record["_id"] for record in window.records]
+
+
+@says("i.paging")
+@pytest.mark.parametrize("sort", ["last_name,-id", "last_name,first_name"])
+async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
+    mongodb_uri: str, settings: Settings, database: Database, sort: str
+) -> None:
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "A", "last_name": f"B{number}"} for number in range(1, 9)
+    )
+
+    def delete(persons: Any) -> None:
+        persons.delete_one({"_id": 4})
+
+    async with interrupted(mongodb_uri, settings, sort, delete) as (listing, cursors):
+        window = await listing.window(CursorPage(3, cursors))
+    assert ids(window) == [1, 2, 3]
+    assert window.more
+
+
+@says("i.paging")
+async def test_what_is_renamed_while_a_page_is_read_is_neither_repeated_nor_ends_the_walk(
+    mongodb_uri: str, settings: Settings, database: Database
+) -> None:
+    await database.persons.insert_many(
+        {"_id": number, "last_name": name} for number, name in enumerate("AABBCC", 1)
+    )
+
+    def rename(persons: Any) -> None:
+        persons.update_one({"_id": 2}, {"$set": {"last_name": "B"}})
+
+    async with interrupted(mongodb_uri, settings, "last_name", rename) as (listing, cursors):
+        window = await listing.window(CursorPage(2, cursors, ("A", 1)))
+    assert ids(window) == [2, 3]
+    assert window.more

@@ -29,6 +29,7 @@ STORAGE_LAYERS = [
     "projections",
     "records",
     "batching",
+    "codecs",
     "mongod",
     "commands",
     "client",

@@ -9,8 +9,9 @@ from itertools import islice
 
 from registry.compound import include_resolver as include
 from registry.compound.id_bitset import IdBitset
-from registry.jsonapi.documents import LinkageById, Part
+from registry.jsonapi.documents import Part
 from registry.jsonapi.query import Include, Query, Steps
+from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record
 from registry.model.resource import Resource

@@ -17,9 +17,9 @@ from registry.jsonapi.request_documents import (
     load_identifier,
     load_identifiers,
     load_resource,
-    parse_id,
     read_member,
 )
+from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 

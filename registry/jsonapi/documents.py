@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import orjson
-from orjson import Fragment
 
 from registry.jsonapi.atomic_operations import RESULTS
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
-from registry.jsonapi.resource_objects import array, renderer
+from registry.jsonapi.resource_objects import Json, LinkageById, resource_objects
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
 from registry.model.resource import Resource
-
-LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
-"""Type -> name of a relationship to show -> id of a resource -> what that is linked to."""
 
 JSONAPI = {"version": "1.0"}
 
@@ -50,7 +46,7 @@ class Part:
 
 
 def whole(
-    data: str,
+    data: Any,
     compound: Compound,
     query: Query,
     graph: Graph,
@@ -59,11 +55,11 @@ def whole(
 ) -> bytes:
     """Return a document in one piece (sections 4.6 and 4.7 of the service description).
 
-    data: as JSON, a resource object, an identifier or null, or an array of them. meta: counts.
+    data: a resource object, an identifier or None, or a list of them. meta: counts.
     """
-    return orjson.dumps(
+    return _encoded(
         {
-            "data": Fragment(data),
+            "data": data,
             **_included(compound, query, graph),
             "jsonapi": JSONAPI,
             "links": links,
@@ -72,10 +68,10 @@ def whole(
     )
 
 
-def results(objects: Sequence[str | None]) -> bytes:
+def results(objects: Sequence[Json | None]) -> bytes:
     """Return what operations have led to, each a resource object or nothing to be shown."""
-    found = [{} if one is None else {"data": Fragment(one)} for one in objects]
-    return orjson.dumps({RESULTS: found, "jsonapi": JSONAPI})
+    found = [{} if one is None else {"data": one} for one in objects]
+    return _encoded({RESULTS: found, "jsonapi": JSONAPI})
 
 
 async def collection(
@@ -103,7 +99,12 @@ async def collection(
 
 
 def _members(part: Part, query: Query) -> bytes:
-    return ",".join(resource_objects(part.resource, part.records, part.links, query)).encode()
+    return _encoded(resource_objects(part.resource, part.records, part.links, query))[1:-1]
+
+
+def _encoded(value: Any) -> bytes:
+    # External writers may have stored what JSON has no form for.
+    return orjson.dumps(value, default=str)
 
 
 def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
@@ -111,30 +112,6 @@ def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
     return orjson.dumps(
         {"errors": [problem.to_object(request_id) for problem in problems], "jsonapi": JSONAPI}
     )
-
-
-def resource_objects(
-    resource: Resource, records: Sequence[Record], links: LinkageById, query: Query
-) -> list[str]:
-    """Return resource objects as JSON."""
-    attributes, linked = query.attributes(resource), links.get(resource.type)
-    if not linked:
-        return renderer(resource, attributes, ())(records)
-    try:
-        return renderer(resource, attributes, tuple(linked))(records, *linked.values())
-    except KeyError:  # some do not show all of the relationships
-        return [_resource_object(resource, one, attributes, linked) for one in records]
-
-
-def _resource_object(
-    resource: Resource,
-    record: Record,
-    attributes: frozenset[str],
-    linked: Mapping[str, Mapping[int, LinkedIds]],
-) -> str:
-    shown = {name: of for name, of in linked.items() if record["_id"] in of}
-    (text,) = renderer(resource, attributes, tuple(shown))([record], *shown.values())
-    return text
 
 
 def written_links(record: Record, change: Change) -> Mapping[str, Mapping[int, LinkedIds]]:
@@ -146,8 +123,8 @@ def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:
     if compound.included is None:
         return {}
     members = [
-        text
+        one
         for name, records in compound.included.items()
-        for text in resource_objects(graph[name], records, compound.links, query)
+        for one in resource_objects(graph[name], records, compound.links, query)
     ]
-    return {"included": Fragment(array(members))}
+    return {"included": members}

@@ -1,119 +1,109 @@
-"""`filter` -> what resources have to fulfil (JSON:API 1.0, Filtering).
+"""`filter` -> the conditions that resources have to satisfy (JSON:API 1.0, Filtering).
 
-Two forms say the same: `filter[last_name][prefix]=Ho` for one condition, and `filter=` with a list
-of conditions in JSON, which may be combined by `and`, `or` and `not`.
+Two notations mean the same: `filter[last_name][prefix]=Ho` for one condition, and `filter=` with a
+list of conditions in JSON, which can be combined by `and`, `or` and `not`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, TypeAlias, assert_never
 
 import orjson
-from marshmallow import ValidationError, fields
+from marshmallow import ValidationError
 
 from registry.jsonapi.errors import InvalidParameter, quoted
-from registry.jsonapi.request_documents import parse_id
-from registry.model.attributes import JoinedText
-from registry.model.record import MAX_ID
+from registry.model.attributes import Attribute, ResourceId
+from registry.model.operators import EQUALITY, Operator
 from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
 
-MOST_LEVELS = 10
-"""How deep conditions in JSON may lie inside of each other."""
+MAX_DEPTH = 10
+"""How deep conditions in JSON can be nested."""
 
-Value: TypeAlias = "str | int | None"
+NULL = "null"
+"""Whether there is a value at all: an operator of clients, which becomes EQ or NE with null."""
+
 Filter: TypeAlias = "Condition | AllOf | AnyOf | Not"
-
-
-class Operator(StrEnum):
-    """How a stored field is compared with the value of a condition."""
-
-    EQ = "eq"
-    NE = "ne"
-    LT = "lt"
-    LE = "le"
-    GT = "gt"
-    GE = "ge"
-    IN = "in"
-    PREFIX = "prefix"
-    CONTAINS = "contains"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One comparison of a stored field.
+    """A comparison of a stored field with a value, in the form that records have.
 
     value: a tuple for IN, text for PREFIX and CONTAINS. Null is a value of EQ, NE and IN only.
     """
 
     column: str
     operator: Operator
-    value: Value | tuple[Value, ...]
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Each of the parts is fulfilled; no parts always are."""
+    """Every part is satisfied; always so if there are none."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one of the parts, of which there is one, is fulfilled."""
+    """At least one of the parts, of which there is at least one, is satisfied."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part is not fulfilled."""
+    """The part is not satisfied."""
 
     part: Filter
 
 
-_NULL = "null"
-"""Whether there is a value at all: an operator for clients alone, told as EQ or NE to null."""
-
-_TEXT_OPERATORS = (Operator.PREFIX, Operator.CONTAINS)
-_OTHER_OPERATORS = (*(one for one in Operator if one not in _TEXT_OPERATORS), _NULL)
-_EQUALITY = (Operator.EQ, Operator.NE)
-
 _MEMBERS = ("name", "op", "val")
-_COMBINING = ("and", "or", "not")
-_SAME = {"in_": Operator.IN}
+_COMBINATORS = ("and", "or", "not")
+_ALIASES = {"in_": Operator.IN}  # as flask-combo-jsonapi has it
 
 
-class _Wrong(Exception):
-    """A filter that has no meaning; the message says why."""
+class _InvalidFilter(Exception):
+    """A filter that means nothing; the message says why."""
 
 
-def parse_parameter(
-    parameter: str, brackets: Sequence[str], value: str, resource: Resource
-) -> Filter:
-    """Return what a query parameter asks of resources of this type.
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field that a type can be filtered by, under the name that clients use."""
 
-    brackets: what the name has in brackets after `filter`, a field and perhaps an operator;
-    nothing where the value is JSON. Raises InvalidParameter if the parameter has no meaning.
+    name: str
+    column: str
+    attribute: Attribute
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators that clients can use with it."""
+        return (*self.attribute.operators, NULL)
+
+
+def parse_filter(parameter: str, brackets: Sequence[str], value: str, resource: Resource) -> Filter:
+    """Return the filter that a query parameter asks for.
+
+    brackets: the parts of the parameter's name after `filter`: a field and perhaps an operator;
+    none if the value is JSON. Raises InvalidParameter.
     """
     try:
-        value.encode()  # bytes that are no UTF-8 arrive as lone surrogates
+        value.encode()  # bytes that are not UTF-8 arrive as lone surrogates
         match brackets:
             case []:
                 return _parse_json(value, resource)
             case [name]:
                 field = field_of(name, resource)
-                return _parse_condition(field, _usual_operator(field, value), value)
+                return _parse_condition(field, _default_operator(field, value), value)
             case [name, operator]:
                 return _parse_condition(field_of(name, resource), operator, value)
-        raise _Wrong("A filter has the shape `filter[name]=value` or `filter[name][op]=value`.")
+        raise _InvalidFilter("A filter is `filter[name]=value` or `filter[name][op]=value`.")
     except UnicodeEncodeError as error:
         raise InvalidParameter("The value is not UTF-8.", parameter=parameter) from error
-    except _Wrong as error:
+    except _InvalidFilter as error:
         raise InvalidParameter(str(error), parameter=parameter) from error
 
 
@@ -131,161 +121,110 @@ def columns(condition: Filter) -> Iterator[str]:
             assert_never(condition)
 
 
-@dataclass(frozen=True)
-class Field:
-    """What resources can be picked by: an attribute, or an id where that is None."""
-
-    name: str
-    column: str
-    attribute: fields.Field[Any] | None
-
-    @property
-    def nullable(self) -> bool:
-        """Whether null is a value of it."""
-        if self.attribute is None:
-            return self.column != "_id"
-        return bool(self.attribute.allow_none)
-
-    @property
-    def textual(self) -> bool:
-        """Whether it holds text."""
-        return isinstance(self.attribute, fields.String | JoinedText)
-
-    @property
-    def operators(self) -> tuple[str, ...]:
-        """The names by which clients compare it."""
-        return (*_OTHER_OPERATORS, *(_TEXT_OPERATORS if self.textual else ()))
-
-    def value(self, sent: Any) -> Value:
-        """Return the value that is stored for a value as JSON or a parameter has it."""
-        if sent is None and self.nullable:
-            return None
-        if self.attribute is None:
-            return self._id(sent)
-        return self._text(sent) if self.textual else self._loaded(self.attribute, sent)
-
-    def _id(self, sent: Any) -> int:
-        number = parse_id(str(sent))  # nothing but text and integers is written as an id
-        if number is None:
-            raise self._refused(sent, "a positive 64-bit integer")
-        return number
-
-    def _text(self, sent: Any) -> str:
-        if not isinstance(sent, str):
-            raise self._refused(sent, "text")
-        return sent
-
-    def _loaded(self, attribute: fields.Field[Any], sent: Any) -> str | int:
-        # What may be stored is for writing to say: any value of the kind can be asked for.
-        kind = copy(attribute)
-        kind.validators = []
-        try:
-            found = kind.deserialize(sent)
-        except ValidationError as error:
-            raise self._refused(sent, "a value of another kind") from error
-        if isinstance(found, str) or (isinstance(found, int) and abs(found) <= MAX_ID):
-            return found
-        raise self._refused(sent, "text or a 64-bit integer")
-
-    def _refused(self, sent: Any, expected: str) -> _Wrong:
-        return _Wrong(f"`{self.name}` is compared with {expected}, not with {_shown(sent)}.")
-
-
 def field_of(name: str, resource: Resource) -> Field:
-    """Return a field by the name that clients have for it."""
-    if name not in stored_fields(resource):
-        raise _Wrong(
-            f"`{resource.type}` cannot be filtered by {quoted(name)}; "
-            f"there are {quoted(*stored_fields(resource))}."
+    """Return the field of this name. Raises an error, which names those that exist."""
+    fields = stored_fields(resource)
+    if name not in fields:
+        raise _InvalidFilter(
+            f"`{resource.type}` cannot be filtered by {quoted(name)}; use {quoted(*fields)}."
         )
-    return Field(name, stored_fields(resource)[name], resource.attributes.get(name))
+    return Field(name, fields[name].stored_name, fields[name].attribute)
 
 
-def _usual_operator(field: Field, text: str) -> Operator:
-    """Return what `filter[name]=` means: a list has commas, or is one of no ids."""
-    none = not text and field.attribute is None
-    return Operator.IN if none or "," in text else Operator.EQ
+def _default_operator(field: Field, text: str) -> Operator:
+    """Return the operator of `filter[name]=`: IN for a list, which for ids may be empty."""
+    empty_list = not text and isinstance(field.attribute, ResourceId)
+    return Operator.IN if empty_list or "," in text else Operator.EQ
 
 
 def _parse_condition(field: Field, operator: str, text: str) -> Condition:
-    """Return a condition whose value is the text of a parameter."""
-
-    def or_null(part: str) -> str | None:
-        return None if part == "null" and field.nullable else part
-
-    sent: Any = text
-    if operator == Operator.IN:
-        sent = [or_null(part) for part in text.split(",")] if text else []
-    elif operator in _EQUALITY:
-        sent = or_null(text)
-    elif operator == _NULL:
-        sent = {"true": True, "false": False}.get(text, text)
-    return _condition(field, operator, sent)
+    """Return a condition whose value is the text of a query parameter."""
+    if operator == NULL:
+        return _condition(field, operator, {"true": True, "false": False}.get(text, text))
+    if operator != Operator.IN:
+        return _condition(field, operator, text, from_text=True)
+    return _condition(field, operator, text.split(",") if text else [], from_text=True)
 
 
-def _condition(field: Field, operator: str, sent: Any) -> Condition:
-    """Return a condition whose value is as JSON has it."""
+def _condition(field: Field, operator: str, value: Any, *, from_text: bool = False) -> Condition:
+    """Return a condition. value: as JSON has it, or else text of a query parameter."""
     if operator not in field.operators:
-        raise _Wrong(
-            f"`{field.name}` has no operator {quoted(operator)}; "
-            f"there are {quoted(*field.operators)}."
+        raise _InvalidFilter(
+            f"`{field.name}` does not support the operator {quoted(operator)}; "
+            f"use {quoted(*field.operators)}."
         )
-    if operator == _NULL:
-        if not isinstance(sent, bool):
-            raise _Wrong(f"`null` of `{field.name}` is true or false, not {_shown(sent)}.")
-        return Condition(field.column, Operator.EQ if sent else Operator.NE, None)
+    if operator == NULL:
+        if not isinstance(value, bool):
+            raise _InvalidFilter(f"`null` of `{field.name}` is true or false, not {_text(value)}.")
+        return Condition(field.column, Operator.EQ if value else Operator.NE, None)
     known = Operator(operator)
-    if known is Operator.IN:
-        if not isinstance(sent, list):
-            raise _Wrong(f"`in` of `{field.name}` has a list of values, not {_shown(sent)}.")
-        return Condition(field.column, known, tuple(map(field.value, sent)))
-    if sent is None and known not in _EQUALITY:
-        raise _Wrong(f"`{operator}` of `{field.name}` has a value other than null.")
-    return Condition(field.column, known, field.value(sent))
+    if known is not Operator.IN:
+        return Condition(field.column, known, _operand(field, known, value, from_text=from_text))
+    if not isinstance(value, list):
+        raise _InvalidFilter(f"`in` of `{field.name}` takes a list of values, not {_text(value)}.")
+    operands = (_operand(field, known, one, from_text=from_text) for one in value)
+    return Condition(field.column, known, tuple(operands))
+
+
+def _operand(field: Field, operator: Operator, value: Any, *, from_text: bool) -> Any:
+    """Return the stored form of a value to compare with."""
+    attribute = field.attribute
+    if operator in EQUALITY and attribute.nullable and value == (NULL if from_text else None):
+        return None
+    if value is None and operator not in EQUALITY:
+        raise _InvalidFilter(f"`{operator}` of `{field.name}` takes a value other than null.")
+    try:
+        if operator in {Operator.PREFIX, Operator.CONTAINS} and isinstance(value, str):
+            return value  # a part of a value
+        return attribute.from_text(value) if from_text else attribute.from_json(value)
+    except ValidationError as error:
+        raise _InvalidFilter(
+            f"`{field.name}` is compared with {attribute.expected}, not with {_text(value)}."
+        ) from error
 
 
 def _parse_json(text: str, resource: Resource) -> Filter:
     try:
-        found = orjson.loads(text)
+        conditions = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise _Wrong(f"The value is not JSON: {error}.") from error
-    return AllOf(_parts(found, resource, 1))
+        raise _InvalidFilter(f"The value is not JSON: {error}.") from error
+    return AllOf(_parse_list(conditions, resource, 1))
 
 
-def _parts(found: Any, resource: Resource, level: int) -> tuple[Filter, ...]:
-    if not isinstance(found, list):
-        raise _Wrong(f"Here is to be a list of conditions, not {_shown(found)}.")
-    return tuple(_part(one, resource, level) for one in found)
+def _parse_list(conditions: Any, resource: Resource, depth: int) -> tuple[Filter, ...]:
+    if not isinstance(conditions, list):
+        raise _InvalidFilter(f"Expected a list of conditions, not {_text(conditions)}.")
+    return tuple(_parse_object(one, resource, depth) for one in conditions)
 
 
-def _part(found: Any, resource: Resource, level: int) -> Filter:
-    if level > MOST_LEVELS:
-        raise _Wrong(f"Conditions lie at most {MOST_LEVELS} levels deep.")
-    match found:
-        case {"and": sent, **others} if not others:
-            return AllOf(_parts(sent, resource, level + 1))
+def _parse_object(condition: Any, resource: Resource, depth: int) -> Filter:
+    if depth > MAX_DEPTH:
+        raise _InvalidFilter(f"Conditions can be nested at most {MAX_DEPTH} levels deep.")
+    match condition:
+        case {"and": parts, **others} if not others:
+            return AllOf(_parse_list(parts, resource, depth + 1))
         case {"or": [], **others} if not others:
-            raise _Wrong("`or` has at least one condition.")
-        case {"or": sent, **others} if not others:
-            return AnyOf(_parts(sent, resource, level + 1))
-        case {"not": sent, **others} if not others:
-            return Not(_part(sent, resource, level + 1))
-        case {"name": str(name), "op": str(operator), "val": sent, **others} if not others:
-            return _condition(field_of(name, resource), _SAME.get(operator, operator), sent)
-    raise _Wrong(_defect(found))
+            raise _InvalidFilter("`or` takes at least one condition.")
+        case {"or": parts, **others} if not others:
+            return AnyOf(_parse_list(parts, resource, depth + 1))
+        case {"not": part, **others} if not others:
+            return Not(_parse_object(part, resource, depth + 1))
+        case {"name": str(name), "op": str(operator), "val": value, **others} if not others:
+            return _condition(field_of(name, resource), _ALIASES.get(operator, operator), value)
+    raise _InvalidFilter(_defect(condition))
 
 
-def _defect(found: Any) -> str:
-    """Say what is wrong with what is no condition."""
-    if not isinstance(found, Mapping):
-        return f"A condition is an object, not {_shown(found)}."
-    if found.keys() == set(_MEMBERS):
-        return f"`name` and `op` are text; in {_shown(found)} they are not."
+def _defect(condition: Any) -> str:
+    """Return what is wrong with the shape of a condition."""
+    if not isinstance(condition, Mapping):
+        return f"A condition is an object, not {_text(condition)}."
+    if condition.keys() == set(_MEMBERS):
+        return f"`name` and `op` are strings; in {_text(condition)} they are not."
     return (
-        f"A condition has {quoted(*_MEMBERS)}, or one of {quoted(*_COMBINING)} and nothing else; "
-        f"{_shown(found)} has {quoted(*found)}."
+        f"A condition has {quoted(*_MEMBERS)}, or else one of {quoted(*_COMBINATORS)}; "
+        f"{_text(condition)} has {quoted(*condition)}."
     )
 
 
-def _shown(sent: Any) -> str:
-    return quoted(orjson.dumps(sent).decode())
+def _text(value: Any) -> str:
+    return quoted(orjson.dumps(value).decode())

@@ -27,7 +27,5 @@ def related_path(resource: Resource, identifier: int | str, name: str) -> str:
 
 def relationship_links(resource: Resource, identifier: int | str, name: str) -> dict[str, str]:
     """Return the links of a relationship object, `self` and `related`."""
-    return {
-        "self": relationship_path(resource, identifier, name),
-        "related": related_path(resource, identifier, name),
-    }
+    path = resource_path(resource, identifier)
+    return {"self": f"{path}/relationships/{name}", "related": f"{path}/{name}"}

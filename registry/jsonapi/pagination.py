@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote_plus
 
-import orjson
-
+from registry.jsonapi.cursors import END, Cursors, Position
 from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported, quoted
 from registry.jsonapi.sorting import Order
 from registry.model.record import MAX_ID, Record
 from registry.model.resource import Resource
-
-Position: TypeAlias = tuple[str | int | None, ...]
-"""A place between resources: the values of the keys of an order; empty at the end of it."""
-
-END: Position = ()
 
 MEMBERS = ("number", "size", "after", "before", "total")
 """The members of `page` that choose a page of the primary data."""
@@ -78,38 +71,6 @@ class Window:
     total: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cursors:
-    """Makes and reads cursors, the opaque texts that stand for a position in one order."""
-
-    type: str
-    order: Order
-
-    def make(self, position: Position) -> str:
-        """Return the cursor of a position."""
-        text = orjson.dumps([self._name(), position], default=str)
-        return urlsafe_b64encode(text).rstrip(b"=").decode()
-
-    def read(self, cursor: str, parameter: str) -> Position:
-        """Return the position. Raises InvalidParameter if it is none of this order."""
-        try:
-            padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-            name, position = orjson.loads(urlsafe_b64decode(padded))
-        except (ValueError, TypeError) as error:
-            raise _no_cursor(cursor, parameter) from error
-        if name != self._name() or not self._fits(position):
-            raise _no_cursor(cursor, parameter)
-        return tuple(position)
-
-    def _name(self) -> str:
-        return f"{self.type}:{','.join(map(str, self.order))}"
-
-    def _fits(self, position: Any) -> bool:
-        return isinstance(position, list) and (
-            not position or (len(position) == len(self.order) and all(map(_is_value, position)))
-        )
-
-
 def parse_page(sent: Mapping[str, str], sizes: Sizes, resource: Resource, order: Order) -> Page:
     """Return the page that a request asks for.
 
@@ -131,11 +92,11 @@ def parse_page(sent: Mapping[str, str], sizes: Sizes, resource: Resource, order:
         )
     if len(cursors) > 1:
         raise RangeNotSupported
-    maker = Cursors(resource.type, order)
+    codec = Cursors(resource.type, order)
     for member in cursors:
-        position = maker.read(sent[member], f"page[{member}]")
-        return CursorPage(size, maker, position, backwards=member == "before")
-    return CursorPage(size, maker)
+        position = codec.decode(sent[member], f"page[{member}]")
+        return CursorPage(size, codec, position, backwards=member == "before")
+    return CursorPage(size, codec)
 
 
 def parse_size(value: str, parameter: str, sizes: Sizes) -> int:
@@ -192,7 +153,7 @@ def _cursor_links(page: CursorPage, window: Window, base: str) -> dict[str, str 
     """Return the links of the cursor profile; an end that nothing lies beyond has none."""
 
     def link(**member: Position) -> str:
-        cursors = {name: page.cursors.make(position) for name, position in member.items()}
+        cursors = {name: page.cursors.encode(position) for name, position in member.items()}
         return _with_page(base, size=page.size, **cursors)
 
     first, last = link(), link(before=END)
@@ -241,16 +202,3 @@ def _total(value: str) -> bool:
             f"`page[total]` is `true` or `false`, not {quoted(value)}.", parameter="page[total]"
         )
     return value == "true"
-
-
-def _is_value(value: Any) -> bool:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return value is None or isinstance(value, str) or (number and abs(value) <= MAX_ID)
-
-
-def _no_cursor(cursor: str, parameter: str) -> InvalidParameter:
-    return InvalidParameter(
-        f"{quoted(cursor)} is no cursor of this collection in this order; "
-        "take them from the links of a page.",
-        parameter=parameter,
-    )

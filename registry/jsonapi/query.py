@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
-from registry.jsonapi.filtering import Filter, parse_parameter
+from registry.jsonapi.filtering import Filter, parse_filter
 from registry.jsonapi.pagination import MEMBERS, Page, Sizes, parse_page, parse_size
 from registry.jsonapi.sorting import BY_ID, Order, parse_sort
 from registry.model.graph import Graph
@@ -104,7 +104,7 @@ def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
                 case ["fields", type_name]:
                     fields[type_name] = _fields(name, type_name, value, graph)
                 case ["filter", *brackets] if scope.many:
-                    filters.append(parse_parameter(name, brackets, value, resource))
+                    filters.append(parse_filter(name, brackets, value, resource))
                 case ["page", member] if scope.many and member in MEMBERS:
                     page[member] = value
                 case ["page", path, "size"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,12 +19,10 @@ from registry.jsonapi.errors import (
     pointer_to,
     quoted,
 )
-from registry.model.record import MAX_ID, LinkedIds
+from registry.model.attributes.identifier import parse_id
+from registry.model.record import LinkedIds
 from registry.model.resource import Relationship, Resource
 from registry.model.validation import validator_for
-
-ID = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
-"""The one spelling of an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +93,6 @@ class Position:
 
 DATA = Position(("data",))
 """Where the primary data of a document stand."""
-
-
-def parse_id(text: str) -> int | None:
-    """Return the id that the text stands for, None if it is no positive 64-bit integer."""
-    if not ID.fullmatch(text):
-        return None
-    number = int(text)
-    return number if number <= MAX_ID else None
 
 
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from registry.jsonapi.errors import InvalidParameter, quoted
+from registry.model.attributes import Attribute, ResourceId
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import stored_fields
 
 _PARAMETER = "sort"
+_RESOURCE_ID = ResourceId(nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +19,13 @@ class Key:
     """One key of an order: a stored field of the type, or of what a to-one relationship leads to.
 
     Null, and so each field of a related resource that is not there, is less than any value.
+    attribute: what the values of the field are, so that cursors can hold them.
     """
 
     column: str
     descending: bool = False
     relationship: Relationship | None = None
+    attribute: Attribute = field(default=_RESOURCE_ID, compare=False)
 
     def __str__(self) -> str:
         related = f"{self.relationship.name}." if self.relationship else ""
@@ -76,7 +80,9 @@ def _key(sent: str, resource: Resource, graph: Graph) -> Key:
             parameter=_PARAMETER,
         )
     if name in stored_fields(resource):
-        return Key(stored_fields(resource)[name], descending)
-    relationship, _, field = name.partition(".")
-    found = resource.relationships[relationship]
-    return Key(stored_fields(graph[found.target])[field], descending, found)
+        own = stored_fields(resource)[name]
+        return Key(own.stored_name, descending, attribute=own.attribute)
+    relationship_name, _, field_name = name.partition(".")
+    relationship = resource.relationships[relationship_name]
+    related = stored_fields(graph[relationship.target])[field_name]
+    return Key(related.stored_name, descending, relationship, related.attribute)

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from marshmallow import ValidationError
+
+from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
 from registry.model.record import VERSION
 from registry.model.resource import Relationship, Resource
 
@@ -27,6 +30,9 @@ class Graph(Mapping[str, Resource]):
         resources = tuple(declared)
         _refuse_repeated("type", [resource.type for resource in resources])
         _refuse_repeated("collection", [resource.collection for resource in resources])
+        for resource in resources:
+            _check_attributes(resource)
+        _refuse_many_to_many(resources)
         known = {resource.type for resource in resources}
         self._resources = {
             resource.type: replace(
@@ -75,7 +81,59 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
     _refuse_repeated(f"stored field of {resource.type}", stored)
     for name in [resource.type, resource.collection, *fields]:
         if not _MEMBER_NAME.fullmatch(name):
-            raise InvalidDeclaration(f"`{name}` of {resource.type} is no name: use a-z, 0-9 and _")
+            raise InvalidDeclaration(
+                f"`{name}` of {resource.type} is not a valid name: use a-z, 0-9 and _"
+            )
+
+
+def _check_attributes(resource: Resource) -> None:
+    for name, attribute in resource.attributes.items():
+        place = f"attribute {resource.type}.{name}"
+        if not isinstance(attribute, Attribute):
+            raise InvalidDeclaration(
+                f"{place} is a {type(attribute).__name__}: declare it with a type of "
+                "registry.model.attributes"
+            )
+        if defect := _defect(attribute, resource):
+            raise InvalidDeclaration(f"{place} {defect}")
+
+
+def _defect(attribute: Attribute, resource: Resource) -> str | None:
+    """Return what cannot work about an attribute."""
+    if isinstance(attribute, ComputedText):
+        parts = [resource.attributes.get(part) for part in attribute.parts]
+        if all(isinstance(part, Text) and not isinstance(part, ComputedText) for part in parts):
+            return None
+        return f"is computed from {', '.join(attribute.parts)}, which are not all text attributes"
+    if isinstance(attribute, Enumeration) and len(set(attribute.values)) != max(
+        len(attribute.values), 1
+    ):
+        return "has to have values, which differ"
+    if attribute.required and attribute.dump_only:
+        return "is required, but clients cannot send it as it is read-only"
+    return None if attribute.required else _default_defect(attribute)
+
+
+def _default_defect(attribute: Attribute) -> str | None:
+    if attribute.load_default is None:
+        return None if attribute.nullable else "has to be required, nullable or to have a default"
+    try:
+        attribute.deserialize(attribute.to_json(attribute.load_default))
+    except ValidationError as error:
+        return f"has a default that cannot be stored: {' '.join(map(str, error.messages))}"
+    return None
+
+
+def _refuse_many_to_many(resources: Iterable[Resource]) -> None:
+    links = [(resource, link) for resource in resources for link in resource.links]
+    for resource, link in links:
+        for other, back in links:
+            opposite = (back.target, back.name, back.inverse)
+            if opposite == (resource.type, link.inverse, link.name) and other.type == link.target:
+                raise InvalidDeclaration(
+                    f"{resource.type}.{link.name} and {other.type}.{back.name} are each other's "
+                    "inverse: many-to-many links are not supported; declare the link on one side"
+                )
 
 
 def _refuse_repeated(what: str, names: list[str]) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from marshmallow import Schema
-from marshmallow.fields import Field
 
-from registry.model.attributes import JoinedText
+from registry.model.attributes import Attribute, ComputedText
 
 SchemaClass: TypeAlias = type[Schema]
 
@@ -60,9 +59,9 @@ class Resource:
     relationships: Mapping[str, Relationship] = field(default_factory=dict)
 
     @cached_property
-    def attributes(self) -> Mapping[str, Field[Any]]:
+    def attributes(self) -> Mapping[str, Attribute]:
         """The attributes by name, in the order of declaration."""
-        return self.schema().fields
+        return cast("Mapping[str, Attribute]", self.schema().fields)  # as the graph has checked
 
     @cached_property
     def attribute_names(self) -> frozenset[str]:
@@ -75,6 +74,16 @@ class Resource:
         return frozenset(name for name, one in self.attributes.items() if not one.dump_only)
 
     @cached_property
-    def computed(self) -> Mapping[str, JoinedText]:
+    def read_only_defaults(self) -> Mapping[str, Any]:
+        """The values at creation of the attributes that clients cannot send."""
+        computed = self.computed.keys()
+        return {
+            name: one.load_default
+            for name, one in self.attributes.items()
+            if one.dump_only and name not in computed
+        }
+
+    @cached_property
+    def computed(self) -> Mapping[str, ComputedText]:
         """The attributes that are computed from others and stored beside them."""
-        return {name: one for name, one in self.attributes.items() if isinstance(one, JoinedText)}
+        return {name: one for name, one in self.attributes.items() if isinstance(one, ComputedText)}

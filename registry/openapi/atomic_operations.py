@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, RESULTS
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.links import collection_path, relationship_path, resource_path
-from registry.jsonapi.request_documents import ID
+from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi import error_examples as problems
@@ -142,5 +142,5 @@ def _operation(code: str, **members: Json) -> Json:
 
 def _href(path: str) -> Json:
     """Return the schema of the path of a target; path: with {id} for the id."""
-    pattern = f"^{path.format(id=ID.pattern)}$"
+    pattern = f"^{path.format(id=ID_PATTERN)}$"
     return text("The path of the target.", pattern=pattern, example=path.format(id=1))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from registry.jsonapi.filtering import Operator, field_of
+from registry.jsonapi.filtering import NULL, field_of
 from registry.model.graph import Graph
+from registry.model.operators import EQUALITY, Operator
 from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
-from registry.openapi.schemas import NUMBER, Json, attribute, object_of, schema_of, title
+from registry.openapi.schemas import Json, object_of, schema_of, title
 
 _Value = TypeVar("_Value")
 
-_NULL = "null"
-_TAKES_NULL = (Operator.EQ, Operator.NE, Operator.IN)
 _STRING: Json = {"type": "string"}
 
 
@@ -24,7 +23,7 @@ def sent_value(resource: Resource, name: str, operator: str) -> Json:
     def or_null(value: Json) -> Json:
         if value == _STRING:
             return value
-        return {"anyOf": [value, {"type": "string", "enum": [_NULL]}]}
+        return {"anyOf": [value, {"type": "string", "enum": [NULL]}]}
 
     return _compared(resource, name, operator, or_null)
 
@@ -87,19 +86,10 @@ def _compared(
     resource: Resource, name: str, operator: str, or_null: Callable[[Json], Json]
 ) -> Json:
     """Return the schema of what a field is compared with; or_null: adds null to a schema."""
-    if operator == _NULL:
+    if operator == NULL:
         return {"type": "boolean"}
-    value = _value(resource, name)
-    if operator in _TAKES_NULL and field_of(name, resource).nullable:
+    attribute = stored_fields(resource)[name].attribute
+    value = attribute.json_schema()
+    if operator in EQUALITY and attribute.nullable:
         value = or_null(value)
     return {"type": "array", "items": value} if operator == Operator.IN else value
-
-
-def _value(resource: Resource, name: str) -> Json:
-    """Return the schema of any value of a field, which is wider than what can be stored."""
-    if name not in resource.attributes:
-        return NUMBER
-    if field_of(name, resource).textual:
-        return _STRING
-    kind = attribute(resource, name)
-    return {key: kind[key] for key in ("type", "format") if key in kind}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from registry.jsonapi.filtering import Operator, field_of
+from registry.jsonapi.filtering import field_of
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
+from registry.model.operators import Operator
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import fieldset_names, stored_fields
 from registry.openapi.filters import sent_value

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias
 
-from apispec import APISpec
-from apispec.ext.marshmallow import MarshmallowPlugin
-
 from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.links import collection_path, resource_path
-from registry.jsonapi.request_documents import ID
+from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.model.resource import Relationship, Resource
@@ -28,8 +25,7 @@ NUMBER: Json = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
 NEVER: Json = {"not": {}}
 """The schema of a member that is not there."""
 
-_CONVERTER = MarshmallowPlugin.Converter(OPENAPI, lambda _: None, APISpec("", "", OPENAPI))
-_ID: Json = {"type": "string", "pattern": f"^{ID.pattern}$", "example": "1"}
+_ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
 _IDS: dict[str, Json] = {
     "Identifier": _ID,
     "Reference": {
@@ -41,17 +37,6 @@ _IDS: dict[str, Json] = {
 """The `id` of a resource identifier that is answered; that links; that unlinks, for which it may
 name what does not exist."""
 _LOCAL = "Local"
-_EXAMPLES = {
-    "string": "text",
-    "integer": 1,
-    "number": 1.5,
-    "boolean": True,
-    "array": [],
-    "object": {},
-    "date": "1906-12-09",
-    "date-time": "1906-12-09T12:00:00Z",
-}
-"""By type or format, for attributes that are declared without one."""
 
 
 def schemas(graph: Graph) -> Json:
@@ -90,9 +75,7 @@ def absolute(path: str) -> str:
 
 def attribute(resource: Resource, name: str) -> Json:
     """Return the schema of an attribute, with an example."""
-    found: Json = _CONVERTER.field2property(resource.attributes[name])
-    kind = found.get("format") if found.get("format") in _EXAMPLES else found.get("type")
-    return {"example": found.get("enum", [_EXAMPLES.get(kind or "")])[0]} | found
+    return resource.attributes[name].description()
 
 
 def object_of(properties: Json, *, required: Iterable[str] = (), closed: bool = True) -> Json:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from marshmallow import Schema
 
-from registry.model.attributes import ShortText
+from registry.model.attributes import Text
 from registry.model.resource import Link, Resource
 
 
 class ComputerSchema(Schema):
     """The attributes of a computer."""
 
-    serial = ShortText(required=True, metadata={"example": "SN-0001"})
+    serial = Text(required=True, example="SN-0001")
 
 
 computer = Resource(

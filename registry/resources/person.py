@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from marshmallow import Schema
 
-from registry.model.attributes import EmailAddress, JoinedText, ShortText
+from registry.model.attributes import ComputedText, Email, Text
 from registry.model.resource import Resource
 
 
 class PersonSchema(Schema):
     """The attributes of a person."""
 
-    first_name = ShortText(required=True, metadata={"example": "Grace"})
-    last_name = ShortText(required=True, metadata={"example": "Hopper"})
-    full_name = JoinedText(
+    first_name = Text(required=True, example="Grace")
+    last_name = Text(required=True, example="Hopper")
+    full_name = ComputedText(
         "first_name",
         "last_name",
-        metadata={
-            "type": "string",
-            "example": "Grace Hopper",
-            "description": "The first name, one space, the last name.",
-        },
+        example="Grace Hopper",
+        description="The first name, one space, the last name.",
     )
-    email = EmailAddress(
-        allow_none=True,
-        load_default=None,
-        dump_default=None,
-        metadata={"format": "email", "example": "grace.hopper@example.com"},
-    )
+    email = Email(example="grace.hopper@example.com")
 
 
 person = Resource(

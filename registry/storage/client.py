@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
+from bson.codec_options import TypeRegistry
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import PyMongoError
 
 from registry.jsonapi.errors import Unavailable
 from registry.settings import Settings, StartError
+from registry.storage.codecs import DecimalCodec
 from registry.storage.commands import Commands
 from registry.storage.mongod.embedded import mongod
 
@@ -24,7 +26,8 @@ _OPTIONS: dict[str, Any] = {
     "wTimeoutMS": 10_000,
     "readPreference": "primary",
     "serverSelectionTimeoutMS": 5_000,
-    "tz_aware": False,
+    "tz_aware": True,
+    "type_registry": TypeRegistry([DecimalCodec()]),
     # What another tool has stored is shown as well as it can be, and keeps nothing else from being.
     "unicode_decode_error_handler": "replace",
     "datetime_conversion": "DATETIME_AUTO",

@@ -77,12 +77,13 @@ def new_record(resource: Resource, number: int, change: Change) -> Record:
     record = {
         "_id": number,
         **resource.hidden,
+        **resource.read_only_defaults,
         **{link.foreign_key: None for link in resource.links},
         **change.attributes,
         **keys(change),
         VERSION: 1,
     }
-    return record | {name: text.join(record) for name, text in resource.computed.items()}
+    return record | {name: text.compute(record) for name, text in resource.computed.items()}
 
 
 def chosen(number: int, versions: Versions) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.atomic_operations import Operation, Verb
 from registry.jsonapi.errors import NotFound, Unavailable
-from registry.jsonapi.filtering import Condition, Operator, columns
+from registry.jsonapi.filtering import Condition, columns
 from registry.jsonapi.pagination import Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
+from registry.model.operators import Operator
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import stored_fields
@@ -68,7 +69,7 @@ class Repository:
         for resource in self._graph.values():
             indexes = [
                 IndexModel([(column, ASCENDING), ("_id", ASCENDING)])
-                for column in stored_fields(resource).values()
+                for column in (one.stored_name for one in stored_fields(resource).values())
                 if column != "_id"
             ]
             if indexes:

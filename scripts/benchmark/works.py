@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from benchmark.client import Client, Request
-from registry.jsonapi.pagination import Cursors
+from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.sorting import BY_ID
 from registry.resources.person import person
 
@@ -79,7 +79,7 @@ def growing(persons: int, directory: Path) -> dict[str, Work]:
     first = f"/persons?page%5Bsize%5D={_PAGE_SIZE}"
     page = min(_FAR, persons // _PAGE_SIZE)
     # As `next` on the page before has it; there are no gaps between the ids.
-    after = Cursors(person.type, BY_ID).make(((page - 1) * _PAGE_SIZE,))
+    after = Cursors(person.type, BY_ID).encode(((page - 1) * _PAGE_SIZE,))
     made = {
         "read": [Request("GET", f"/persons/{number}") for number in ids],
         "include": [Request("GET", f"/persons/{number}?include=computers") for number in ids],

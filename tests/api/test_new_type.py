@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from marshmallow import Schema, fields
+from marshmallow import Schema
 
-from registry.model.attributes import ShortText
+from registry.model.attributes import Text
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Link, Resource
 from registry.resources import RESOURCES
@@ -16,7 +16,7 @@ from tests.support import linked, says, to_many
 
 
 class MonitorSchema(Schema):
-    model = ShortText(required=True, metadata={"example": "P27"})
+    model = Text(required=True, example="P27")
 
 
 monitor = Resource(
@@ -62,7 +62,7 @@ async def test_a_third_type_is_described_like_the_others(serve: Serve) -> None:
 
 
 class ClashingSchema(Schema):
-    owner = fields.String()
+    owner = Text()
 
 
 @pytest.mark.parametrize(

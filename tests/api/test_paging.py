@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from registry.jsonapi.pagination import END, Cursors
+from registry.jsonapi.cursors import END, Cursors
 from registry.jsonapi.sorting import BY_ID, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
@@ -19,7 +19,7 @@ from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, Answer, Api, Database, says
 
 GRAPH = Graph(RESOURCES)
-END_OF_PERSONS = Cursors("person", BY_ID).make(END)
+END_OF_PERSONS = Cursors("person", BY_ID).encode(END)
 
 
 @pytest.fixture
@@ -149,11 +149,11 @@ async def test_nothing_follows_the_end_and_before_it_is_the_last_page(seven: Api
     answer = await seven.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
     assert (answer.data, answer.document["links"]["next"]) == ([], None)
     assert ids(await follow(seven, answer, "prev")) == "5 6 7"
-    cursor = Cursors("person", BY_ID).make((7,))
+    cursor = Cursors("person", BY_ID).encode((7,))
     answer = await seven.get(f"/persons?page[size]=3&page[after]={cursor}")
     assert (answer.data, answer.document["links"]["next"]) == ([], None)
     assert ids(await follow(seven, answer, "prev")) == "5 6 7"
-    cursor = Cursors("person", BY_ID).make((1,))
+    cursor = Cursors("person", BY_ID).encode((1,))
     answer = await seven.get(f"/persons?page[size]=3&page[before]={cursor}")
     assert (answer.data, answer.document["links"]["prev"]) == ([], None)
     assert ids(await follow(seven, answer, "next")) == "1 2 3"
@@ -221,7 +221,7 @@ async def test_a_page_between_two_cursors_is_refused_as_the_profile_says(api: Ap
 
 
 def cursor_of(type_name: str, sort: str, *position: Any) -> str:
-    return Cursors(type_name, parse_sort(sort, GRAPH[type_name], GRAPH)).make(position)
+    return Cursors(type_name, parse_sort(sort, GRAPH[type_name], GRAPH)).encode(position)
 
 
 @says("i.paging", "d.bad_parameters")
@@ -270,7 +270,7 @@ async def test_a_cursor_of_values_that_are_nowhere_is_a_place_all_the_same(
 ) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
     for value in ("Hopper", "", "9", -1, 0, 2**63 - 1, None):
-        cursor = Cursors("person", order).make((value,) * len(order))
+        cursor = Cursors("person", order).encode((value,) * len(order))
         for member in ("after", "before"):
             answer = await seven.get(f"/persons?sort={sort}&page[{member}]={cursor}")
             assert answer.status == 200, value

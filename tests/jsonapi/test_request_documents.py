@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.errors import ApiError, ApiErrors, MalformedDocument
-from registry.jsonapi.request_documents import load, parse_id
+from registry.jsonapi.request_documents import load
+from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 

@@ -1,16 +1,36 @@
-"""The kinds of attributes."""
+"""The attribute types, each with values it takes and values it refuses."""
 
 from __future__ import annotations
 
+import datetime
 import re
+from decimal import Decimal as Number
+from typing import Any
 
+import pytest
 from email_validator import validate_email
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from marshmallow import ValidationError
 
-from registry.model.attributes import _PLAIN_EMAIL
+from registry.model.attributes import (
+    Attribute,
+    Boolean,
+    Date,
+    DateTime,
+    Decimal,
+    Email,
+    Enumeration,
+    Integer,
+    ResourceId,
+    Text,
+)
+from registry.model.attributes.text import _COMMON_EMAIL
 
-# Mostly no addresses at all, so that those are found which the pattern would let through.
+UTC = datetime.UTC
+MANY_DIGITS = "9" * 10_000
+
+# Mostly not addresses, so that those are found which the pattern would let through.
 LIKE_ADDRESSES = st.from_regex(
     re.compile(r"[aZ9_]{1,5}[a_.+-]{0,3}[aZ9]{1,60}@[aZ9]{1,3}[a9.-]{0,4}[a9]\.[aZ9-]{0,2}[aZ]{2}"),
     fullmatch=True,
@@ -19,13 +39,186 @@ LIKE_ADDRESSES = st.from_regex(
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(LIKE_ADDRESSES)
-def test_an_address_that_is_taken_for_plain_is_an_address(address: str) -> None:
-    assume(_PLAIN_EMAIL.fullmatch(address))
+def test_an_address_of_the_common_shape_is_valid(address: str) -> None:
+    assume(_COMMON_EMAIL.fullmatch(address))
     validate_email(address, check_deliverability=False, strict=True)
 
 
-def test_what_nearly_all_addresses_look_like_is_plain() -> None:
+def test_the_common_shape_covers_most_addresses() -> None:
     for address in ("grace.hopper@example.com", "ada+lists@sub.fleet-1.Example.org", "a_b@x.io"):
-        assert _PLAIN_EMAIL.fullmatch(address)
+        assert _COMMON_EMAIL.fullmatch(address)
     for address in ("a@localhost", ".a@x.org", "a..b@x.org", "a@-x.org", "a@x.c", "a@x.org\n"):
-        assert not _PLAIN_EMAIL.fullmatch(address)
+        assert not _COMMON_EMAIL.fullmatch(address)
+
+
+def utc(*parts: int) -> datetime.datetime:
+    return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc] # the zone is named
+
+
+LARGEST_DECIMAL = f"{'9' * 24}.{'9' * 10}"
+LAST_MOMENT = utc(9999, 12, 31, 23, 59, 59, 999_000)
+
+ACCEPTED = [
+    (Text(), "x" * 255, "x" * 255),
+    (Text(), "\0 {a} '\"", "\0 {a} '\""),
+    (Email(), "Grace.Hopper@example.com", "Grace.Hopper@example.com"),
+    (Enumeration("red", "green"), "green", "green"),
+    (Boolean(), False, False),
+    (Integer(), 0, 0),
+    (Integer(), -(2**63), -(2**63)),
+    (Integer(), 2**63 - 1, 2**63 - 1),
+    (Decimal(), "12.50", Number("12.50")),
+    (Decimal(), "-0.0000000001", Number("-1E-10")),
+    (Decimal(), LARGEST_DECIMAL, Number(LARGEST_DECIMAL)),
+    (Date(), "2024-02-29", "2024-02-29"),
+    (Date(), "0001-01-01", "0001-01-01"),
+    (DateTime(), "2026-02-28T12:30:00.000Z", utc(2026, 2, 28, 12, 30)),
+    (DateTime(), "0001-01-01T00:00:00.000Z", utc(1, 1, 1)),
+    (DateTime(), "9999-12-31T23:59:59.999Z", LAST_MOMENT),
+]
+
+
+@pytest.mark.parametrize(("attribute", "sent", "stored"), ACCEPTED)
+def test_a_value_is_stored_and_shown_as_sent(attribute: Attribute, sent: Any, stored: Any) -> None:
+    value = attribute.deserialize(sent)
+    assert (value, type(value)) == (stored, type(stored))
+    assert attribute.to_json(value) == sent
+    assert attribute.from_cursor(attribute.to_cursor(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("2026-02-28T12:30:00Z", "2026-02-28T12:30:00.000Z"),
+        ("2026-02-28t12:30:00.5z", "2026-02-28T12:30:00.500Z"),
+        ("2026-02-28T23:30:00-01:00", "2026-03-01T00:30:00.000Z"),
+        ("2026-02-28T12:30:00.1239999+00:00", "2026-02-28T12:30:00.123Z"),
+    ],
+)
+def test_a_time_is_shown_in_utc_to_the_millisecond(sent: str, shown: str) -> None:
+    assert DateTime().to_json(DateTime().deserialize(sent)) == shown
+
+
+REFUSED: dict[Attribute, list[Any]] = {
+    Text(): [5, True, [], {}, "", "x" * 256, MANY_DIGITS],
+    Email(): [5, "", "a@localhost", "a" * 300 + "@x.org", MANY_DIGITS, "a@x.org\n"],
+    Enumeration("red", "green"): ["blue", "", "Red", 5, None, ["red"], MANY_DIGITS],
+    Boolean(): [0, 1, "true", "", [], MANY_DIGITS],
+    Integer(): ["5", 5.0, 1e300, True, 2**63, -(2**63) - 1, [5], int("9" * 300)],
+    Decimal(): [
+        *[5, 1.5, True, "", ".5", "5.", "1e5", "NaN", "Infinity", "-", " 1", "1_0", "+1"],
+        *["\uff11", "1" * 25, "0." + "1" * 11, MANY_DIGITS, "1\n", "0x1", []],
+    ],
+    Date(): [
+        *["2026-02-30", "2023-02-29", "0000-01-01", "20260228", "2026-W01-1", "2026-2-3", 5],
+        *[
+            "2026-02-28T00:00:00Z",
+            " 2026-02-28",
+            "\uff12026-02-28",
+            "",
+            MANY_DIGITS,
+            "2026-02-28\n",
+        ],
+    ],
+    DateTime(): [
+        *["2026-02-30T00:00:00Z", "2026-02-28", "2026-02-28T12:30:00", "2026-02-28 12:30:00Z"],
+        *["2026-02-28T24:00:00Z", "2026-02-28T12:30:60Z", "2026-02-28T12:30Z", 5, "", "now"],
+        *["2026-02-28T12:30:00+25:00", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"],
+        *["2026-02-28T12:30:00.Z", "2026-02-28T12:30:00,5Z", MANY_DIGITS, "2026-02-28T12:30:00Z\n"],
+    ],
+    ResourceId(nullable=False): ["0", "01", "-1", 0, 2**63, "1.0", 1.0, True, "", MANY_DIGITS],
+}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [(attribute, value) for attribute, values in REFUSED.items() for value in values],
+)
+def test_a_value_of_another_kind_is_refused(attribute: Attribute, value: Any) -> None:
+    if value is None:
+        assert attribute.deserialize(None) is None
+        return
+    with pytest.raises(ValidationError):
+        attribute.deserialize(value)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text", "value"),
+    [
+        (Boolean(), "true", True),
+        (Boolean(), "false", False),
+        (Integer(), "-9223372036854775808", -(2**63)),
+        (Integer(), "007", 7),
+        (Decimal(), "1.50", Number("1.50")),
+        (Date(), "2026-02-28", "2026-02-28"),
+        (DateTime(), "2026-02-28T12:30:00+02:00", utc(2026, 2, 28, 10, 30)),
+        (Text(), "", ""),
+        (ResourceId(nullable=False), "7", 7),
+    ],
+)
+def test_a_query_parameter_holds_a_value_as_text(
+    attribute: Attribute, text: str, value: Any
+) -> None:
+    assert attribute.from_text(text) == value
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text"),
+    [
+        *((Boolean(), text) for text in ("True", "1", "", "null")),
+        *(
+            (Integer(), text)
+            for text in ("1.0", "1e3", " 1", "+1", "\uff11", "", "9" * 19, MANY_DIGITS)
+        ),
+        *((Decimal(), text) for text in ("NaN", "1e3", "", MANY_DIGITS)),
+        *((DateTime(), text) for text in ("2026-02-28T12:30:00 02:00", "2026-02-28")),
+        *((Enumeration("red"), text) for text in ("", "blue")),
+    ],
+)
+def test_a_query_parameter_of_another_kind_is_refused(attribute: Attribute, text: str) -> None:
+    with pytest.raises(ValidationError):
+        attribute.from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        (Integer(), 2**63),
+        (Integer(), True),
+        (Integer(), "5"),
+        (Boolean(), 1),
+        (Text(), 5),
+        (Decimal(), "1" * 35),
+        (Decimal(), "1E+9999"),
+        (Decimal(), "x"),
+        (Decimal(), [1]),
+        (DateTime(), "2026-02-30T00:00:00Z"),
+        (DateTime(), 5),
+    ],
+)
+def test_a_forged_cursor_value_is_refused(attribute: Attribute, value: Any) -> None:
+    with pytest.raises(ValidationError):
+        attribute.from_cursor(value)
+
+
+@given(
+    st.decimals(allow_nan=False, allow_infinity=False, places=10).filter(lambda n: abs(n) < 10**24)
+)
+def test_decimals_are_exact(number: Number) -> None:
+    attribute = Decimal()
+    assert attribute.to_json(attribute.deserialize(f"{number:f}")) == f"{number:f}"
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_times_are_kept_to_the_millisecond_in_utc(time: datetime.datetime) -> None:
+    attribute = DateTime()
+    try:
+        wanted = time.astimezone(UTC)
+    except OverflowError:
+        return
+    offset = time.utcoffset() or datetime.timedelta()
+    assume(not offset % datetime.timedelta(minutes=1))
+    assume(time.astimezone(UTC).astimezone(time.tzinfo) == time)
+    value = attribute.deserialize(time.isoformat(timespec="microseconds"))
+    assert value == wanted.replace(microsecond=wanted.microsecond // 1_000 * 1_000)
+    assert attribute.deserialize(attribute.to_json(value)) == value

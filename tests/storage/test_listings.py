@@ -11,7 +11,8 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import MongoClient, monitoring
 
-from registry.jsonapi.pagination import CursorPage, Cursors, Position, Window
+from registry.jsonapi.cursors import Cursors, Position
+from registry.jsonapi.pagination import CursorPage, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Order, parse_sort
 from registry.model.graph import Graph
@@ -97,7 +98,7 @@ async def test_a_page_far_on_costs_no_more_than_the_first(
     path = f"/{collection}?sort={sort}&page[size]={SIZE}"
     cursors = Cursors(resource.type, order)
     for place in (MANY // 4, MANY // 2, MANY - 2 * SIZE):
-        cursor = cursors.make(position(stored[place], order))
+        cursor = cursors.encode(position(stored[place], order))
         after, before = stored[place + 1 : place + 1 + SIZE], stored[place - SIZE : place]
         for member, expected in (("after", after), ("before", before)):
             link = f"{path}&page[{member}]={cursor}"
@@ -119,7 +120,7 @@ def origin(api: Api) -> str:
 async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
     many: Api, database: Database, path: str
 ) -> None:
-    cursor = Cursors("computer", parse_sort("", GRAPH["computer"], GRAPH)).make((MANY // 2,))
+    cursor = Cursors("computer", parse_sort("", GRAPH["computer"], GRAPH)).encode((MANY // 2,))
     for member in ("after", "before"):
         link = f"/persons/{OWNER}/{path}?page[size]={SIZE}&page[{member}]={cursor}"
         cost, _ = await looked_at(database, partial(identifiers, many, link))

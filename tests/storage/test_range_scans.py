@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from bson.int64 import Int64
 
-from registry.jsonapi.pagination import Cursors
+from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.sorting import BY_ID
 from registry.model.record import MAX_ID
 from tests.support import Api, CommandLog, Database
@@ -47,7 +47,7 @@ async def test_each_page_is_its_own_though_they_leave_together(
 def page_path(sign: str, start: int, size: int) -> str:
     """Return the path of the page of computers that follows an id in this direction."""
     order = (replace(BY_ID[0], descending=bool(sign)),)
-    cursor = Cursors("computer", order).make((start,))
+    cursor = Cursors("computer", order).encode((start,))
     return f"/computers?sort={sign}id&page[size]={size}&page[after]={cursor}"
 
 

@@ -9,6 +9,7 @@ from registry.jsonapi import content_negotiation as media
 from registry.jsonapi import documents as document
 from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
 from registry.jsonapi.query import Query
+from registry.jsonapi.resource_objects import Json, resource_objects
 from registry.model.record import Record
 
 
@@ -31,7 +32,7 @@ class OperationsView(DocumentView):
         )
 
 
-def _result(operation: Operation, record: Record) -> str | None:
+def _result(operation: Operation, record: Record) -> Json | None:
     """Return the resource as a request of its own would have answered with it."""
     if not operation.shown:
         return None
@@ -39,5 +40,5 @@ def _result(operation: Operation, record: Record) -> str | None:
     creating = operation.verb is Verb.CREATE
     query = Query({resource.type: resource.writable}) if creating else Query()
     links = {resource.type: document.written_links(record, operation.change)}
-    (shown,) = document.resource_objects(resource, [record], links, query)
+    (shown,) = resource_objects(resource, [record], links, query)
     return shown

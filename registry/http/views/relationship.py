@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from aiohttp import web
 
@@ -13,11 +13,11 @@ from registry.http.etags import if_match_versions
 from registry.http.responses import DocumentResponse
 from registry.http.views.collection import ListView, counts
 from registry.jsonapi import documents as document
-from registry.jsonapi import resource_objects as rendering
 from registry.jsonapi.links import related_path, relationship_links
 from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query, Scope
 from registry.jsonapi.request_documents import Mode, load_linkage
+from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.reads.listings import Listing
@@ -64,8 +64,8 @@ class RelatedView(_RelationshipView):
         records = [record] if record else []
         compound = await self.resolve(self.target, records, query)
         path = related_path(self.resource, owner["_id"], self.relationship.name)
-        objects = document.resource_objects(self.target, records, compound.links, query)
-        data = next(iter(objects), "null")
+        objects = resource_objects(self.target, records, compound.links, query)
+        data = next(iter(objects), None)
         return self.answer(document.whole(data, compound, query, self.graph, {"self": path}))
 
     head = get
@@ -83,7 +83,7 @@ class LinkageView(_RelationshipView):
             return await self._answer_many(owner, query)
         record = await self.related(owner)
         records = [record] if record else []
-        data = rendering.identifier(self.target.type, record["_id"]) if record else "null"
+        data = identifier(self.target.type, record["_id"]) if record else None
         links = relationship_links(self.resource, owner["_id"], self.relationship.name)
         return await self._answer(owner, data, records, query, links)
 
@@ -96,13 +96,13 @@ class LinkageView(_RelationshipView):
         else:
             window = await listing.window(query.page)
             links |= page_links(query.page, window, self.url)
-        data = rendering.linkage(self.target.type, (one["_id"] for one in window.records))
+        data = linkage(self.target.type, (one["_id"] for one in window.records))
         return await self._answer(owner, data, window.records, query, links, counts(window))
 
     async def _answer(
         self,
         owner: Record,
-        data: str,
+        data: Any,
         records: Sequence[Record],
         query: Query,
         links: Mapping[str, str | None],

@@ -17,7 +17,9 @@ from registry.jsonapi.documents import Compound
 from registry.jsonapi.errors import NotFound
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.query import Query, Scope
-from registry.jsonapi.request_documents import Change, load, parse_id
+from registry.jsonapi.request_documents import Change, load
+from registry.jsonapi.resource_objects import resource_objects
+from registry.model.attributes.identifier import parse_id
 from registry.model.record import Record
 from registry.model.resource import Resource
 
@@ -77,7 +79,7 @@ class TypeView(DocumentView):
     ) -> DocumentResponse:
         """DocumentResponse with a single-resource document."""
         path = resource_path(self.resource, record["_id"])
-        (data,) = document.resource_objects(self.resource, [record], compound.links, query)
+        (data,) = resource_objects(self.resource, [record], compound.links, query)
         body = document.whole(data, compound, query, self.graph, {"self": path})
         location: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
         return self.answer(body, record, status=status, headers=location)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Operator
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not
+from registry.model.operators import Operator
 
 _COMPARED = {
     Operator.EQ: "$eq",

@@ -12,9 +12,10 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from pymongo import ASCENDING, DESCENDING
 from pymongo.errors import ExecutionTimeout
 
+from registry.jsonapi.cursors import END, Position
 from registry.jsonapi.errors import QueryTooSlow
 from registry.jsonapi.filtering import Filter
-from registry.jsonapi.pagination import END, CursorPage, NumberedPage, Page, Position, Window
+from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.graph import Graph

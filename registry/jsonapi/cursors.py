@@ -1,0 +1,75 @@
+"""Cursors: opaque texts that stand for a position in an order (cursor pagination profile)."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import orjson
+from marshmallow import ValidationError
+
+from registry.jsonapi.errors import InvalidParameter, quoted
+from registry.jsonapi.sorting import Key, Order
+from registry.model.record import MAX_ID
+
+Position: TypeAlias = tuple[Any, ...]
+"""A place between resources: the stored values of the keys of an order; empty at the end of it."""
+
+END: Position = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cursors:
+    """Encodes and decodes the cursors of one type in one order."""
+
+    type: str
+    order: Order
+
+    def encode(self, position: Position) -> str:
+        """Return the cursor of a position."""
+        values = [_encode(key, value) for key, value in zip(self.order, position, strict=False)]
+        text = orjson.dumps([self._name(), values], default=str)
+        return urlsafe_b64encode(text).rstrip(b"=").decode()
+
+    def decode(self, cursor: str, parameter: str) -> Position:
+        """Return the position of a cursor. Raises InvalidParameter if it is not of this order."""
+        try:
+            padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+            name, values = orjson.loads(urlsafe_b64decode(padded))
+            if name != self._name() or not isinstance(values, list):
+                raise ValueError(name)
+            return (
+                tuple(_decode(key, one) for key, one in zip(self.order, values, strict=True))
+                if values
+                else END
+            )
+        except (ValueError, TypeError, ValidationError) as error:
+            raise InvalidParameter(
+                f"{quoted(cursor)} is not a cursor of this collection in this order; "
+                "take cursors from the links of a page.",
+                parameter=parameter,
+            ) from error
+
+    def _name(self) -> str:
+        return f"{self.type}:{','.join(map(str, self.order))}"
+
+
+def _encode(key: Key, value: Any) -> Any:
+    """Return a value as JSON; one of another class, by an external writer, is marked as such."""
+    if value is None:
+        return None
+    if isinstance(value, key.attribute.stored_type):
+        return key.attribute.to_cursor(value)
+    return {"external": value}
+
+
+def _decode(key: Key, value: Any) -> Any:
+    match value:
+        case None:
+            return None
+        case {"external": str() | bool() | float() as external}:
+            return external
+        case {"external": int(external)} if abs(external) <= MAX_ID:
+            return external
+    return key.attribute.from_cursor(value)

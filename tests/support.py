@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient
@@ -18,17 +18,6 @@ from pymongo import monitoring
 MEDIA_TYPE = "application/vnd.api+json"
 
 Database = AsyncIOMotorDatabase[dict[str, Any]]
-
-_Test = TypeVar("_Test", bound=Callable[..., Any])
-
-
-def says(*_: str) -> Callable[[_Test], _Test]:
-    """Name the sentences of the service description or of its decisions that a test holds.
-
-    `tests/test_service_description.py` has the list and sees to it that none is left out.
-    """
-
-    return lambda test: test
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.support import Api, Database, linked, says, to_many
+from tests.support import Api, Database, linked, to_many
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper", "email": "grace@example.com"}
 
 
-@says("1.4", "2.5.post", "4.2.1", "4.2.2", "4.6.links")
+@pytest.mark.covers("1.4", "2.5.post", "4.2.1", "4.2.2", "4.6.links")
 async def test_a_created_person_is_answered_with_what_was_sent_and_an_id(api: Api) -> None:
     answer = await api.post("/persons", {"type": "person", "attributes": GRACE})
     assert answer.status == 201
@@ -29,7 +29,7 @@ async def test_a_created_person_is_answered_with_what_was_sent_and_an_id(api: Ap
     assert list(answer.data["attributes"]) == ["first_name", "last_name", "email"]
 
 
-@says("2.2.serial", "2.2.unowned", "2.5.computer", "4.2.1", "4.2.2")
+@pytest.mark.covers("2.2.serial", "2.2.unowned", "2.5.computer", "4.2.1", "4.2.2")
 async def test_a_created_computer_has_its_serial_alone_and_no_owner(api: Api) -> None:
     answer = await api.post("/computers", {"type": "computer", "attributes": {"serial": "SN-1"}})
     assert answer.status == 201
@@ -52,7 +52,7 @@ async def test_the_location_is_the_self_link(api: Api) -> None:
     assert answer.headers["Location"] == answer.data["links"]["self"]
 
 
-@says("2.1.id", "2.2.id")
+@pytest.mark.covers("2.1.id", "2.2.id")
 async def test_ids_start_at_1_and_rise_for_each_type_by_itself(api: Api) -> None:
     assert [await api.person() for _ in range(3)] == ["1", "2", "3"]
     assert [await api.computer() for _ in range(2)] == ["1", "2"]
@@ -66,14 +66,14 @@ async def test_fifty_creations_at_once_get_fifty_ids(api: Api) -> None:
         assert read.data["attributes"]["first_name"] == str(number)
 
 
-@says("4.2.3", "d.id_in_body")
+@pytest.mark.covers("4.2.3", "d.id_in_body")
 @pytest.mark.parametrize("sent", ["7", 7, None, [], {"$gt": 0}, 2**80, True, "x" * 300])
 async def test_a_clients_id_is_discarded_whatever_it_is(api: Api, sent: Any) -> None:
     answer = await api.post("/persons", {"type": "person", "id": sent, "attributes": GRACE})
     assert (answer.status, answer.id) == (201, "1")
 
 
-@says("2.1.email", "d.email_null")
+@pytest.mark.covers("2.1.email", "d.email_null")
 async def test_an_email_that_is_not_given_is_null(api: Api) -> None:
     names = {"first_name": "Grace", "last_name": "Hopper"}
     answer = await api.post("/persons", {"type": "person", "attributes": names})
@@ -81,7 +81,7 @@ async def test_an_email_that_is_not_given_is_null(api: Api) -> None:
     assert (await api.get("/persons/1")).data["attributes"]["email"] is None
 
 
-@says("d.lengths")
+@pytest.mark.covers("d.lengths")
 @pytest.mark.parametrize(
     "name",
     ["x", "x" * 255, "😀" * 255, "  spaced  ", "nul\0inside", "$where", "a.b", "\u202e", "\n", "0"],
@@ -95,7 +95,7 @@ async def test_names_and_serials_are_kept_as_sent(api: Api, name: str) -> None:
     assert (await api.get("/computers/1")).data["attributes"]["serial"] == name
 
 
-@says("d.lengths")
+@pytest.mark.covers("d.lengths")
 @pytest.mark.parametrize("name", ["", "x" * 256, "😀" * 256])
 async def test_names_and_serials_of_another_length_are_refused(api: Api, name: str) -> None:
     answer = await api.post(
@@ -110,7 +110,7 @@ async def test_names_and_serials_of_another_length_are_refused(api: Api, name: s
     assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/serial")])
 
 
-@says("2.1.email", "d.lengths")
+@pytest.mark.covers("2.1.email", "d.lengths")
 @pytest.mark.parametrize(
     "email",
     [
@@ -128,7 +128,7 @@ async def test_an_email_is_kept_as_sent(api: Api, email: str) -> None:
     assert (await api.get("/persons/1")).data["attributes"]["email"] == email
 
 
-@says("2.1.email", "d.lengths", "d.attributes")
+@pytest.mark.covers("2.1.email", "d.lengths", "d.attributes")
 @pytest.mark.parametrize(
     "email",
     [
@@ -160,13 +160,13 @@ async def test_what_is_no_email_is_refused(api: Api, email: Any) -> None:
     assert (await api.get("/persons")).data == []
 
 
-@says("d.uniqueness")
+@pytest.mark.covers("d.uniqueness")
 async def test_equal_emails_and_serials_may_repeat(api: Api) -> None:
     assert [await api.person(email="a@example.com") for _ in range(2)] == ["1", "2"]
     assert [await api.computer("SN-1") for _ in range(2)] == ["1", "2"]
 
 
-@says("2.1.first_name", "2.1.last_name", "2.2.serial", "d.attributes")
+@pytest.mark.covers("2.1.first_name", "2.1.last_name", "2.2.serial", "d.attributes")
 async def test_every_missing_attribute_is_told_at_once(api: Api) -> None:
     for data in ({"type": "person"}, {"type": "person", "attributes": {}}):
         answer = await api.post("/persons", data)
@@ -179,7 +179,7 @@ async def test_every_missing_attribute_is_told_at_once(api: Api) -> None:
     assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/serial")])
 
 
-@says("4.2.4", "2.1.full_name", "2.1.password", "d.attributes")
+@pytest.mark.covers("4.2.4", "2.1.full_name", "2.1.password", "d.attributes")
 async def test_read_only_and_unknown_attributes_are_refused(api: Api) -> None:
     extra = {"full_name": "G H", "password": "secret", "rank": 1, "a/b~c": 1, "computers": []}
     answer = await api.post("/persons", {"type": "person", "attributes": GRACE | extra})
@@ -196,7 +196,7 @@ async def test_read_only_and_unknown_attributes_are_refused(api: Api) -> None:
     assert (await api.get("/persons")).data == []
 
 
-@says("d.attributes")
+@pytest.mark.covers("d.attributes")
 @pytest.mark.parametrize("value", [None, 1, 1.5, True, [], {}, {"$gt": ""}, ["x"]])
 async def test_a_name_or_serial_of_another_type_is_refused(api: Api, value: Any) -> None:
     answer = await api.post(
@@ -207,7 +207,7 @@ async def test_a_name_or_serial_of_another_type_is_refused(api: Api, value: Any)
     assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/serial")])
 
 
-@says("d.type")
+@pytest.mark.covers("d.type")
 @pytest.mark.parametrize("sent", ["computer", "persons", "Person", "", "person "])
 async def test_another_type_than_the_paths_conflicts(api: Api, sent: str) -> None:
     answer = await api.post("/persons", {"type": sent, "attributes": GRACE})
@@ -215,7 +215,7 @@ async def test_another_type_than_the_paths_conflicts(api: Api, sent: str) -> Non
     assert (await api.get("/persons")).data == []
 
 
-@says("d.type")
+@pytest.mark.covers("d.type")
 async def test_of_a_resource_of_another_type_nothing_but_the_type_is_told(api: Api) -> None:
     await api.person()
     computer = {"type": "computer", "attributes": {"serial": "SN-1"}, "relationships": {"x": 1}}
@@ -243,7 +243,7 @@ async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -
     ]
 
 
-@says("d.relationships_on_post")
+@pytest.mark.covers("d.relationships_on_post")
 async def test_a_computer_may_be_created_with_its_owner(api: Api) -> None:
     person = await api.person()
     answer = await api.post(
@@ -261,7 +261,7 @@ async def test_a_computer_may_be_created_with_its_owner(api: Api) -> None:
     assert read.included == [("computer", answer.id)]
 
 
-@says("d.relationships_on_post", "d.moves")
+@pytest.mark.covers("d.relationships_on_post", "d.moves")
 async def test_a_person_may_be_created_with_computers_which_move_there(api: Api) -> None:
     first = await api.person()
     taken, free = await api.computer(owner=first), await api.computer()
@@ -278,7 +278,7 @@ async def test_a_person_may_be_created_with_computers_which_move_there(api: Api)
     assert (await api.get(f"/persons/{first}?include=computers")).included == []
 
 
-@says("d.relationships_on_post", "d.identifiers")
+@pytest.mark.covers("d.relationships_on_post", "d.identifiers")
 async def test_a_creation_with_a_link_to_nothing_creates_nothing(
     api: Api, database: Database
 ) -> None:
@@ -312,7 +312,7 @@ async def test_a_creation_can_be_read_in_the_words_of_the_request(api: Api) -> N
     assert answer.document["included"][0]["attributes"] == {"full_name": "Grace Hopper"}
 
 
-@says("2.1.password")
+@pytest.mark.covers("2.1.password")
 async def test_the_password_is_stored_as_null_and_never_returned(
     api: Api, database: Database
 ) -> None:

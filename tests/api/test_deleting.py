@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, Database, linked, says, to_many
+from tests.support import MEDIA_TYPE, Api, Database, linked, to_many
 
 ROUNDS = 16
 """How often those who delete and those who link start at the same time."""
@@ -25,7 +25,7 @@ async def check_links(database: Database) -> None:
     assert set(lost.values()) <= set(present)
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_a_deleted_computer_is_gone(api: Api, database: Database) -> None:
     await api.person()
     await api.computer(owner="1")
@@ -42,7 +42,7 @@ async def test_a_deleted_computer_is_gone(api: Api, database: Database) -> None:
     assert await owners(database) == {2: 1}
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_the_computers_of_a_deleted_person_become_unowned(
     api: Api, database: Database
 ) -> None:
@@ -59,7 +59,7 @@ async def test_the_computers_of_a_deleted_person_become_unowned(
     assert (linked(read.data), read.included) == ({"owner": {"data": None}}, [])
 
 
-@says("d.deleting", "d.no_such")
+@pytest.mark.covers("d.deleting", "d.no_such")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", "%20", str(2**63)])
 async def test_what_is_not_there_cannot_be_deleted(api: Api, number: str) -> None:
     await api.person()
@@ -70,7 +70,7 @@ async def test_what_is_not_there_cannot_be_deleted(api: Api, number: str) -> Non
         assert len((await api.get(path)).data) == 1
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 @pytest.mark.parametrize("path", ["/persons", "/computers", "/persons?filter[id]=1"])
 async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
     await api.person()
@@ -78,7 +78,7 @@ async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
     assert (await api.get("/persons/1")).status == 200
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_what_is_refused_is_not_deleted(api: Api) -> None:
     await api.person()
     answer = await api.request("DELETE", "/persons/1?force=true")
@@ -96,7 +96,7 @@ async def test_a_body_that_comes_with_a_delete_is_not_looked_at(api: Api) -> Non
     assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_the_id_of_a_deleted_resource_is_not_given_again(api: Api) -> None:
     for create, path in ((api.person, "/persons"), (api.computer, "/computers")):
         last = await create()
@@ -104,7 +104,7 @@ async def test_the_id_of_a_deleted_resource_is_not_given_again(api: Api) -> None
         assert int(await create()) > int(last)
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_of_many_who_delete_the_same_at_once_one_does(api: Api) -> None:
     for path, create in (("/persons", api.person), ("/computers", api.computer)):
         number = await create()
@@ -114,7 +114,7 @@ async def test_of_many_who_delete_the_same_at_once_one_does(api: Api) -> None:
         assert sorted(answer.status for answer in answers) == [204] + [404] * 9
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_no_computer_is_left_to_a_person_who_is_deleted_meanwhile(
     api: Api, database: Database
 ) -> None:
@@ -147,7 +147,7 @@ def _links(api: Api, person: str, computers: list[str]) -> list[Any]:
     ]
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_a_computer_that_is_deleted_while_it_moves_is_gone(
     api: Api, database: Database
 ) -> None:
@@ -178,7 +178,7 @@ async def test_owners_who_pass_on_a_computer_and_go_leave_it_with_the_last_or_wi
         assert (await owners(database))[int(number)] == int(new)
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_a_person_with_many_computers_is_deleted(api: Api, database: Database) -> None:
     count = 5_000
     await api.person()

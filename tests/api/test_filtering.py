@@ -14,7 +14,7 @@ import pytest
 
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import Answer, Api, Database, says
+from tests.support import Answer, Api, Database
 
 # Prefixes of each other, cases, commas, patterns, and what a careless service takes for operators.
 WORDS = ["Ann", "Ann Marie", "Anna", "ann", "null", "Ä", "a.b", "axb", "$ne", '{"$gt":""}', "😀"]
@@ -134,7 +134,7 @@ def matching(resources: Resources, *wanted: tuple[str, str, Any]) -> list[str]:
     ]
 
 
-@says("i.filtering", "i.paging")
+@pytest.mark.covers("i.filtering", "i.paging")
 async def test_each_operator_finds_of_each_field_what_python_finds(
     api: Api, persons: Resources, computers: Resources
 ) -> None:
@@ -147,7 +147,7 @@ async def test_each_operator_finds_of_each_field_what_python_finds(
             await check(api, collection, query, matching(resources, (name, op, value)))
 
 
-@says("i.filtering", "i.sorting", "i.paging")
+@pytest.mark.covers("i.filtering", "i.sorting", "i.paging")
 async def test_several_filters_all_hold_in_any_order_of_the_resources(
     api: Api, persons: Resources
 ) -> None:
@@ -167,7 +167,7 @@ async def test_several_filters_all_hold_in_any_order_of_the_resources(
         )
 
 
-@says("i.filtering")
+@pytest.mark.covers("i.filtering")
 async def test_conditions_in_json_combine_as_they_say(api: Api, persons: Resources) -> None:
     chance = random.Random(8)  # noqa: S311 - the same conditions at each run
     kinds = list(conditions(persons, chance))
@@ -184,7 +184,7 @@ async def test_conditions_in_json_combine_as_they_say(api: Api, persons: Resourc
         await check(api, "persons", f"filter={quote(text, safe='')}", expected)
 
 
-@says("i.filtering")
+@pytest.mark.covers("i.filtering")
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
@@ -215,7 +215,7 @@ async def test_short_forms_mean_what_they_say(
     await check(api, "computers", query, matching(computers, *wanted))
 
 
-@says("i.filtering", "i.related_routes")
+@pytest.mark.covers("i.filtering", "i.related_routes")
 async def test_the_computers_of_an_owner_are_filtered_too(api: Api, computers: Resources) -> None:
     await api.person()
     owned = [str(one["id"]) for one in computers][:6]
@@ -226,7 +226,7 @@ async def test_the_computers_of_an_owner_are_filtered_too(api: Api, computers: R
     assert ids(await api.get("/persons/1/computers?filter[owner]=null")) == []
 
 
-@says("i.filtering")
+@pytest.mark.covers("i.filtering")
 async def test_a_filter_goes_with_fields_include_and_sort(api: Api) -> None:
     await api.person("Grace", "Hopper")
     for serial, owner in (("SN-2", "1"), ("SN-1", None), ("SN-3", "1"), ("XX-1", "1")):
@@ -240,7 +240,7 @@ async def test_a_filter_goes_with_fields_include_and_sort(api: Api) -> None:
     assert answer.document["included"][0]["attributes"] == {"last_name": "Hopper"}
 
 
-@says("i.filtering", "2.1.password", "d.bad_parameters")
+@pytest.mark.covers("i.filtering", "2.1.password", "d.bad_parameters")
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
@@ -298,7 +298,7 @@ async def hasty(serve: Serve, settings: Settings, database: Database) -> Api:
     return api
 
 
-@says("i.filtering")
+@pytest.mark.covers("i.filtering")
 @pytest.mark.parametrize(
     "query",
     [
@@ -319,7 +319,7 @@ async def test_a_query_that_takes_too_long_is_ended_and_says_why(hasty: Api, que
     assert "0.001 s" in error["detail"]
 
 
-@says("i.filtering")
+@pytest.mark.covers("i.filtering")
 async def test_what_an_index_serves_is_answered_in_no_time(hasty: Api) -> None:
     assert len((await hasty.get("/persons")).data) == 20_000
     for query in ("filter[id]=7,8", "filter[first_name]=7,8", "filter[first_name][prefix]=1999"):

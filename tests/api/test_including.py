@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Api, CommandLog, Database, linked, says, to_many
+from tests.support import Api, CommandLog, Database, linked, to_many
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def linkage(data: list[Any], name: str) -> dict[str, Any]:
     return {one["id"]: one["relationships"][name]["data"] for one in data}
 
 
-@says("1.5", "4.8.include", "2.2.owner", "2.3")
+@pytest.mark.covers("1.5", "4.8.include", "2.2.owner", "2.3")
 async def test_owners_are_included_with_their_computers(fleet: Api) -> None:
     answer = await fleet.get("/computers?include=owner")
     assert linkage(answer.data, "owner") == {
@@ -38,7 +38,7 @@ async def test_owners_are_included_with_their_computers(fleet: Api) -> None:
     assert answer.document.keys() == {"data", "included", "jsonapi", "links", "meta"}
 
 
-@says("4.8.include", "2.1.computers", "2.3")
+@pytest.mark.covers("4.8.include", "2.1.computers", "2.3")
 async def test_computers_are_included_with_their_owners(fleet: Api) -> None:
     answer = await fleet.get("/persons?include=computers")
     assert linkage(answer.data, "computers") == {
@@ -50,7 +50,7 @@ async def test_computers_are_included_with_their_owners(fleet: Api) -> None:
     assert "relationships" not in answer.document["included"][0]
 
 
-@says("4.8.include", "4.6.members")
+@pytest.mark.covers("4.8.include", "4.6.members")
 async def test_one_resource_includes_as_a_collection_does(fleet: Api) -> None:
     person = await fleet.get("/persons/1?include=computers")
     assert linked(person.data) == {"computers": to_many("1", "2")}
@@ -60,7 +60,7 @@ async def test_one_resource_includes_as_a_collection_does(fleet: Api) -> None:
     assert computer.included == [("person", "2")]
 
 
-@says("4.8.no_include", "2.3")
+@pytest.mark.covers("4.8.no_include", "2.3")
 async def test_nothing_is_included_unasked(fleet: Api) -> None:
     for path in ("/persons", "/computers"):
         answer = await fleet.get(path)
@@ -68,7 +68,7 @@ async def test_nothing_is_included_unasked(fleet: Api) -> None:
         assert not any("relationships" in one for one in answer.data)
 
 
-@says("d.include_nothing")
+@pytest.mark.covers("d.include_nothing")
 @pytest.mark.parametrize(
     "path",
     ["/computers/4?include=owner", "/persons/3?include=computers.owner", "/persons?include="],
@@ -77,14 +77,14 @@ async def test_an_include_that_finds_nothing_is_an_empty_array(fleet: Api, path:
     assert (await fleet.get(path)).document["included"] == []
 
 
-@says("d.include_nothing")
+@pytest.mark.covers("d.include_nothing")
 async def test_the_empty_include_asks_for_no_relationship(fleet: Api) -> None:
     answer = await fleet.get("/persons/1?include=")
     assert (answer.status, answer.document["included"]) == (200, [])
     assert "relationships" not in answer.data
 
 
-@says("d.nested_include")
+@pytest.mark.covers("d.nested_include")
 async def test_nested_includes_are_followed_and_primary_resources_not_repeated(
     fleet: Api,
 ) -> None:
@@ -97,7 +97,7 @@ async def test_nested_includes_are_followed_and_primary_resources_not_repeated(
     }
 
 
-@says("d.nested_include")
+@pytest.mark.covers("d.nested_include")
 async def test_three_steps_lead_from_a_computer_to_its_siblings_owner(fleet: Api) -> None:
     answer = await fleet.get("/computers/1?include=owner.computers.owner")
     assert answer.included == [("person", "1"), ("computer", "2")]
@@ -111,7 +111,7 @@ async def test_paths_that_begin_alike_are_followed_once(fleet: Api) -> None:
     assert answer.included == [("computer", "1"), ("computer", "2")]
 
 
-@says("d.nested_include", "d.bad_parameters")
+@pytest.mark.covers("d.nested_include", "d.bad_parameters")
 @pytest.mark.parametrize(
     ("path", "include"),
     [
@@ -152,7 +152,7 @@ async def test_an_owner_that_is_gone_shifts_no_other(fleet: Api, database: Datab
     assert answer.included == [("person", "2")]
 
 
-@says("r.queries")
+@pytest.mark.covers("r.queries")
 @pytest.mark.parametrize(
     ("path", "queries"),
     [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.atomic_operations import EXTENSION
-from tests.support import MEDIA_TYPE, Api, Database, says, stored, to_many
+from tests.support import MEDIA_TYPE, Api, Database, stored, to_many
 
 ATOMIC = f'{MEDIA_TYPE}; ext="{EXTENSION}"'
 PROFILE = f'{MEDIA_TYPE}; profile="https://jsonapi.org/profiles/ethanresnick/cursor-pagination"'
@@ -68,7 +68,7 @@ async def read(api: Api, path: str, **headers: str) -> tuple[int, str, str]:
         return response.status, response.headers["Content-Type"], response.headers["Vary"]
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", READS)
 async def test_every_read_negotiates(api: Api, path: str) -> None:
     await fleet(api)
@@ -86,7 +86,7 @@ async def test_every_read_negotiates(api: Api, path: str) -> None:
         assert (head.status, head.headers["Vary"]) == (status, "Accept")
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 async def test_accept_may_have_several_lines(api: Api) -> None:
     for lines, status in (
         ((f"{MEDIA_TYPE};a=b", "text/html"), 406),
@@ -101,7 +101,7 @@ async def test_accept_may_have_several_lines(api: Api) -> None:
         assert found == status
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_a_change_whose_answer_is_not_acceptable_is_not_made(
     api: Api, database: Database, method: str, path: str, data: Any
@@ -116,7 +116,7 @@ async def test_a_change_whose_answer_is_not_acceptable_is_not_made(
     assert await stored(database) == before
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", DELETIONS)
 async def test_a_deletion_with_an_accept_that_is_refused_is_not_made(
     api: Api, database: Database, path: str
@@ -128,7 +128,7 @@ async def test_a_deletion_with_an_accept_that_is_refused_is_not_made(
     assert await stored(database) == before
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_send(
     api: Api, database: Database, method: str, path: str, data: Any
@@ -153,7 +153,7 @@ async def test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_
     assert await stored(database) == before
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_a_body_of_no_media_type_is_told_what_to_send(
     api: Api, database: Database, method: str, path: str, data: Any
@@ -171,7 +171,7 @@ async def test_a_body_of_no_media_type_is_told_what_to_send(
     assert await stored(database) == before
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_a_change_of_the_media_type_is_made_and_its_answer_varies(
     api: Api, method: str, path: str, data: Any
@@ -183,7 +183,7 @@ async def test_a_change_of_the_media_type_is_made_and_its_answer_varies(
     assert ("Content-Type" in answer.headers) == (answer.status != 204)
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", DELETIONS)
 async def test_a_deletion_has_no_body_to_be_of_a_media_type(api: Api, path: str) -> None:
     await fleet(api)
@@ -195,7 +195,7 @@ async def test_a_deletion_has_no_body_to_be_of_a_media_type(api: Api, path: str)
     assert b"content-type" not in head.lower()
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -213,7 +213,7 @@ async def test_every_other_answer_varies_too(api: Api, method: str, path: str, s
     assert (answer.status, answer.headers["Vary"]) == (status, "Accept")
 
 
-@says("i.negotiation", "i.operations")
+@pytest.mark.covers("i.negotiation", "i.operations")
 async def test_operations_have_the_media_type_of_their_extension(api: Api) -> None:
     body = json.dumps(ADDING).encode()
     for accept, sent, status in (
@@ -239,7 +239,7 @@ async def test_operations_have_the_media_type_of_their_extension(api: Api) -> No
     assert len((await api.get("/computers")).data) == 4
 
 
-@says("i.negotiation")
+@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(
     ("method", "path"),
     [*(("GET", path) for path in READS), *(("DELETE", one) for one in DELETIONS)],

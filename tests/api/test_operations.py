@@ -25,7 +25,6 @@ from tests.support import (
     Database,
     check_document,
     linked,
-    says,
     stored,
     to_many,
 )
@@ -74,7 +73,7 @@ def reference(type_name: str, number: str, relationship: str | None = None) -> d
     return {"ref": found if relationship is None else {**found, "relationship": relationship}}
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -> None:
     owner = {"data": {"type": "person", "lid": "grace"}}
     answer = await operate(
@@ -106,7 +105,7 @@ async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -
     assert linked(read.data) == {"computers": to_many("2")}
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> None:
     added = await operate(api, {"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER})
     created = [await api.post("/persons", PERSON), await api.post("/computers", COMPUTER)]
@@ -125,7 +124,7 @@ async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> N
     assert linked(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_an_id_sent_by_the_client_is_ignored(api: Api) -> None:
     answer = await operate(
         api,
@@ -136,7 +135,7 @@ async def test_an_id_sent_by_the_client_is_ignored(api: Api) -> None:
     assert (await api.person()) == "2"
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api: Api) -> None:
     await api.person()
     for _ in range(3):
@@ -158,7 +157,7 @@ async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api:
         assert linked(read.data) == {"computers": to_many(*expected)}
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("failing", "expected"),
     [
@@ -218,7 +217,7 @@ async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
     assert int(await api.person()) > 2, "an id may be left out, but is never given twice"
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> None:
     answer = await operate(
         api,
@@ -239,7 +238,7 @@ async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> 
     assert (await api.get("/computers")).data == []
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_every_missing_identifier_of_an_operation_is_told(api: Api) -> None:
     await api.person()
     missing = to_many("8", "9")["data"]
@@ -249,7 +248,7 @@ async def test_every_missing_identifier_of_an_operation_is_told(api: Api) -> Non
     assert (answer.status, errors(answer)) == (404, [(404, "/0/data/0/id"), (404, "/0/data/1/id")])
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
     api: Api, database: Database
 ) -> None:
@@ -268,7 +267,7 @@ async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
     assert (persons, computer["person"]) == ([], None)
 
 
-@says("i.operations", "i.conditional")
+@pytest.mark.covers("i.operations", "i.conditional")
 async def test_what_operations_change_gets_another_version(api: Api) -> None:
     await api.person()
     await api.computer()
@@ -288,7 +287,7 @@ async def test_what_operations_change_gets_another_version(api: Api) -> None:
         assert refused.status == 412
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_a_thousand_operations_are_done_and_one_more_is_refused(api: Api) -> None:
     added = [{"op": "add", "data": {**PERSON, "lid": f"p{one}"}} for one in range(500)]
     owned = [
@@ -325,7 +324,7 @@ async def test_how_many_operations_there_may_be_is_a_setting(
     assert (refused.status, errors(refused)) == (400, [(400, "")])
 
 
-@says("i.operations", "i.negotiation")
+@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -347,14 +346,14 @@ async def test_operations_of_another_media_type_are_refused(api: Api, content_ty
     assert (await api.get("/persons")).data == []
 
 
-@says("i.operations", "i.negotiation")
+@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize("content_type", [EXTENDED, EXTENDED.replace("; ", ";")])
 async def test_operations_of_the_media_type_are_taken(api: Api, content_type: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
     assert (await send(api, document, **{"Content-Type": content_type})).status == 200
 
 
-@says("i.operations", "i.negotiation")
+@pytest.mark.covers("i.operations", "i.negotiation")
 async def test_the_extension_is_of_the_path_of_operations_alone(api: Api) -> None:
     answer = await send(api, {"data": PERSON}, "/persons")
     assert answer.status == 415
@@ -362,7 +361,7 @@ async def test_the_extension_is_of_the_path_of_operations_alone(api: Api) -> Non
     assert answer.status == 406
 
 
-@says("i.operations", "i.negotiation")
+@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
@@ -384,7 +383,7 @@ async def test_results_are_given_to_those_who_accept_them(
     assert len((await api.get("/persons")).data) == (status == 200)
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
 async def test_operations_are_sent_by_post_alone(api: Api, method: str) -> None:
     answer = await api.request(method, "/operations")
@@ -396,7 +395,7 @@ async def test_the_path_of_operations_tells_its_methods(api: Api) -> None:
     assert (answer.status, answer.headers["Allow"]) == (204, "OPTIONS, POST")
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["include", "fields[person]", "x", "page[size]"])
 async def test_operations_take_no_parameters(api: Api, name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
@@ -405,7 +404,7 @@ async def test_operations_take_no_parameters(api: Api, name: str) -> None:
     assert (await api.get("/persons")).data == []
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -432,14 +431,14 @@ async def test_a_body_that_holds_no_operations_is_refused(
     assert (answer.status, answer.errors) == (400, [(400, place)])
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_a_mebibyte_of_wrong_operations_is_answered_with_a_hundred_errors(api: Api) -> None:
     wrong = {"op": "add", **reference("person", "1", "computers"), "data": [{}] * 340}
     answer = await operate(api, *[wrong] * 700)
     assert (answer.status, len(answer.errors)) == (400, 100)
 
 
-@says("i.operations", "d.body_limits")
+@pytest.mark.covers("i.operations", "d.body_limits")
 async def test_a_body_over_the_limit_is_refused(api: Api) -> None:
     document = json.dumps({OPERATIONS: [{"op": "add", "data": PERSON}]}).encode()
     fitting = await send(api, document.ljust(LIMITS.body_bytes))
@@ -448,7 +447,7 @@ async def test_a_body_over_the_limit_is_refused(api: Api) -> None:
     assert len((await api.get("/persons")).data) == 1
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_requests_that_change_the_same_resource_at_once_all_come_through(
     api: Api, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -474,7 +473,7 @@ async def test_requests_that_change_the_same_resource_at_once_all_come_through(
     assert "Traceback" not in caplog.text
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_requests_that_change_the_same_resources_in_another_order_come_through(
     api: Api, database: Database
 ) -> None:
@@ -489,7 +488,7 @@ async def test_requests_that_change_the_same_resources_in_another_order_come_thr
     assert [one["version"] for one in persons] == [21, 21]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("value", ["$serial", "$$ROOT", "{$gt: 0}"])
 async def test_no_value_of_an_operation_is_an_operator(api: Api, value: str) -> None:
     change = {"type": "computer", "attributes": {"serial": value}}
@@ -502,7 +501,7 @@ async def test_no_value_of_an_operation_is_an_operator(api: Api, value: str) -> 
     assert [one["data"]["attributes"]["serial"] for one in results(answer)[1:]] == [value] * 2
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @given(document=DOCUMENT)
 @hypothesis_settings(
     max_examples=100,
@@ -514,7 +513,7 @@ async def test_any_document_is_answered_and_never_a_defect(api: Api, document: A
     assert answer.status in {200, 400, 404, 409, 422}
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 async def test_members_sent_to_remove_a_resource_remove_nothing(
     api: Api, database: Database
 ) -> None:

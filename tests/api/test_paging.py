@@ -16,7 +16,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says
+from tests.support import MEDIA_TYPE, Answer, Api, Database
 
 GRAPH = Graph(RESOURCES)
 END_OF_PERSONS = Cursors("person", BY_ID).make(END)
@@ -61,7 +61,7 @@ def present(answer: Answer) -> set[str]:
     return {name for name in ("first", "last", "prev", "next") if links.get(name) is not None}
 
 
-@says("i.paging", "4.7.members")
+@pytest.mark.covers("i.paging", "4.7.members")
 async def test_numbered_pages_are_counted_and_linked(seven: Api) -> None:
     first = await seven.get("/persons?page[number]=1&page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3, "total": 7})
@@ -78,14 +78,14 @@ async def test_numbered_pages_are_counted_and_linked(seven: Api) -> None:
     assert ids(await follow(seven, third, "first")) == "1 2 3"
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_a_page_that_just_holds_the_rest_is_the_last(seven: Api) -> None:
     for path in ("/persons?page[size]=7", "/persons?page[size]=7&page[number]=1"):
         answer = await seven.get(path)
         assert (ids(answer), answer.document["links"]["next"]) == ("1 2 3 4 5 6 7", None)
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_the_total_can_be_left_out(seven: Api) -> None:
     answer = await seven.get("/persons?page[number]=2&page[size]=3&page[total]=false")
     assert (ids(answer), answer.document["meta"]) == ("4 5 6", {"count": 3})
@@ -95,7 +95,7 @@ async def test_the_total_can_be_left_out(seven: Api) -> None:
     assert following.document["links"]["next"] is None
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_the_total_counts_what_a_filter_lets_through(seven: Api) -> None:
     answer = await seven.get("/persons?filter[id][gt]=2&page[number]=2&page[size]=2")
     assert (ids(answer), answer.document["meta"]) == ("5 6", {"count": 2, "total": 5})
@@ -104,7 +104,7 @@ async def test_the_total_counts_what_a_filter_lets_through(seven: Api) -> None:
     assert (ids(owned), owned.document["meta"]) == ("3 4 5", {"count": 3, "total": 3})
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_a_numbered_page_beyond_the_end_is_empty_and_leads_back(seven: Api) -> None:
     answer = await seven.get("/persons?page[number]=9&page[size]=3")
     assert (answer.data, answer.document["meta"]) == ([], {"count": 0, "total": 7})
@@ -112,7 +112,7 @@ async def test_a_numbered_page_beyond_the_end_is_empty_and_leads_back(seven: Api
     assert ids(await follow(seven, answer, "prev")) == "7"
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("query", ["sort=id", "sort=-email", "sort=last_name,-email"])
 async def test_the_farthest_page_that_can_be_named_is_empty(seven: Api, query: str) -> None:
     for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):
@@ -123,7 +123,7 @@ async def test_the_farthest_page_that_can_be_named_is_empty(seven: Api, query: s
         assert (answer.status, answer.data) == (200, [])
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_pages_by_cursor_are_linked_and_not_counted(seven: Api) -> None:
     first = await seven.get("/persons?page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3})
@@ -144,7 +144,7 @@ async def test_pages_by_cursor_are_linked_and_not_counted(seven: Api) -> None:
     assert (ids(top), top.document["links"]["prev"]) == ("1", None)
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_nothing_follows_the_end_and_before_it_is_the_last_page(seven: Api) -> None:
     answer = await seven.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
     assert (answer.data, answer.document["links"]["next"]) == ([], None)
@@ -159,7 +159,7 @@ async def test_nothing_follows_the_end_and_before_it_is_the_last_page(seven: Api
     assert ids(await follow(seven, answer, "next")) == "1 2 3"
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("path", "totals"),
     [
@@ -182,7 +182,7 @@ async def test_an_empty_collection_has_empty_pages(
     assert answer.document["links"]["next"] is None
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_the_sizes_are_settings(serve: Serve, settings: Settings, database: Database) -> None:
     api = await serve(settings=replace(settings, page_size=2, largest_page=4))
     await database.persons.insert_many(
@@ -196,7 +196,7 @@ async def test_the_sizes_are_settings(serve: Serve, settings: Settings, database
     assert (refused.status, refused.errors) == (400, [(400, "page[size]")])
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 30, "9" * 4400])
 @pytest.mark.parametrize("parameter", ["page[size]", "page[computers][size]"])
 async def test_a_page_that_is_too_large_is_refused_as_the_profile_says(
@@ -211,7 +211,7 @@ async def test_a_page_that_is_too_large_is_refused_as_the_profile_says(
     assert error["links"] == {"type": f"{profile}/max-size-exceeded"}
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_a_page_between_two_cursors_is_refused_as_the_profile_says(api: Api) -> None:
     answer = await api.get(f"/persons?page[after]={END_OF_PERSONS}&page[before]={END_OF_PERSONS}")
     (error,) = answer.document["errors"]
@@ -224,7 +224,7 @@ def cursor_of(type_name: str, sort: str, *position: Any) -> str:
     return Cursors(type_name, parse_sort(sort, GRAPH[type_name], GRAPH)).make(position)
 
 
-@says("i.paging", "d.bad_parameters")
+@pytest.mark.covers("i.paging", "d.bad_parameters")
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
@@ -263,7 +263,7 @@ async def test_a_page_that_has_no_meaning_is_refused(api: Api, query: str, param
     assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
 async def test_a_cursor_of_values_that_are_nowhere_is_a_place_all_the_same(
     seven: Api, sort: str
@@ -276,14 +276,14 @@ async def test_a_cursor_of_values_that_are_nowhere_is_a_place_all_the_same(
             assert answer.status == 200, value
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["/persons/1", "/computers/1/owner"])
 async def test_what_is_no_collection_has_no_pages(seven: Api, path: str) -> None:
     answer = await seven.get(f"{path}?page[size]=1")
     assert (answer.status, answer.errors) == (400, [(400, "page[size]")])
 
 
-@says("i.paging", "4.7.url")
+@pytest.mark.covers("i.paging", "4.7.url")
 @pytest.mark.parametrize(
     ("query", "kept"),
     [
@@ -313,7 +313,7 @@ async def test_links_keep_every_other_parameter_as_it_was_sent(
         assert len((await follow(seven, answer, name)).data) == 2
 
 
-@says("i.paging", "d.collection_self")
+@pytest.mark.covers("i.paging", "d.collection_self")
 async def test_links_begin_with_the_public_url(serve: Serve, settings: Settings) -> None:
     api = await serve(settings=replace(settings, public_url="https://registry.example.com/api"))
     await api.person()
@@ -328,7 +328,7 @@ async def test_links_begin_with_the_public_url(serve: Serve, settings: Settings)
 Write = Callable[[Database, random.Random], Awaitable[object]]
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("step", ["next", "prev"])
 @pytest.mark.parametrize("sort", ["id", "last_name", "-email", "last_name,-first_name,email"])
 async def test_what_nobody_touches_is_met_once_while_others_write(
@@ -368,7 +368,7 @@ async def test_what_nobody_touches_is_met_once_while_others_write(
     assert sorted(one for one in met if one in untouched) == sorted(untouched)
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 async def test_an_included_relationship_can_be_bounded(seven: Api) -> None:
     answer = await seven.get("/persons?page[size]=3&include=computers&page[computers][size]=2")
     computers = {one["id"]: one["relationships"]["computers"] for one in answer.data}
@@ -385,7 +385,7 @@ async def test_an_included_relationship_can_be_bounded(seven: Api) -> None:
     assert (links["3"]["prev"], links["3"]["next"]) == (None, None)
 
 
-@says("i.include_pages", "i.linkage_routes")
+@pytest.mark.covers("i.include_pages", "i.linkage_routes")
 async def test_the_links_of_an_included_page_lead_through_the_whole_relationship(
     seven: Api,
 ) -> None:
@@ -400,7 +400,7 @@ async def test_the_links_of_an_included_page_lead_through_the_whole_relationship
     assert found == ["1", "2", "3", "4", "5"]
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 async def test_a_bound_holds_for_its_path_alone(seven: Api) -> None:
     bound = "page[owner.computers][size]=3"
     answer = await seven.get(f"/computers/1?include=owner.computers.owner&{bound}")
@@ -412,7 +412,7 @@ async def test_a_bound_holds_for_its_path_alone(seven: Api) -> None:
     assert "next" not in whole.data["relationships"]["computers"]["links"]
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 async def test_a_bound_of_an_unpaged_collection_and_of_a_written_resource(seven: Api) -> None:
     query = "include=computers&page[computers][size]=1"
     answer = await seven.get(f"/persons?{query}")
@@ -424,7 +424,7 @@ async def test_a_bound_of_an_unpaged_collection_and_of_a_written_resource(seven:
     assert (changed.status, changed.included) == (200, [("computer", "1")])
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -454,7 +454,7 @@ async def test_a_bound_of_what_is_not_included_or_not_many_is_refused(
     assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
 
-@says("i.paging", "i.related_routes")
+@pytest.mark.covers("i.paging", "i.related_routes")
 async def test_related_resources_and_their_linkage_have_pages(seven: Api) -> None:
     first = await seven.get("/persons/1/computers?page[size]=2&sort=-serial&include=owner")
     assert (ids(first), first.included) == ("5 4", [("person", "1")])

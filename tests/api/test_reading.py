@@ -12,10 +12,12 @@ from bson.raw_bson import RawBSONDocument
 from registry.settings import Settings
 from registry.storage.reads.listings import CHUNK
 from tests.conftest import Serve
-from tests.support import Api, Database, linked, says
+from tests.support import Api, Database, linked
 
 
-@says("1.1", "1.4", "2.3", "2.4", "2.5.get", "4.3", "4.6.members", "4.6.links", "4.8.no_include")
+@pytest.mark.covers(
+    "1.1", "1.4", "2.3", "2.4", "2.5.get", "4.3", "4.6.members", "4.6.links", "4.8.no_include"
+)
 async def test_one_person_is_read_with_all_attributes(api: Api) -> None:
     await api.person("Grace", "Hopper", email="grace@example.com")
     answer = await api.get("/persons/1")
@@ -37,7 +39,7 @@ async def test_one_person_is_read_with_all_attributes(api: Api) -> None:
     }
 
 
-@says("2.5.computer", "4.3")
+@pytest.mark.covers("2.5.computer", "4.3")
 async def test_one_computer_is_read_with_its_serial_alone(api: Api) -> None:
     await api.computer("SN-7", owner=await api.person())
     answer = await api.get("/computers/1")
@@ -53,7 +55,7 @@ async def test_one_computer_is_read_with_its_serial_alone(api: Api) -> None:
     }
 
 
-@says("4.5", "4.7.members", "4.7.url", "2.5.get")
+@pytest.mark.covers("4.5", "4.7.members", "4.7.url", "2.5.get")
 async def test_a_collection_counts_its_resources_and_links_to_its_url(api: Api) -> None:
     await api.person("Grace", "Hopper")
     await api.person("Ada", "Lovelace", email="ada@example.com")
@@ -85,7 +87,7 @@ async def test_an_empty_collection_is_an_empty_array(api: Api, path: str) -> Non
     assert answer.document["meta"] == {"count": 0}
 
 
-@says("4.7.url", "d.collection_self")
+@pytest.mark.covers("4.7.url", "d.collection_self")
 @pytest.mark.parametrize(
     ("sent", "linked"),
     [
@@ -109,7 +111,7 @@ async def test_the_url_of_a_collection_is_as_requested_but_safe(
     assert document["links"]["self"] == f"http://fleet.example:81{linked}"
 
 
-@says("d.collection_self")
+@pytest.mark.covers("d.collection_self")
 async def test_an_absolute_request_target_links_to_its_path(api: Api) -> None:
     status, document = await api.raw(
         b"GET http://proxy.example/persons?include= HTTP/1.0\r\nHost: fleet.example\r\n\r\n"
@@ -117,7 +119,7 @@ async def test_an_absolute_request_target_links_to_its_path(api: Api) -> None:
     assert (status, document["links"]) == (200, {"self": "http://proxy.example/persons?include="})
 
 
-@says("d.collection_self")
+@pytest.mark.covers("d.collection_self")
 @pytest.mark.parametrize(
     "host", [b"", b"a b", b'"><script>', b"\xff", b"a/b", b"u@h", b"[", b"a:999999"]
 )
@@ -129,7 +131,7 @@ async def test_a_host_that_is_none_is_not_repeated(api: Api, host: bytes) -> Non
     assert document["errors"][0]["code"] == "malformed_request"
 
 
-@says("d.collection_self")
+@pytest.mark.covers("d.collection_self")
 @pytest.mark.parametrize(
     "public", ["https://registry.example", "https://example.com/fleet", "https://example.com/a/"]
 )
@@ -143,7 +145,7 @@ async def test_a_public_url_stands_in_for_the_host_of_the_request(
     assert (await api.get("/persons/1")).document["links"] == {"self": "/persons/1"}
 
 
-@says("d.no_such")
+@pytest.mark.covers("d.no_such")
 @pytest.mark.parametrize(
     "identifier",
     f"{2**63} {'9' * 400} 2 0 -1 01 1.0 1e0 +1 x 1_0 %201 %EF%BC%91 null %00 %FF 1%2F1 .. %2e%2e "
@@ -158,7 +160,7 @@ async def test_what_is_no_id_of_a_resource_is_not_found(api: Api, identifier: st
     assert document["errors"][0]["code"] == "not_found"
 
 
-@says("d.no_such")
+@pytest.mark.covers("d.no_such")
 async def test_the_largest_id_is_looked_up(api: Api, database: Database) -> None:
     await database.persons.insert_one(
         {"_id": 2**63 - 1, "first_name": "Max", "last_name": "Id", "email": None}
@@ -166,7 +168,7 @@ async def test_the_largest_id_is_looked_up(api: Api, database: Database) -> None
     assert (await api.get(f"/persons/{2**63 - 1}")).id == str(2**63 - 1)
 
 
-@says("d.no_page")
+@pytest.mark.covers("d.no_page")
 async def test_a_collection_larger_than_a_chunk_is_whole_and_in_order(
     api: Api, database: Database
 ) -> None:
@@ -226,7 +228,7 @@ async def test_a_value_that_python_has_no_word_for_does_not_hide_the_others(
     assert (await api.get("/computers/1")).data["attributes"] == {"serial": shown}
 
 
-@says("1.3", "5")
+@pytest.mark.covers("1.3", "5")
 @pytest.mark.parametrize("content_type", [None, "application/vnd.api+json", "text/plain", "x"])
 async def test_a_get_needs_no_content_type_and_no_credentials(
     api: Api, content_type: str | None
@@ -237,7 +239,7 @@ async def test_a_get_needs_no_content_type_and_no_credentials(
             assert response.status == 200
 
 
-@says("d.media_type")
+@pytest.mark.covers("d.media_type")
 async def test_a_get_with_a_body_ignores_it(api: Api) -> None:
     assert (await api.request("GET", "/persons", b"{not json")).status == 200
 

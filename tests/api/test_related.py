@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from registry.storage.reads.listings import CHUNK
-from tests.support import MEDIA_TYPE, Api, Database, linked, says, to_many
+from tests.support import MEDIA_TYPE, Api, Database, linked, to_many
 
 COMPUTERS = "/persons/1/computers"
 OWNER = "/computers/1/owner"
@@ -31,7 +31,7 @@ async def read_empty(api: Api, path: str) -> Any:
     return document
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_a_related_collection_is_read_like_any_other(api: Api) -> None:
     await fleet(api)
     answer = await api.get(COMPUTERS)
@@ -45,7 +45,7 @@ async def test_a_related_collection_is_read_like_any_other(api: Api) -> None:
     }
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_a_related_resource_is_read_like_any_other(api: Api) -> None:
     await fleet(api)
     answer = await api.get(OWNER)
@@ -57,7 +57,7 @@ async def test_a_related_resource_is_read_like_any_other(api: Api) -> None:
     }
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_the_owner_of_what_nobody_owns_is_null(api: Api) -> None:
     await fleet(api)
     assert await read_empty(api, "/computers/4/owner") == {
@@ -69,7 +69,7 @@ async def test_the_owner_of_what_nobody_owns_is_null(api: Api) -> None:
     assert (await read_empty(api, path))["included"] == []
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_the_computers_of_a_person_who_has_none_are_an_empty_array(api: Api) -> None:
     await api.person()
     for query in ("", "?include=owner", "?page[size]=1", "?page[number]=1", "?sort=-serial"):
@@ -78,7 +78,7 @@ async def test_the_computers_of_a_person_who_has_none_are_an_empty_array(api: Ap
         assert answer.document["meta"]["count"] == 0
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
 async def test_what_is_related_to_a_resource_that_is_not_there_is_not_found(
     api: Api, number: str
@@ -91,7 +91,7 @@ async def test_what_is_related_to_a_resource_that_is_not_there_is_not_found(
         assert (await api.request("HEAD", path)).status == 404
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_an_owner_that_is_gone_is_null(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})
@@ -99,7 +99,7 @@ async def test_an_owner_that_is_gone_is_null(api: Api, database: Database) -> No
     assert (await api.get("/persons/99/computers")).status == 404
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_include_starts_at_the_related_resources(api: Api) -> None:
     await fleet(api)
     answer = await api.get(f"{COMPUTERS}?include=owner")
@@ -114,7 +114,7 @@ async def test_include_starts_at_the_related_resources(api: Api) -> None:
     assert linked(answer.document["included"][0])["owner"]["data"]["id"] == "1"
 
 
-@says("i.related_routes", "i.include_pages")
+@pytest.mark.covers("i.related_routes", "i.include_pages")
 async def test_what_a_related_resource_includes_can_be_bounded(api: Api) -> None:
     await fleet(api)
     answer = await api.get(f"{OWNER}?include=computers&page[computers][size]=1")
@@ -122,7 +122,7 @@ async def test_what_a_related_resource_includes_can_be_bounded(api: Api) -> None
     assert answer.data["relationships"]["computers"]["links"]["next"]
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_fields_limit_related_resources(api: Api) -> None:
     await fleet(api)
     answer = await api.get(f"{OWNER}?fields[person]=full_name")
@@ -132,7 +132,7 @@ async def test_fields_limit_related_resources(api: Api) -> None:
     assert [one["attributes"] for one in answer.document["included"]] == [{"email": None}]
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -165,7 +165,7 @@ async def test_a_related_collection_is_sorted_filtered_and_paged(
         assert answer.document["meta"]["total"] == 2
 
 
-@says("i.related_routes", "i.paging")
+@pytest.mark.covers("i.related_routes", "i.paging")
 @pytest.mark.parametrize("page", ["page[size]=2", "page[number]=1&page[size]=2"])
 async def test_the_pages_of_a_related_collection_follow_each_other(api: Api, page: str) -> None:
     await api.person()
@@ -182,7 +182,7 @@ async def test_the_pages_of_a_related_collection_follow_each_other(api: Api, pag
     assert found == ["5", "4", "2", "1"]
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -207,7 +207,7 @@ async def test_a_parameter_that_the_related_does_not_have_is_refused(
     assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER])
 async def test_the_related_is_only_read(api: Api, path: str) -> None:
     await fleet(api)
@@ -218,7 +218,7 @@ async def test_the_related_is_only_read(api: Api, path: str) -> None:
         assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, f"{COMPUTERS}?page[size]=1", OWNER])
 async def test_head_of_the_related_is_its_get_without_the_body(api: Api, path: str) -> None:
     await fleet(api)
@@ -228,7 +228,7 @@ async def test_head_of_the_related_is_its_get_without_the_body(api: Api, path: s
         assert head.headers.get(header) == get.headers.get(header)
 
 
-@says("i.related_routes", "d.no_page")
+@pytest.mark.covers("i.related_routes", "d.no_page")
 async def test_a_related_collection_larger_than_a_chunk_is_whole_and_in_order(
     api: Api, database: Database
 ) -> None:

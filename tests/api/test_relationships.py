@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says, stored, to_many
+from tests.support import MEDIA_TYPE, Answer, Api, Database, stored, to_many
 
 COMPUTERS = "/persons/1/relationships/computers"
 OWNER = "/computers/1/relationships/owner"
@@ -55,7 +55,7 @@ async def fleet(api: Api, persons: int = 2, computers: int = 4) -> None:
         await api.computer(f"SN-{9 - number}", owner="1" if number < 2 else None)
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_a_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
     await fleet(api)
     origin = str(api.client.make_url("")).rstrip("/")
@@ -67,7 +67,7 @@ async def test_a_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
     }
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_a_to_one_linkage_is_an_identifier(api: Api) -> None:
     await fleet(api)
     assert await read(api, OWNER) == {
@@ -77,14 +77,14 @@ async def test_a_to_one_linkage_is_an_identifier(api: Api) -> None:
     }
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_an_empty_relationship_is_there(api: Api) -> None:
     await fleet(api)
     assert (await read(api, "/persons/2/relationships/computers"))["data"] == []
     assert (await read(api, "/computers/3/relationships/owner"))["data"] is None
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
 async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
     api: Api, database: Database, number: str
@@ -120,7 +120,7 @@ async def test_a_relationship_that_the_type_does_not_have_is_not_found(api: Api,
         assert (await send(api, method, path, [])).status == 404
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_every_link_of_a_relationship_object_leads_to_what_it_says(api: Api) -> None:
     await fleet(api)
     for path in ("/persons?include=computers", "/computers?include=owner"):
@@ -138,7 +138,7 @@ async def test_the_related_link_is_right_however_the_path_is_written(api: Api) -
     assert document["links"]["related"].endswith("/persons/1/computers")
 
 
-@says("i.linkage_routes", "i.negotiation")
+@pytest.mark.covers("i.linkage_routes", "i.negotiation")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER, f"{COMPUTERS}?page[size]=1"])
 async def test_head_of_a_linkage_is_its_get_without_the_body(api: Api, path: str) -> None:
     await fleet(api)
@@ -149,7 +149,7 @@ async def test_head_of_a_linkage_is_its_get_without_the_body(api: Api, path: str
             assert head.headers[header] == get.headers[header]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "included"),
     [
@@ -181,7 +181,7 @@ async def test_include_on_a_linkage_starts_with_the_relationship(
         assert identifier is None or identifier.keys() == {"type", "id"}
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_fields_limit_what_a_linkage_includes(api: Api) -> None:
     await fleet(api)
     path = f"{COMPUTERS}?include=computers.owner&fields[computer]=&fields[person]=full_name"
@@ -192,7 +192,7 @@ async def test_fields_limit_what_a_linkage_includes(api: Api) -> None:
             assert one["relationships"]["owner"]["data"] == person("1")
 
 
-@says("i.linkage_routes", "i.include_pages")
+@pytest.mark.covers("i.linkage_routes", "i.include_pages")
 async def test_what_a_linkage_includes_further_on_can_be_bounded(api: Api) -> None:
     await fleet(api)
     path = f"{OWNER}?include=owner.computers&page[owner.computers][size]=1"
@@ -203,7 +203,7 @@ async def test_what_a_linkage_includes_further_on_can_be_bounded(api: Api) -> No
     ]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -233,7 +233,7 @@ async def test_a_to_many_linkage_is_sorted_filtered_and_paged_like_a_collection(
     assert document["meta"]["count"] == len(ids)
 
 
-@says("i.linkage_routes", "i.paging")
+@pytest.mark.covers("i.linkage_routes", "i.paging")
 @pytest.mark.parametrize("page", ["page[size]=2", "page[number]=1&page[size]=2"])
 async def test_the_pages_of_a_linkage_follow_each_other(api: Api, page: str) -> None:
     await fleet(api, computers=5)
@@ -249,7 +249,7 @@ async def test_the_pages_of_a_linkage_follow_each_other(api: Api, page: str) -> 
     assert found == ["5", "4", "3", "2", "1"]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -278,7 +278,7 @@ async def test_a_parameter_that_a_linkage_does_not_have_is_refused(
     assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
 
-@says("i.linkage_routes", "d.replaces")
+@pytest.mark.covers("i.linkage_routes", "d.replaces")
 async def test_patch_replaces_every_member(api: Api) -> None:
     await fleet(api)
     answer = await send(api, "PATCH", COMPUTERS, [computer("2"), computer(3), computer("3")])
@@ -290,7 +290,7 @@ async def test_patch_replaces_every_member(api: Api) -> None:
     assert await members(api) == []
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_post_adds_members_unless_they_are_present(api: Api) -> None:
     await fleet(api)
     answer = await send(api, "POST", COMPUTERS, [computer("2"), computer("3"), computer(3)])
@@ -301,7 +301,7 @@ async def test_post_adds_members_unless_they_are_present(api: Api) -> None:
         assert await members(api) == ["1", "2", "3"]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_delete_removes_members_and_lets_the_others_be(api: Api) -> None:
     await fleet(api)
     await send(api, "POST", "/persons/2/relationships/computers", [computer("3")])
@@ -316,7 +316,7 @@ async def test_delete_removes_members_and_lets_the_others_be(api: Api) -> None:
     assert len((await api.get("/computers")).data) == 4
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_the_owner_is_set_and_cleared_by_its_linkage(api: Api) -> None:
     await fleet(api)
     for number in ("2", None, None, "1", "1"):
@@ -327,7 +327,7 @@ async def test_the_owner_is_set_and_cleared_by_its_linkage(api: Api) -> None:
         assert ("1" in await members(api, "2")) == (number == "2")
 
 
-@says("i.linkage_routes", "d.moves")
+@pytest.mark.covers("i.linkage_routes", "d.moves")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
 async def test_a_member_of_another_owner_moves(api: Api, method: str) -> None:
     await fleet(api)
@@ -336,7 +336,7 @@ async def test_a_member_of_another_owner_moves(api: Api, method: str) -> None:
     assert (await members(api, "1"), await members(api, "2")) == (["1"], ["2", "3"])
 
 
-@says("i.linkage_routes", "d.identifiers")
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
 async def test_members_that_do_not_exist_are_told_each_and_nothing_changes(
     api: Api, database: Database, method: str
@@ -350,7 +350,7 @@ async def test_members_that_do_not_exist_are_told_each_and_nothing_changes(
     assert await stored(database) == before
 
 
-@says("i.linkage_routes", "d.identifiers")
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("number", ["99", "abc", 2**63, 0, "", 1.5])
 async def test_an_owner_that_does_not_exist_is_told_and_nothing_changes(
     api: Api, database: Database, number: Any
@@ -362,7 +362,7 @@ async def test_an_owner_that_does_not_exist_is_told_and_nothing_changes(
     assert await stored(database) == before
 
 
-@says("i.linkage_routes", "d.identifiers")
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE"])
 async def test_members_of_another_type_conflict_at_their_places(
     api: Api, database: Database, method: str
@@ -375,7 +375,7 @@ async def test_members_of_another_type_conflict_at_their_places(
     assert await stored(database) == before
 
 
-@says("i.linkage_routes", "d.identifiers")
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 async def test_an_owner_of_another_type_conflicts(api: Api, database: Database) -> None:
     await fleet(api)
     before = await stored(database)
@@ -384,7 +384,7 @@ async def test_an_owner_of_another_type_conflicts(api: Api, database: Database) 
     assert await stored(database) == before
 
 
-@says("i.linkage_routes", "d.malformed")
+@pytest.mark.covers("i.linkage_routes", "d.malformed")
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -419,7 +419,7 @@ async def test_what_is_no_array_of_identifiers_is_refused_at_its_place(
     assert await members(api) == ["1", "2"]
 
 
-@says("i.linkage_routes", "d.malformed")
+@pytest.mark.covers("i.linkage_routes", "d.malformed")
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -445,7 +445,7 @@ async def test_what_is_neither_identifier_nor_null_is_refused_at_its_place(
     assert await owner(api) == "1"
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("parameter", ["include", "fields[computer]", "sort", "page[size]", "x"])
 async def test_a_change_of_linkage_has_no_parameters(api: Api, parameter: str) -> None:
     await fleet(api)
@@ -457,7 +457,7 @@ async def test_a_change_of_linkage_has_no_parameters(api: Api, parameter: str) -
     assert await members(api) == ["1", "2"]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -475,7 +475,7 @@ async def test_a_linkage_says_which_methods_it_takes(api: Api, path: str, allowe
     assert await owner(api) == "1"
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_a_key_that_leads_nowhere_is_no_link(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})

@@ -12,7 +12,7 @@ import pytest
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from tests.support import MEDIA_TYPE, Api, Database, says
+from tests.support import MEDIA_TYPE, Api, Database
 
 GRAPH = Graph(RESOURCES)
 NAMES = {resource.collection: sort_names(resource, GRAPH) for resource in GRAPH.values()}
@@ -138,7 +138,7 @@ def several(collection: str) -> Iterator[str]:
             yield f"{signs[0]}{first},{signs[1]}{second}"
 
 
-@says("i.sorting", "i.paging")
+@pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize(("collection", "name"), FIELDS)
 async def test_an_order_by_one_field_is_that_of_code_points_and_null_comes_first(
     api: Api, resources: dict[str, Resources], collection: str, name: str
@@ -147,7 +147,7 @@ async def test_an_order_by_one_field_is_that_of_code_points_and_null_comes_first
         await check(api, collection, sort, ordered(resources[collection], sort), size=4)
 
 
-@says("i.sorting", "i.paging")
+@pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize("collection", list(NAMES))
 async def test_an_order_by_several_fields_is_total_by_id(
     api: Api, resources: dict[str, Resources], collection: str
@@ -156,7 +156,7 @@ async def test_an_order_by_several_fields_is_total_by_id(
         await check(api, collection, sort, ordered(resources[collection], sort), size=7)
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("name", ["last_name", "email", "id"])
 async def test_the_order_downwards_is_the_reverse_of_the_order_upwards(
     api: Api, resources: dict[str, Resources], name: str
@@ -167,7 +167,7 @@ async def test_the_order_downwards_is_the_reverse_of_the_order_upwards(
     assert len(upwards) == len(resources["persons"])
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("sort", ["serial", "-owner.last_name,serial", "id", "-owner"])
 async def test_numbered_pages_follow_the_order(
     api: Api, resources: dict[str, Resources], sort: str
@@ -181,7 +181,7 @@ async def test_numbered_pages_follow_the_order(
     assert found == expected
 
 
-@says("i.sorting", "i.related_routes")
+@pytest.mark.covers("i.sorting", "i.related_routes")
 @pytest.mark.parametrize("sort", ["", "-id", "serial", "-serial,id", "-owner.last_name"])
 async def test_the_computers_of_one_owner_are_sorted_and_paged_alike(
     api: Api, database: Database, resources: dict[str, Resources], sort: str
@@ -203,7 +203,7 @@ async def test_the_computers_of_one_owner_are_sorted_and_paged_alike(
     assert found["data"] == [{"type": "computer", "id": one} for one in expected]
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 async def test_what_is_sorted_by_is_not_shown_unless_it_is_asked_for(
     api: Api, resources: dict[str, Resources]
 ) -> None:
@@ -213,7 +213,7 @@ async def test_what_is_sorted_by_is_not_shown_unless_it_is_asked_for(
     assert all(one["attributes"] == {} for one in answer.data)
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 async def test_an_order_and_an_include_go_together(
     api: Api, resources: dict[str, Resources]
 ) -> None:
@@ -230,7 +230,7 @@ async def test_an_order_and_an_include_go_together(
     assert all(first >= second for first, second in pairwise(shown))
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize(
     "path",
     [

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support import Api, linked, says, to_many
+from tests.support import Api, linked, to_many
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ async def fleet(api: Api) -> Api:
     return api
 
 
-@says("1.5", "4.8.fields", "4.8.full_name")
+@pytest.mark.covers("1.5", "4.8.fields", "4.8.full_name")
 @pytest.mark.parametrize("path", ["/persons", "/persons/1"])
 async def test_only_the_listed_attributes_are_returned(fleet: Api, path: str) -> None:
     answer = await fleet.get(f"{path}?fields[person]=full_name,email")
@@ -31,13 +31,13 @@ async def test_only_the_listed_attributes_are_returned(fleet: Api, path: str) ->
     }
 
 
-@says("4.8.full_name")
+@pytest.mark.covers("4.8.full_name")
 async def test_the_full_name_is_right_without_the_names_it_is_made_of(fleet: Api) -> None:
     answer = await fleet.get("/persons/1?fields[person]=full_name")
     assert answer.data["attributes"] == {"full_name": "Grace Hopper"}
 
 
-@says("4.8.fields", "4.8.combined")
+@pytest.mark.covers("4.8.fields", "4.8.combined")
 async def test_fields_restrict_the_included_resources_of_their_type(fleet: Api) -> None:
     answer = await fleet.get("/computers?include=owner&fields[person]=full_name,email")
     assert answer.data == [
@@ -68,7 +68,7 @@ async def test_fields_restrict_the_included_resources_of_their_type(fleet: Api) 
     ]
 
 
-@says("d.fields_and_include")
+@pytest.mark.covers("d.fields_and_include")
 async def test_fields_keep_the_relationship_that_include_asks_for(fleet: Api) -> None:
     answer = await fleet.get("/persons?fields[person]=email&include=computers")
     (person,) = answer.data
@@ -77,14 +77,14 @@ async def test_fields_keep_the_relationship_that_include_asks_for(fleet: Api) ->
     assert answer.included == [("computer", "1"), ("computer", "2")]
 
 
-@says("d.fields_and_include")
+@pytest.mark.covers("d.fields_and_include")
 async def test_fields_that_name_a_relationship_do_not_show_it_without_include(fleet: Api) -> None:
     answer = await fleet.get("/persons/1?fields[person]=computers,email")
     assert answer.data["attributes"] == {"email": "grace@example.com"}
     assert "relationships" not in answer.data
 
 
-@says("d.names_in_fields", "2.4")
+@pytest.mark.covers("d.names_in_fields", "2.4")
 @pytest.mark.parametrize(
     ("names", "shown"),
     [
@@ -104,7 +104,7 @@ async def test_attributes_links_and_id_may_be_named(
     assert answer.data["links"] == {"self": "/persons/1"}
 
 
-@says("d.names_in_fields", "2.4")
+@pytest.mark.covers("d.names_in_fields", "2.4")
 @pytest.mark.parametrize("names", ["id", "owner", "person", "id,person,owner"])
 async def test_a_computer_has_person_as_another_name_of_owner(fleet: Api, names: str) -> None:
     answer = await fleet.get(f"/computers/1?fields[computer]={names}&include=owner")
@@ -112,7 +112,7 @@ async def test_a_computer_has_person_as_another_name_of_owner(fleet: Api, names:
     assert linked(answer.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
 
 
-@says("d.bad_parameters")
+@pytest.mark.covers("d.bad_parameters")
 @pytest.mark.parametrize(
     "parameter",
     [
@@ -133,7 +133,7 @@ async def test_fields_of_an_unknown_type_are_refused(fleet: Api, parameter: str)
         assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
 
-@says("d.bad_parameters")
+@pytest.mark.covers("d.bad_parameters")
 @pytest.mark.parametrize(
     "names", ["password", "owner", "nothing", "email,", ",", "email, full_name", "_id", "$email"]
 )
@@ -143,7 +143,7 @@ async def test_unknown_fields_are_refused(fleet: Api, names: str) -> None:
         assert (answer.status, answer.errors) == (400, [(400, "fields[person]")])
 
 
-@says("d.bad_parameters")
+@pytest.mark.covers("d.bad_parameters")
 async def test_every_bad_parameter_is_told_at_once(fleet: Api) -> None:
     answer = await fleet.get("/persons?x=1&fields[person]=y&include=z&sort=name&x=2")
     assert answer.status == 400
@@ -156,13 +156,13 @@ async def test_every_bad_parameter_is_told_at_once(fleet: Api) -> None:
     ]
 
 
-@says("d.bad_parameters")
+@pytest.mark.covers("d.bad_parameters")
 async def test_a_parameter_given_twice_is_refused(fleet: Api) -> None:
     answer = await fleet.get("/persons?fields[person]=email&fields[person]=full_name")
     assert (answer.status, answer.errors) == (400, [(400, "fields[person]")])
 
 
-@says("4.8.fields", "4.8.combined")
+@pytest.mark.covers("4.8.fields", "4.8.combined")
 async def test_requests_in_flight_that_ask_for_different_fields_get_their_own(api: Api) -> None:
     count = 8
     for number in range(1, count + 1):

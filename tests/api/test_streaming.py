@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from registry.storage.reads.listings import CHUNK
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Answer, Api, CommandLog, Database
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -55,7 +55,7 @@ def reached(answers: list[Answer]) -> Iterator[tuple[tuple[str, int], Any]]:
         yield from ((key(one), one) for one in answer.document["included"])
 
 
-@says("d.no_page", "d.nested_include")
+@pytest.mark.covers("d.no_page", "d.nested_include")
 @pytest.mark.parametrize(
     "path",
     [

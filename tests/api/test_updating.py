@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Answer, Api, Database, linked, says, stored, to_many
+from tests.support import Answer, Api, Database, linked, stored, to_many
 
 
 async def computers_of(api: Api, person: str) -> list[str]:
@@ -15,7 +15,7 @@ async def computers_of(api: Api, person: str) -> list[str]:
     return [one["id"] for one in answer.data["relationships"]["computers"]["data"]]
 
 
-@says("1.4", "4.4.attributes", "4.4.status", "2.5.get", "4.6.members")
+@pytest.mark.covers("1.4", "4.4.attributes", "4.4.status", "2.5.get", "4.6.members")
 async def test_attributes_that_are_sent_change_and_the_others_stay(api: Api) -> None:
     await api.person("Grace", "Hopper", email="grace@example.com")
     answer = await api.patch(
@@ -40,7 +40,7 @@ async def test_attributes_that_are_sent_change_and_the_others_stay(api: Api) -> 
     assert (await api.get("/persons/1")).data == answer.data
 
 
-@says("4.4.both", "4.4.identifiers", "4.4.status", "d.relationships_in_patch")
+@pytest.mark.covers("4.4.both", "4.4.identifiers", "4.4.status", "d.relationships_in_patch")
 async def test_attributes_and_computers_change_in_one_request(api: Api) -> None:
     await api.person()
     first, second = await api.computer(), await api.computer()
@@ -59,7 +59,7 @@ async def test_attributes_and_computers_change_in_one_request(api: Api) -> None:
     assert "included" not in answer.document
 
 
-@says("4.4.include", "4.8.patch", "4.4.status", "2.2.owner_from_person")
+@pytest.mark.covers("4.4.include", "4.8.patch", "4.4.status", "2.2.owner_from_person")
 async def test_include_adds_the_linked_computers_to_the_answer(api: Api) -> None:
     await api.person()
     await api.computer("SN-1")
@@ -81,7 +81,7 @@ async def test_include_adds_the_linked_computers_to_the_answer(api: Api) -> None
     assert linked(read.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
 
 
-@says("d.relationships_in_patch")
+@pytest.mark.covers("d.relationships_in_patch")
 async def test_relationships_are_not_shown_when_neither_asked_for_nor_changed(api: Api) -> None:
     await api.person()
     await api.computer(owner="1")
@@ -91,7 +91,7 @@ async def test_relationships_are_not_shown_when_neither_asked_for_nor_changed(ap
     assert linked(asked.data) == {"computers": to_many("1")}
 
 
-@says("4.8.patch", "d.nested_include")
+@pytest.mark.covers("4.8.patch", "d.nested_include")
 async def test_an_update_is_answered_in_the_words_of_the_request(api: Api) -> None:
     await api.person()
     await api.computer("SN-1", owner="1")
@@ -111,7 +111,7 @@ async def test_an_update_is_answered_in_the_words_of_the_request(api: Api) -> No
     assert answer.included == [("person", "1")]
 
 
-@says("d.replaces")
+@pytest.mark.covers("d.replaces")
 async def test_the_list_of_computers_replaces_the_one_before(api: Api) -> None:
     await api.person()
     for _ in range(3):
@@ -126,7 +126,7 @@ async def test_the_list_of_computers_replaces_the_one_before(api: Api) -> None:
     assert await computers_of(api, "1") == []
 
 
-@says("d.replaces", "d.identifiers", "4.4.identifiers")
+@pytest.mark.covers("d.replaces", "d.identifiers", "4.4.identifiers")
 async def test_identifiers_count_once_and_may_be_integers(api: Api) -> None:
     await api.person()
     await api.computer()
@@ -135,7 +135,7 @@ async def test_identifiers_count_once_and_may_be_integers(api: Api) -> None:
     assert linked(answer.data) == {"computers": to_many("1")}
 
 
-@says("d.moves")
+@pytest.mark.covers("d.moves")
 async def test_an_owned_computer_moves_to_the_new_owner(api: Api) -> None:
     await api.person()
     await api.person()
@@ -146,7 +146,7 @@ async def test_an_owned_computer_moves_to_the_new_owner(api: Api) -> None:
     assert await computers_of(api, "2") == ["1"]
 
 
-@says("d.identifiers")
+@pytest.mark.covers("d.identifiers")
 async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
     api: Api, database: Database
 ) -> None:
@@ -172,7 +172,7 @@ async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
     assert await stored(database) == before
 
 
-@says("d.identifiers")
+@pytest.mark.covers("d.identifiers")
 @pytest.mark.parametrize("number", [2**63, 2**64, 2**80, -1, 0, 1.5, 1e300])
 async def test_a_number_that_is_no_id_is_a_computer_that_does_not_exist(
     api: Api, number: float
@@ -186,7 +186,7 @@ async def test_a_number_that_is_no_id_is_a_computer_that_does_not_exist(
     )
 
 
-@says("d.identifiers")
+@pytest.mark.covers("d.identifiers")
 async def test_an_identifier_of_another_type_conflicts_at_its_place(
     api: Api, database: Database
 ) -> None:
@@ -212,7 +212,7 @@ async def test_an_identifier_of_another_type_conflicts_at_its_place(
 PLACE = "/data/relationships/computers"
 
 
-@says("d.malformed")
+@pytest.mark.covers("d.malformed")
 @pytest.mark.parametrize(
     ("sent", "place"),
     [
@@ -250,7 +250,7 @@ async def test_an_unknown_relationship_is_refused(api: Api) -> None:
     assert (answer.status, answer.errors) == (422, [(422, "/data/relationships/cars")])
 
 
-@says("4.4.id", "d.id_in_body")
+@pytest.mark.covers("4.4.id", "d.id_in_body")
 @pytest.mark.parametrize("sent", ["2", 2, None, [], {"$gt": 0}])
 async def test_the_path_selects_the_resource_and_not_the_id_in_the_body(
     api: Api, sent: Any
@@ -264,7 +264,7 @@ async def test_the_path_selects_the_resource_and_not_the_id_in_the_body(
     assert (await api.get("/persons/2")).data["attributes"]["first_name"] == "Grace"
 
 
-@says("d.no_such")
+@pytest.mark.covers("d.no_such")
 @pytest.mark.parametrize("identifier", ["9", "x", "0", str(2**63)])
 async def test_a_person_that_does_not_exist_is_not_found(api: Api, identifier: str) -> None:
     await api.computer()
@@ -279,14 +279,14 @@ async def test_a_person_that_does_not_exist_is_not_found(api: Api, identifier: s
     assert linked(read.data) == {"owner": {"data": None}}
 
 
-@says("d.email_null")
+@pytest.mark.covers("d.email_null")
 async def test_null_clears_the_email(api: Api) -> None:
     await api.person(email="g@example.com")
     answer = await api.patch("/persons/1", {"type": "person", "attributes": {"email": None}})
     assert answer.data["attributes"]["email"] is None
 
 
-@says("d.attributes", "d.type")
+@pytest.mark.covers("d.attributes", "d.type")
 async def test_what_is_wrong_with_an_update_is_told_and_nothing_changes(api: Api) -> None:
     await api.person()
     answer = await api.patch(
@@ -311,7 +311,7 @@ async def test_an_update_of_nothing_answers_with_the_resource(api: Api) -> None:
         assert (answer.status, answer.data) == (200, (await api.get("/persons/1")).data)
 
 
-@says("d.relationships_on_post")
+@pytest.mark.covers("d.relationships_on_post")
 async def test_the_owner_of_a_computer_can_be_set_and_cleared_from_its_side(api: Api) -> None:
     await api.person()
     await api.computer()

@@ -21,7 +21,7 @@ from registry.storage.batching import Coalescer
 from registry.storage.commands import Commands
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.range_scans import RangeScans
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Answer, Api, CommandLog, Database
 
 GRAPH = Graph(RESOURCES)
 
@@ -73,7 +73,7 @@ def position(record: dict[str, Any], order: Order) -> Position:
     return tuple(record.get(key.column) for key in order)
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("direction", ["", "-"])
 @pytest.mark.parametrize(
     ("collection", "names"),
@@ -114,7 +114,7 @@ def origin(api: Api) -> str:
     return str(api.client.make_url("/")).rstrip("/")
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["computers", "relationships/computers"])
 async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
     many: Api, database: Database, path: str
@@ -134,7 +134,7 @@ async def identifiers(api: Api, path: str) -> Answer:
         return Answer(response.status, response.headers, document)
 
 
-@says("i.paging", "i.sorting")
+@pytest.mark.covers("i.paging", "i.sorting")
 async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
     many: Api, database: Database
 ) -> None:
@@ -144,7 +144,7 @@ async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
     assert cost <= FEW
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: Database) -> None:
     path = f"/persons/{OWNER}?include=computers&page[computers][size]={SIZE}"
     cost, answer = await looked_at(database, partial(many.get, path))
@@ -152,7 +152,7 @@ async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: D
     assert cost <= FEW
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "path",
     [
@@ -213,7 +213,7 @@ def ids(window: Window) -> list[int]:
     return [record["_id"] for record in window.records]
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["last_name,-id", "last_name,first_name"])
 async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
     mongodb_uri: str, settings: Settings, database: Database, sort: str
@@ -231,7 +231,7 @@ async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
     assert window.more
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_what_is_renamed_while_a_page_is_read_is_neither_repeated_nor_ends_the_walk(
     mongodb_uri: str, settings: Settings, database: Database
 ) -> None:

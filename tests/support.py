@@ -21,7 +21,7 @@ Database = AsyncIOMotorDatabase[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """A response: its document is None where the body is empty."""
 
     status: int
@@ -59,27 +59,27 @@ class Api:
 
     async def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> Response:
         """Send a document, or the bytes as they are."""
         data = json.dumps(body).encode() if isinstance(body, dict | list) else body
         data = io.BytesIO(data) if data else data  # aiohttp warns of large bodies in one piece
         sent = {"Content-Type": MEDIA_TYPE} | dict(headers or {})
         async with self.client.request(method, path, data=data, headers=sent) as response:
             text = await response.read()
-            answer = Answer(response.status, response.headers, json.loads(text) if text else None)
+            answer = Response(response.status, response.headers, json.loads(text) if text else None)
         if text:
             assert response.headers["Content-Type"] == MEDIA_TYPE
             check_document(answer.document)
         assert response.headers["X-Request-ID"]
         return answer
 
-    async def get(self, path: str, **headers: str) -> Answer:
+    async def get(self, path: str, **headers: str) -> Response:
         return await self.request("GET", path, headers=headers)
 
-    async def post(self, path: str, data: Any) -> Answer:
+    async def post(self, path: str, data: Any) -> Response:
         return await self.request("POST", path, {"data": data})
 
-    async def patch(self, path: str, data: Any) -> Answer:
+    async def patch(self, path: str, data: Any) -> Response:
         return await self.request("PATCH", path, {"data": data})
 
     async def person(self, first: str = "Grace", last: str = "Hopper", **more: Any) -> str:
@@ -98,7 +98,7 @@ class Api:
         assert answer.status == 201, answer.document
         return answer.id
 
-    async def give(self, person: str, *computers: str) -> Answer:
+    async def set_computers(self, person: str, *computers: str) -> Response:
         """Make these all the computers of the person."""
         return await self.patch(
             f"/persons/{person}",
@@ -129,14 +129,14 @@ def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 
     return {"data": [{"type": type, "id": number} for number in ids]}
 
 
-async def stored(database: Database) -> list[Any]:
+async def stored_records(database: Database) -> list[Any]:
     """Return all records but the counters."""
     return [
         await database[name].find().sort("_id").to_list(None) for name in ("persons", "computers")
     ]
 
 
-def linked(resource: Any) -> dict[str, Any]:
+def linkage_of(resource: Any) -> dict[str, Any]:
     """Return the relationships of a resource object, without their links."""
     relationships: dict[str, Any] = resource["relationships"]
     return {name: {"data": one["data"]} for name, one in relationships.items()}

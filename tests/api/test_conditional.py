@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, stored, to_many
+from tests.support import MEDIA_TYPE, Api, Database, Response, stored_records, to_many
 
 TAGGED = (
     "/persons/1",
@@ -81,7 +81,7 @@ async def tag(api: Api, path: str) -> str:
         return response.headers["ETag"]
 
 
-async def send(api: Api, write: Write, match: str | None = None) -> Answer:
+async def send(api: Api, write: Write, match: str | None = None) -> Response:
     method, path, data = write
     return await api.request(
         method,
@@ -224,7 +224,7 @@ async def test_a_change_of_what_changed_meanwhile_is_refused(
     before = await tag(api, path)
     kind = "person" if path.startswith("/persons") else "computer"
     assert (await send(api, ("PATCH", path, {"type": kind}))).status == 200
-    records = await stored(database)
+    records = await stored_records(database)
     weak = f"W/{await tag(api, path)}"
     for match in (
         before,
@@ -242,7 +242,7 @@ async def test_a_change_of_what_changed_meanwhile_is_refused(
         answer = await send(api, write, match)
         assert (answer.status, answer.errors) == (412, [(412, "")])
         assert answer.document["errors"][0]["code"] == "precondition_failed"
-    assert await stored(database) == records
+    assert await stored_records(database) == records
 
 
 @pytest.mark.parametrize(

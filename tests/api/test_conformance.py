@@ -18,7 +18,7 @@ from registry.http.views.base import DocumentView
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Link, Resource
 from registry.resources.person import person
-from tests.support import MEDIA_TYPE, Api, linked, to_many
+from tests.support import MEDIA_TYPE, Api, linkage_of, to_many
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper"}
 PARAMETERS = f"{MEDIA_TYPE}; charset=utf-8"
@@ -255,7 +255,7 @@ async def test_links_of_a_relationship_stay_when_its_content_changes(fleet: Api)
         assert status == 204
         computer = (await fleet.get("/computers/1?include=owner")).data
         persons = (await fleet.get("/persons?include=computers")).data
-        assert linked(computer) == {"owner": {"data": data}}
+        assert linkage_of(computer) == {"owner": {"data": data}}
         assert [one["relationships"][name]["links"] for one, name in relationships(computer)] == [
             {"self": "/computers/1/relationships/owner", "related": "/computers/1/owner"}
         ]
@@ -365,7 +365,7 @@ async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, metho
     answer = await fleet.request(method, path, {"data": data, **more})
     assert (answer.status, answer.id) == (201 if method == "POST" else 200, created)
     assert answer.data["attributes"] == {"serial": "SN-9"}
-    assert linked(answer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
+    assert linkage_of(answer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
     linkage = f"/computers/{created}/relationships/owner"
     body = {"data": {**identifier, "id": "1"}, **more}
     assert (await fleet.request("PATCH", linkage, body)).status == 204
@@ -468,7 +468,7 @@ async def test_an_update_takes_a_single_resource_object_with_a_type(
 async def test_relationships_that_are_not_sent_stay(fleet: Api) -> None:
     sent = {"type": "person", "attributes": {"first_name": "New"}}
     assert (await fleet.patch("/persons/1", sent)).status == 200
-    assert linked((await fleet.get("/persons/1?include=computers")).data) == {
+    assert linkage_of((await fleet.get("/persons/1?include=computers")).data) == {
         "computers": to_many("1", "2")
     }
     sent = {"type": "computer", "attributes": {"serial": "New"}}

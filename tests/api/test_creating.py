@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Api, Database, linked, to_many
+from tests.support import Api, Database, linkage_of, to_many
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper", "email": "grace@example.com"}
 
@@ -44,7 +44,7 @@ async def test_a_created_computer_has_its_serial_alone_and_no_owner(api: Api) ->
         "links": {"self": "/computers/1"},
     }
     read = await api.get("/computers/1?include=owner")
-    assert linked(read.data) == {"owner": {"data": None}}
+    assert linkage_of(read.data) == {"owner": {"data": None}}
 
 
 async def test_the_location_is_the_self_link(api: Api) -> None:
@@ -255,7 +255,7 @@ async def test_a_computer_may_be_created_with_its_owner(api: Api) -> None:
         },
     )
     assert answer.status == 201
-    assert linked(answer.data) == {"owner": {"data": {"type": "person", "id": person}}}
+    assert linkage_of(answer.data) == {"owner": {"data": {"type": "person", "id": person}}}
     assert "included" not in answer.document
     read = await api.get(f"/persons/{person}?include=computers")
     assert read.included == [("computer", answer.id)]
@@ -274,7 +274,7 @@ async def test_a_person_may_be_created_with_computers_which_move_there(api: Api)
         },
     )
     assert answer.status == 201
-    assert linked(answer.data) == {"computers": to_many(taken, free)}
+    assert linkage_of(answer.data) == {"computers": to_many(taken, free)}
     assert (await api.get(f"/persons/{first}?include=computers")).included == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, Database, linked, to_many
+from tests.support import MEDIA_TYPE, Api, Database, linkage_of, to_many
 
 ROUNDS = 16
 """How often those who delete and those who link start at the same time."""
@@ -38,7 +38,7 @@ async def test_a_deleted_computer_is_gone(api: Api, database: Database) -> None:
         assert (answer.status, answer.errors) == (404, [(404, "")])
     assert [one["id"] for one in (await api.get("/computers")).data] == ["2"]
     read = await api.get("/persons/1?include=computers")
-    assert linked(read.data) == {"computers": to_many("2")}
+    assert linkage_of(read.data) == {"computers": to_many("2")}
     assert await owners(database) == {2: 1}
 
 
@@ -56,7 +56,7 @@ async def test_the_computers_of_a_deleted_person_become_unowned(
     assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
     assert await owners(database) == {1: None, 2: 2, 3: None, 4: None}
     read = await api.get("/computers/1?include=owner")
-    assert (linked(read.data), read.included) == ({"owner": {"data": None}}, [])
+    assert (linkage_of(read.data), read.included) == ({"owner": {"data": None}}, [])
 
 
 @pytest.mark.covers("d.deleting", "d.no_such")
@@ -156,7 +156,7 @@ async def test_a_computer_that_is_deleted_while_it_moves_is_gone(
         number = await api.computer(owner=persons[0])
         deletion, *links = await asyncio.gather(
             api.request("DELETE", f"/computers/{number}"),
-            *(api.give(person, number) for person in persons),
+            *(api.set_computers(person, number) for person in persons),
             api.patch(f"/computers/{number}/relationships/owner", None),
         )
         assert deletion.status == 204
@@ -172,7 +172,7 @@ async def test_owners_who_pass_on_a_computer_and_go_leave_it_with_the_last_or_wi
         old, new = await api.person(), await api.person()
         number = await api.computer(owner=old)
         answers = await asyncio.gather(
-            api.give(new, number), api.request("DELETE", f"/persons/{old}")
+            api.set_computers(new, number), api.request("DELETE", f"/persons/{old}")
         )
         assert [answer.status for answer in answers] == [200, 204]
         assert (await owners(database))[int(number)] == int(new)

@@ -14,7 +14,7 @@ import pytest
 
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import Answer, Api, Database
+from tests.support import Api, Database, Response
 
 # Prefixes of each other, cases, commas, patterns, and what a careless service takes for operators.
 WORDS = ["Ann", "Ann Marie", "Anna", "ann", "null", "Ä", "a.b", "axb", "$ne", '{"$gt":""}', "😀"]
@@ -122,7 +122,7 @@ async def check(api: Api, collection: str, query: str, expected: list[str]) -> N
     assert found == expected, query
 
 
-def ids(answer: Answer) -> list[str]:
+def ids(answer: Response) -> list[str]:
     return [one["id"] for one in answer.data]
 
 
@@ -219,7 +219,7 @@ async def test_short_forms_mean_what_they_say(
 async def test_the_computers_of_an_owner_are_filtered_too(api: Api, computers: Resources) -> None:
     await api.person()
     owned = [str(one["id"]) for one in computers][:6]
-    assert (await api.give("1", *owned)).status == 200
+    assert (await api.set_computers("1", *owned)).status == 200
     wanted = [one for one in matching(computers, ("serial", "prefix", "A")) if one in owned]
     assert wanted
     await check(api, "persons/1/computers", "filter[serial][prefix]=A", wanted)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Api, CommandLog, Database, linked, to_many
+from tests.support import Api, CommandLog, Database, linkage_of, to_many
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ async def test_computers_are_included_with_their_owners(fleet: Api) -> None:
 @pytest.mark.covers("4.8.include", "4.6.members")
 async def test_one_resource_includes_as_a_collection_does(fleet: Api) -> None:
     person = await fleet.get("/persons/1?include=computers")
-    assert linked(person.data) == {"computers": to_many("1", "2")}
+    assert linkage_of(person.data) == {"computers": to_many("1", "2")}
     assert person.included == [("computer", "1"), ("computer", "2")]
     computer = await fleet.get("/computers/3?include=owner")
-    assert linked(computer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
+    assert linkage_of(computer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
     assert computer.included == [("person", "2")]
 
 
@@ -102,8 +102,8 @@ async def test_three_steps_lead_from_a_computer_to_its_siblings_owner(fleet: Api
     answer = await fleet.get("/computers/1?include=owner.computers.owner")
     assert answer.included == [("person", "1"), ("computer", "2")]
     person, sibling = answer.document["included"]
-    assert linked(person) == {"computers": to_many("1", "2")}
-    assert linked(sibling) == {"owner": {"data": {"type": "person", "id": "1"}}}
+    assert linkage_of(person) == {"computers": to_many("1", "2")}
+    assert linkage_of(sibling) == {"owner": {"data": {"type": "person", "id": "1"}}}
 
 
 async def test_paths_that_begin_alike_are_followed_once(fleet: Api) -> None:

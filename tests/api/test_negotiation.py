@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.atomic_operations import EXTENSION
-from tests.support import MEDIA_TYPE, Api, Database, stored, to_many
+from tests.support import MEDIA_TYPE, Api, Database, stored_records, to_many
 
 ATOMIC = f'{MEDIA_TYPE}; ext="{EXTENSION}"'
 PROFILE = f'{MEDIA_TYPE}; profile="https://jsonapi.org/profiles/ethanresnick/cursor-pagination"'
@@ -107,13 +107,13 @@ async def test_a_change_whose_answer_is_not_acceptable_is_not_made(
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     for accept in (f"{MEDIA_TYPE}; charset=utf-8", f"text/html, {PROFILE}", ATOMIC):
         answer = await api.request(method, path, {"data": data}, {"Accept": accept})
         assert (answer.status, answer.errors) == (406, [(406, "")])
         assert MEDIA_TYPE in answer.document["errors"][0]["detail"]
         assert answer.headers["Vary"] == "Accept"
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.negotiation")
@@ -122,10 +122,10 @@ async def test_a_deletion_with_an_accept_that_is_refused_is_not_made(
     api: Api, database: Database, path: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     answer = await api.request("DELETE", path, headers={"Accept": f"{MEDIA_TYPE};a=b"})
     assert (answer.status, answer.headers["Vary"]) == (406, "Accept")
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.negotiation")
@@ -134,7 +134,7 @@ async def test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     for sent in (
         f"{MEDIA_TYPE}; charset=utf-8",
         f"{MEDIA_TYPE};charset=UTF-8",
@@ -150,7 +150,7 @@ async def test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_
         assert "; charset=utf-8" in detail
         assert sent[:79] in detail
         assert answer.headers["Vary"] == "Accept"
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.negotiation")
@@ -159,7 +159,7 @@ async def test_a_body_of_no_media_type_is_told_what_to_send(
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     body = json.dumps({"data": data}).encode()
     status, document = await api.raw(
         f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
@@ -168,7 +168,7 @@ async def test_a_body_of_no_media_type_is_told_what_to_send(
     )
     assert status == 415
     assert f"`Content-Type: {MEDIA_TYPE}`" in document["errors"][0]["detail"]
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.negotiation")
@@ -248,8 +248,8 @@ async def test_parameters_of_json_api_are_refused_without_a_body_too(
     api: Api, database: Database, method: str, path: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     for sent in (f"{MEDIA_TYPE}; charset=utf-8", PROFILE, ATOMIC):
         answer = await api.request(method, path, headers={"Content-Type": sent})
         assert (answer.status, answer.errors) == (415, [(415, "")])
-    assert await stored(database) == before
+    assert await stored_records(database) == before

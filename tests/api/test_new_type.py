@@ -12,7 +12,7 @@ from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
 from tests.conftest import Serve
-from tests.support import linked, to_many
+from tests.support import linkage_of, to_many
 
 
 class MonitorSchema(Schema):
@@ -38,7 +38,7 @@ async def test_a_third_type_is_served_like_the_others(serve: Serve) -> None:
         f"/persons/{grace}",
         {"type": "person", "relationships": {"monitors": to_many("1", type="monitor")}},
     )
-    assert linked(changed.data) == {"monitors": to_many("1", type="monitor")}
+    assert linkage_of(changed.data) == {"monitors": to_many("1", type="monitor")}
     answer = await api.get("/monitors?include=owner.computers&fields[monitor]=model,owner,person")
     assert answer.data[0]["attributes"] == {"model": "P27"}
     assert answer.included == [("person", grace), ("computer", "1")]

@@ -20,24 +20,24 @@ from tests.conftest import LIMITS, Serve
 from tests.jsonapi.test_atomic_operations import COMPUTER, DOCUMENT, PERSON
 from tests.support import (
     MEDIA_TYPE,
-    Answer,
     Api,
     Database,
+    Response,
     check_document,
-    linked,
-    stored,
+    linkage_of,
+    stored_records,
     to_many,
 )
 
 EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
 
 
-async def send(api: Api, document: Any, path: str = "/operations", **headers: str) -> Answer:
+async def send(api: Api, document: Any, path: str = "/operations", **headers: str) -> Response:
     """Send a document, or the bytes as they are, and hold the answer against the extension."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     sent = {"Content-Type": EXTENDED} | headers
     async with api.client.post(path, data=io.BytesIO(body), headers=sent) as response:
-        answer = Answer(response.status, response.headers, json.loads(await response.read()))
+        answer = Response(response.status, response.headers, json.loads(await response.read()))
     assert answer.headers["X-Request-ID"]
     assert answer.headers["Vary"] == "Accept"
     if answer.status == 200:
@@ -54,16 +54,16 @@ async def send(api: Api, document: Any, path: str = "/operations", **headers: st
     return answer
 
 
-async def operate(api: Api, *operations: Any) -> Answer:
+async def operate(api: Api, *operations: Any) -> Response:
     return await send(api, {OPERATIONS: operations})
 
 
-def results(answer: Answer) -> list[dict[str, Any]]:
+def results(answer: Response) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = answer.document[RESULTS]
     return found
 
 
-def errors(answer: Answer) -> list[tuple[int, str]]:
+def errors(answer: Response) -> list[tuple[int, str]]:
     """Status and pointer, from the array on, of each error."""
     return [(status, place.removeprefix(f"/{OPERATIONS}")) for status, place in answer.errors]
 
@@ -95,14 +95,14 @@ async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -
     assert answer.status == 200
     added, first, second, related, updated, removed = results(answer)
     assert added["data"]["attributes"]["last_name"] == "Hopper"
-    assert linked(first["data"]) == {"owner": {"data": {"type": "person", "id": "1"}}}
+    assert linkage_of(first["data"]) == {"owner": {"data": {"type": "person", "id": "1"}}}
     assert second["data"]["id"] == "2"
     assert related == {}
     assert updated["data"]["attributes"]["full_name"] == "Grace Murray"
     assert removed == {}
     assert (await api.get("/persons/1")).data == updated["data"]
     read = await api.get("/persons/1?include=computers")
-    assert linked(read.data) == {"computers": to_many("2")}
+    assert linkage_of(read.data) == {"computers": to_many("2")}
 
 
 @pytest.mark.covers("i.operations")
@@ -121,7 +121,7 @@ async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> N
     }
     updated = await operate(api, {"op": "update", "href": "/persons/1", "data": change})
     assert results(updated) == [{"data": (await api.patch("/persons/1", change)).data}]
-    assert linked(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
+    assert linkage_of(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
 
 
 @pytest.mark.covers("i.operations")
@@ -154,7 +154,7 @@ async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api:
         answer = await operate(api, operation)
         assert (answer.status, results(answer)) == (200, [{}])
         read = await api.get("/persons/1?include=computers")
-        assert linked(read.data) == {"computers": to_many(*expected)}
+        assert linkage_of(read.data) == {"computers": to_many(*expected)}
 
 
 @pytest.mark.covers("i.operations")
@@ -201,7 +201,7 @@ async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
     await api.person()
     await api.person()
     await api.computer(owner="2")
-    before = await stored(database)
+    before = await stored_records(database)
     answer = await operate(
         api,
         {"op": "add", "data": PERSON},
@@ -213,7 +213,7 @@ async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
         failing,
     )
     assert (answer.status, errors(answer)) == (expected[0], [expected])
-    assert await stored(database) == before
+    assert await stored_records(database) == before
     assert int(await api.person()) > 2, "an id may be left out, but is never given twice"
 
 
@@ -263,7 +263,7 @@ async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
     )
     names = [one["data"]["attributes"].get("full_name") for one in results(answer)[2:4]]
     assert names == ["Mary Hopper", "Mary Murray"]
-    persons, (computer,) = await stored(database)
+    persons, (computer,) = await stored_records(database)
     assert (persons, computer["person"]) == ([], None)
 
 
@@ -309,7 +309,7 @@ async def test_a_thousand_operations_are_done_and_one_more_is_refused(api: Api) 
     assert answer.status == 200
     numbers = [one["data"]["id"] for one in results(answer)]
     assert numbers == [*map(str, range(1, 501))] * 2
-    owners = [linked(one["data"])["owner"]["data"]["id"] for one in results(answer)[500:]]
+    owners = [linkage_of(one["data"])["owner"]["data"]["id"] for one in results(answer)[500:]]
     assert owners == numbers[:500]
     assert seconds < 10
 
@@ -465,7 +465,7 @@ async def test_requests_that_change_the_same_resource_at_once_all_come_through(
     answers = await asyncio.gather(*(operate(api, *operations) for _ in range(20)))
     assert {answer.status for answer in answers} <= {200, 503}
     done = sum(answer.status == 200 for answer in answers)
-    persons, computers = await stored(database)
+    persons, computers = await stored_records(database)
     assert done
     assert len(computers) == 1 + done
     assert computers[0]["person"] is None
@@ -484,7 +484,7 @@ async def test_requests_that_change_the_same_resources_in_another_order_come_thr
     ]
     answers = await asyncio.gather(*(operate(api, *order) for order in [there, there[::-1]] * 10))
     assert {answer.status for answer in answers} == {200}
-    persons, _ = await stored(database)
+    persons, _ = await stored_records(database)
     assert [one["version"] for one in persons] == [21, 21]
 
 
@@ -519,11 +519,11 @@ async def test_members_sent_to_remove_a_resource_remove_nothing(
 ) -> None:
     person = await api.person()
     await api.computer(owner=person)
-    before = await stored(database)
+    before = await stored_records(database)
     members = to_many("1")["data"]
     for target in (reference("person", person), {"href": f"/persons/{person}"}):
         answer = await operate(api, {"op": "remove", **target, "data": members})
         assert (answer.status, errors(answer)) == (400, [(400, "/0/data")])
-    assert await stored(database) == before
+    assert await stored_records(database) == before
     answer = await operate(api, {"op": "remove", **reference("person", person), "data": None})
     assert answer.status == 200

@@ -16,7 +16,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import MEDIA_TYPE, Answer, Api, Database
+from tests.support import MEDIA_TYPE, Api, Database, Response
 
 GRAPH = Graph(RESOURCES)
 END_OF_PERSONS = Cursors("person", BY_ID).make(END)
@@ -40,7 +40,7 @@ def origin(api: Api) -> str:
     return str(api.client.make_url("/")).rstrip("/")
 
 
-async def follow(api: Api, answer: Answer, name: str) -> Answer:
+async def follow(api: Api, answer: Response, name: str) -> Response:
     """Get the page that a link leads to; the link has to be absolute, with nothing to encode."""
     link = answer.document["links"][name]
     assert link.startswith(f"{origin(api)}/")
@@ -51,11 +51,11 @@ async def follow(api: Api, answer: Answer, name: str) -> Answer:
     return found
 
 
-def ids(answer: Answer) -> str:
+def ids(answer: Response) -> str:
     return " ".join(one["id"] for one in answer.data)
 
 
-def present(answer: Answer) -> set[str]:
+def present(answer: Response) -> set[str]:
     """The links that lead to other pages."""
     links = answer.document["links"]
     return {name for name in ("first", "last", "prev", "next") if links.get(name) is not None}

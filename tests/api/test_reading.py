@@ -12,7 +12,7 @@ from bson.raw_bson import RawBSONDocument
 from registry.settings import Settings
 from registry.storage.reads.listings import CHUNK
 from tests.conftest import Serve
-from tests.support import Api, Database, linked
+from tests.support import Api, Database, linkage_of
 
 
 @pytest.mark.covers(
@@ -203,8 +203,10 @@ async def test_a_record_of_another_tool_is_shown_as_far_as_it_goes(
     await database.computers.insert_one({"_id": 5, "serial": "SN-5"})
     answer = await api.get("/persons/5?include=computers")
     assert answer.data["attributes"] == {"last_name": "Doe", "full_name": " Doe", "email": None}
-    assert linked((await api.get("/computers?include=owner")).data[0]) == {"owner": {"data": None}}
-    assert (await api.give("5", "5")).status == 200
+    assert linkage_of((await api.get("/computers?include=owner")).data[0]) == {
+        "owner": {"data": None}
+    }
+    assert (await api.set_computers("5", "5")).status == 200
 
 
 @pytest.mark.parametrize(

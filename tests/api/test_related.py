@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from registry.storage.reads.listings import CHUNK
-from tests.support import MEDIA_TYPE, Api, Database, linked, to_many
+from tests.support import MEDIA_TYPE, Api, Database, linkage_of, to_many
 
 COMPUTERS = "/persons/1/computers"
 OWNER = "/computers/1/owner"
@@ -104,14 +104,14 @@ async def test_include_starts_at_the_related_resources(api: Api) -> None:
     await fleet(api)
     answer = await api.get(f"{COMPUTERS}?include=owner")
     assert answer.included == [("person", "1")]
-    assert [linked(one) for one in answer.data] == [
+    assert [linkage_of(one) for one in answer.data] == [
         {"owner": {"data": {"type": "person", "id": "1"}}}
     ] * 2
     answer = await api.get(f"{OWNER}?include=computers")
     assert answer.included == [("computer", "1"), ("computer", "3")]
-    assert linked(answer.data) == {"computers": to_many("1", "3")}
+    assert linkage_of(answer.data) == {"computers": to_many("1", "3")}
     answer = await api.get(f"{OWNER}?include=computers.owner")
-    assert linked(answer.document["included"][0])["owner"]["data"]["id"] == "1"
+    assert linkage_of(answer.document["included"][0])["owner"]["data"]["id"] == "1"
 
 
 @pytest.mark.covers("i.related_routes", "i.include_pages")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, stored, to_many
+from tests.support import MEDIA_TYPE, Api, Database, Response, stored_records, to_many
 
 COMPUTERS = "/persons/1/relationships/computers"
 OWNER = "/computers/1/relationships/owner"
@@ -43,7 +43,7 @@ async def owner(api: Api, number: str = "1") -> str | None:
     return str(data["id"]) if data else None
 
 
-async def send(api: Api, method: str, path: str, data: Any) -> Answer:
+async def send(api: Api, method: str, path: str, data: Any) -> Response:
     return await api.request(method, path, {"data": data})
 
 
@@ -90,7 +90,7 @@ async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
     api: Api, database: Database, number: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     for path, data in (
         (f"/persons/{number}/relationships/computers", [computer("1")]),
         (f"/computers/{number}/relationships/owner", person("2")),
@@ -100,7 +100,7 @@ async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
         for method in ("PATCH", "POST", "DELETE") if isinstance(data, list) else ("PATCH",):
             answer = await send(api, method, path, data)
             assert (answer.status, answer.errors) == (404, [(404, "")])
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.parametrize(
@@ -342,12 +342,12 @@ async def test_members_that_do_not_exist_are_told_each_and_nothing_changes(
     api: Api, database: Database, method: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     sent = [computer(number) for number in ("3", "99", "abc", 2**63, "0", "1", -1, "")]
     answer = await send(api, method, COMPUTERS, sent)
     assert answer.status == 404
     assert answer.errors == [(404, f"/data/{index}/id") for index in (1, 2, 3, 4, 6, 7)]
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.linkage_routes", "d.identifiers")
@@ -356,10 +356,10 @@ async def test_an_owner_that_does_not_exist_is_told_and_nothing_changes(
     api: Api, database: Database, number: Any
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     answer = await send(api, "PATCH", OWNER, person(number))
     assert (answer.status, answer.errors) == (404, [(404, "/data/id")])
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.linkage_routes", "d.identifiers")
@@ -368,20 +368,20 @@ async def test_members_of_another_type_conflict_at_their_places(
     api: Api, database: Database, method: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     sent = [computer("1"), person("1"), computer("3"), {"type": "x", "id": "99"}]
     answer = await send(api, method, COMPUTERS, sent)
     assert (answer.status, answer.errors) == (409, [(409, "/data/1/type"), (409, "/data/3/type")])
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.linkage_routes", "d.identifiers")
 async def test_an_owner_of_another_type_conflicts(api: Api, database: Database) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     answer = await send(api, "PATCH", OWNER, computer("2"))
     assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("i.linkage_routes", "d.malformed")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support import Api, linked, to_many
+from tests.support import Api, linkage_of, to_many
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_fields_keep_the_relationship_that_include_asks_for(fleet: Api) ->
     answer = await fleet.get("/persons?fields[person]=email&include=computers")
     (person,) = answer.data
     assert person["attributes"] == {"email": "grace@example.com"}
-    assert linked(person) == {"computers": to_many("1", "2")}
+    assert linkage_of(person) == {"computers": to_many("1", "2")}
     assert answer.included == [("computer", "1"), ("computer", "2")]
 
 
@@ -109,7 +109,7 @@ async def test_attributes_links_and_id_may_be_named(
 async def test_a_computer_has_person_as_another_name_of_owner(fleet: Api, names: str) -> None:
     answer = await fleet.get(f"/computers/1?fields[computer]={names}&include=owner")
     assert answer.data["attributes"] == {}
-    assert linked(answer.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
+    assert linkage_of(answer.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
 
 
 @pytest.mark.covers("d.bad_parameters")

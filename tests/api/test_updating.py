@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Answer, Api, Database, linked, stored, to_many
+from tests.support import Api, Database, Response, linkage_of, stored_records, to_many
 
 
 async def computers_of(api: Api, person: str) -> list[str]:
@@ -55,7 +55,7 @@ async def test_attributes_and_computers_change_in_one_request(api: Api) -> None:
     )
     assert answer.status == 200
     assert answer.data["attributes"]["email"] == "g@example.com"
-    assert linked(answer.data) == {"computers": to_many(first, second)}
+    assert linkage_of(answer.data) == {"computers": to_many(first, second)}
     assert "included" not in answer.document
 
 
@@ -68,7 +68,7 @@ async def test_include_adds_the_linked_computers_to_the_answer(api: Api) -> None
         "/persons/1?include=computers",
         {"data": {"type": "person", "id": "1", "relationships": {"computers": to_many("1")}}},
     )
-    assert linked(answer.data) == {"computers": to_many("1")}
+    assert linkage_of(answer.data) == {"computers": to_many("1")}
     assert answer.document["included"] == [
         {
             "type": "computer",
@@ -78,7 +78,7 @@ async def test_include_adds_the_linked_computers_to_the_answer(api: Api) -> None
         }
     ]
     read = await api.get("/computers/1?include=owner")
-    assert linked(read.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
+    assert linkage_of(read.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
 
 
 @pytest.mark.covers("d.relationships_in_patch")
@@ -88,7 +88,7 @@ async def test_relationships_are_not_shown_when_neither_asked_for_nor_changed(ap
     answer = await api.patch("/persons/1", {"type": "person", "attributes": {"first_name": "G"}})
     assert "relationships" not in answer.data
     asked = await api.request("PATCH", "/persons/1?include=computers", {"data": {"type": "person"}})
-    assert linked(asked.data) == {"computers": to_many("1")}
+    assert linkage_of(asked.data) == {"computers": to_many("1")}
 
 
 @pytest.mark.covers("4.8.patch", "d.nested_include")
@@ -101,10 +101,10 @@ async def test_an_update_is_answered_in_the_words_of_the_request(api: Api) -> No
         {"data": {"type": "person", "attributes": {"email": "g@example.com"}}},
     )
     assert answer.data["attributes"] == {"email": "g@example.com"}
-    assert linked(answer.data) == {"computers": to_many("1")}
+    assert linkage_of(answer.data) == {"computers": to_many("1")}
     (computer,) = answer.document["included"]
     assert computer["attributes"] == {}
-    assert linked(computer)["owner"] == {"data": {"type": "person", "id": "1"}}
+    assert linkage_of(computer)["owner"] == {"data": {"type": "person", "id": "1"}}
     answer = await api.request(
         "PATCH", "/computers/1?include=owner", {"data": {"type": "computer"}}
     )
@@ -116,13 +116,13 @@ async def test_the_list_of_computers_replaces_the_one_before(api: Api) -> None:
     await api.person()
     for _ in range(3):
         await api.computer()
-    await api.give("1", "1", "2")
-    await api.give("1", "2", "3")
+    await api.set_computers("1", "1", "2")
+    await api.set_computers("1", "2", "3")
     assert await computers_of(api, "1") == ["2", "3"]
     read = await api.get("/computers/1?include=owner")
-    assert linked(read.data) == {"owner": {"data": None}}
-    answer = await api.give("1")
-    assert linked(answer.data) == {"computers": {"data": []}}
+    assert linkage_of(read.data) == {"owner": {"data": None}}
+    answer = await api.set_computers("1")
+    assert linkage_of(answer.data) == {"computers": {"data": []}}
     assert await computers_of(api, "1") == []
 
 
@@ -132,7 +132,7 @@ async def test_identifiers_count_once_and_may_be_integers(api: Api) -> None:
     await api.computer()
     sent = {"data": [{"type": "computer", "id": 1}, {"type": "computer", "id": "1"}]}
     answer = await api.patch("/persons/1", {"type": "person", "relationships": {"computers": sent}})
-    assert linked(answer.data) == {"computers": to_many("1")}
+    assert linkage_of(answer.data) == {"computers": to_many("1")}
 
 
 @pytest.mark.covers("d.moves")
@@ -140,8 +140,8 @@ async def test_an_owned_computer_moves_to_the_new_owner(api: Api) -> None:
     await api.person()
     await api.person()
     await api.computer()
-    await api.give("1", "1")
-    assert (await api.give("2", "1")).status == 200
+    await api.set_computers("1", "1")
+    assert (await api.set_computers("2", "1")).status == 200
     assert await computers_of(api, "1") == []
     assert await computers_of(api, "2") == ["1"]
 
@@ -153,8 +153,8 @@ async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
     await api.person()
     await api.computer()
     await api.computer()
-    await api.give("1", "1")
-    before = await stored(database)
+    await api.set_computers("1", "1")
+    before = await stored_records(database)
     answer = await api.patch(
         "/persons/1",
         {
@@ -169,7 +169,7 @@ async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
     assert answer.errors == [
         (404, f"/data/relationships/computers/data/{index}/id") for index in range(1, 8)
     ]
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 @pytest.mark.covers("d.identifiers")
@@ -192,7 +192,7 @@ async def test_an_identifier_of_another_type_conflicts_at_its_place(
 ) -> None:
     await api.person()
     await api.computer()
-    before = await stored(database)
+    before = await stored_records(database)
     sent = {"data": [{"type": "computer", "id": "1"}, {"type": "person", "id": "1"}]}
     answer = await api.patch(
         "/persons/1",
@@ -206,7 +206,7 @@ async def test_an_identifier_of_another_type_conflicts_at_its_place(
         409,
         [(409, "/data/relationships/computers/data/1/type")],
     )
-    assert await stored(database) == before
+    assert await stored_records(database) == before
 
 
 PLACE = "/data/relationships/computers"
@@ -276,7 +276,7 @@ async def test_a_person_that_does_not_exist_is_not_found(api: Api, identifier: s
         assert answer.status == 404
     assert (await api.get("/persons")).data == []
     read = await api.get("/computers/1?include=owner")
-    assert linked(read.data) == {"owner": {"data": None}}
+    assert linkage_of(read.data) == {"owner": {"data": None}}
 
 
 @pytest.mark.covers("d.email_null")
@@ -320,7 +320,7 @@ async def test_the_owner_of_a_computer_can_be_set_and_cleared_from_its_side(api:
             "/computers/1", {"type": "computer", "relationships": {"owner": {"data": linkage}}}
         )
         assert answer.status == 200
-        assert linked(answer.data) == {"owner": {"data": linkage}}
+        assert linkage_of(answer.data) == {"owner": {"data": linkage}}
         assert await computers_of(api, "1") == (["1"] if linkage else [])
 
 
@@ -339,7 +339,7 @@ async def test_of_two_replacements_at_once_one_is_the_last(api: Api) -> None:
         await api.computer()
     lists = (("1", "2", "3"), ("4", "5", "6"), ("1", "6"), ())
     for _ in range(5):
-        answers = await asyncio.gather(*(api.give("1", *ids) for ids in lists))
+        answers = await asyncio.gather(*(api.set_computers("1", *ids) for ids in lists))
         assert [answer.status for answer in answers] == [200] * 4
         assert tuple(await computers_of(api, "1")) in lists
 
@@ -347,7 +347,9 @@ async def test_of_two_replacements_at_once_one_is_the_last(api: Api) -> None:
 async def test_a_computer_that_many_ask_for_at_once_has_one_owner(api: Api) -> None:
     persons = [await api.person() for _ in range(5)]
     await api.computer()
-    answers: list[Answer] = await asyncio.gather(*(api.give(person, "1") for person in persons))
+    answers: list[Response] = await asyncio.gather(
+        *(api.set_computers(person, "1") for person in persons)
+    )
     assert {answer.status for answer in answers} == {200}
     owners = [person for person in persons if await computers_of(api, person)]
     assert len(owners) == 1
@@ -362,10 +364,12 @@ async def test_many_who_replace_the_computers_of_few_persons_all_get_what_they_a
         (persons[turn % 3], [numbers[turn % 6], numbers[turn * 5 % 6], numbers[turn // 7 % 6]])
         for turn in range(90)
     ]
-    answers: list[Answer] = await asyncio.gather(*(api.give(to, *gift) for to, gift in gifts))
+    answers: list[Response] = await asyncio.gather(
+        *(api.set_computers(to, *gift) for to, gift in gifts)
+    )
     for answer, (_, gift) in zip(answers, gifts, strict=True):
         assert answer.status == 200
-        shown = linked(answer.data)["computers"]["data"]
+        shown = linkage_of(answer.data)["computers"]["data"]
         assert [one["id"] for one in shown] == sorted(set(gift))
     owned = [number for person in persons for number in await computers_of(api, person)]
     assert len(owned) == await database.computers.count_documents({"person": {"$ne": None}})
@@ -387,6 +391,6 @@ async def test_many_computers_are_linked_in_one_request(api: Api, database: Data
     await database.computers.insert_many(
         {"_id": number, "serial": "x", "person": None} for number in range(1, count + 1)
     )
-    answer = await api.give("1", *map(str, range(1, count + 1)))
+    answer = await api.set_computers("1", *map(str, range(1, count + 1)))
     assert answer.status == 200
     assert len(await computers_of(api, "1")) == count

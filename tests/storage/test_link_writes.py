@@ -15,7 +15,7 @@ from registry.jsonapi.errors import ApiErrors, PreconditionFailed, Unavailable
 from registry.jsonapi.request_documents import Change, Identifier, Linkage, Mode
 from registry.model.record import Record
 from registry.storage.records import Versions
-from tests.support import Answer, Api, CommandLog, Database
+from tests.support import Api, CommandLog, Database, Response
 
 PERSONS = 5
 COMPUTERS = 9
@@ -150,7 +150,7 @@ async def test_a_created_resource_that_links_to_nothing_is_not_there(
 ) -> None:
     before = await records(database)
 
-    def create(owner: int) -> Awaitable[Answer]:
+    def create(owner: int) -> Awaitable[Response]:
         relationships = {"owner": {"data": {"type": "person", "id": owner}}}
         data = {"type": "computer", "attributes": {"serial": "x"}, "relationships": relationships}
         return api.post("/computers", data)

@@ -21,7 +21,7 @@ from registry.storage.batching import Coalescer
 from registry.storage.commands import Commands
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.range_scans import RangeScans
-from tests.support import Answer, Api, CommandLog, Database
+from tests.support import Api, CommandLog, Database, Response
 
 GRAPH = Graph(RESOURCES)
 
@@ -56,8 +56,8 @@ async def many(api: Api, database: Database) -> Api:
 
 
 async def looked_at(
-    database: Database, request: Callable[[], Awaitable[Answer]]
-) -> tuple[int, Answer]:
+    database: Database, request: Callable[[], Awaitable[Response]]
+) -> tuple[int, Response]:
     """Return how many keys of indexes or documents MongoDB looked at, whichever are more."""
     await database.command("profile", 2)
     answer = await request()
@@ -126,12 +126,12 @@ async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
         assert cost <= FEW
 
 
-async def identifiers(api: Api, path: str) -> Answer:
+async def identifiers(api: Api, path: str) -> Response:
     """Get a document of identifiers, which are no resource objects."""
     async with api.client.get(path) as response:
         document = await response.json(content_type=None)
         assert len(document["data"]) == SIZE
-        return Answer(response.status, response.headers, document)
+        return Response(response.status, response.headers, document)
 
 
 @pytest.mark.covers("i.paging", "i.sorting")

@@ -12,7 +12,7 @@ from registry.settings import Settings
 from registry.storage import client
 from tests.conftest import Serve
 from tests.proxy import Fate, Proxy
-from tests.support import Answer, Api, Database
+from tests.support import Api, Database, Response
 
 MANY = 30
 
@@ -29,7 +29,7 @@ async def api(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
     return await serve(settings=replace(settings, mongodb_uri=proxy.uri))
 
 
-async def post(api: Api, name: str) -> Answer:
+async def post(api: Api, name: str) -> Response:
     attributes = {"first_name": name, "last_name": "Hopper"}
     return await api.post("/persons", {"type": "person", "attributes": attributes})
 
@@ -67,7 +67,7 @@ async def test_what_was_changed_when_connections_broke_is_as_the_last_request_wa
 ) -> None:
     ids = [(await post(api, f"F{number}")).id for number in range(MANY)]
 
-    async def patch(id_: str, last_name: str) -> Answer:
+    async def patch(id_: str, last_name: str) -> Response:
         attributes = {"last_name": last_name}
         return await api.patch(f"/persons/{id_}", {"type": "person", "attributes": attributes})
 

@@ -46,7 +46,7 @@ async def test_a_replaced_relationship_changes_the_version_of_both_ends(
 ) -> None:
     await api.person()
     await api.computer()
-    await api.give("1", "1")
+    await api.set_computers("1", "1")
     person = await database.persons.find_one()
     computer = await database.computers.find_one()
     assert person is not None

@@ -27,7 +27,7 @@ async def test_without_its_database_the_service_is_unavailable(
         api.get("/persons/1"),
         api.post("/computers", {"type": "computer", "attributes": {"serial": "SN-1"}}),
         api.patch("/persons/1", {"type": "person", "attributes": {"first_name": "G"}}),
-        api.give("1"),
+        api.set_computers("1"),
     )
     for answer in answers:
         assert answer.status == 503

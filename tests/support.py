@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,11 @@ from multidict import CIMultiDictProxy
 from pymongo import monitoring
 
 MEDIA_TYPE = "application/vnd.api+json"
+
+MEMBER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?")
+"""Only the member names that are safe in a URL, as JSON:API recommends."""
+
+PAGE_LINKS = {"first", "last", "prev", "next"}
 
 Database = AsyncIOMotorDatabase[dict[str, Any]]
 
@@ -143,61 +149,115 @@ def linkage_of(resource: Any) -> dict[str, Any]:
 
 
 def check_document(document: Any) -> None:
-    """Hold a document against JSON:API 1.0, Document Structure."""
+    """Check a document against JSON:API 1.0, Document Structure, and the service description.
+
+    The service uses less than the specification allows: every resource object has attributes, a
+    self link and, for each relationship, linkage and both links; attributes are scalars.
+    """
+    assert isinstance(document, dict)
     assert document["jsonapi"] == {"version": "1.0"}
     assert ("data" in document) != ("errors" in document)
+    _check_member_names(document)
     if "errors" in document:
-        _check_errors(document)
+        assert document.keys() == {"errors", "jsonapi"}
+        assert isinstance(document["errors"], list)
+        assert document["errors"]
+        for error in document["errors"]:
+            _check_error(error)
         return
     assert document.keys() <= {"data", "included", "jsonapi", "links", "meta"}
-    data = document["data"]
-    primary = data if isinstance(data, list) else [data] if data is not None else []
-    linkage = [one for one in primary if one.keys() == {"type", "id"}]
-    included = document.get("included", [])
-    resources = [*(one for one in primary if one not in linkage), *included]
+    _check_links(document.get("links", {}), {"self", "related"} | PAGE_LINKS)
+    primary, included = primary_data(document), document.get("included", [])
+    linkage = [item for item in primary if item.keys() <= {"type", "id", "meta"}]
+    resources = [*(item for item in primary if item not in linkage), *included]
+    for identifier in linkage:
+        _check_identifier(identifier)
     for resource in resources:
         _check_resource(resource)
-    for several in (linkage, resources):
-        assert len(set(_identities(several))) == len(several), "a resource is there twice"
-    linked = {target for resource in resources for target in _targets(resource)}
-    missing = set(_identities(included)) - linked - set(_identities(linkage))
+    _check_identities(linkage, resources, included)
+
+
+def _check_identities(linkage: list[Any], resources: list[Any], included: list[Any]) -> None:
+    """Check that nothing is repeated, and that each included resource is linked."""
+    for items in (linkage, resources):
+        assert len(set(map(identity, items))) == len(items), "a resource is repeated"
+    linked = {identity(target) for resource in resources for target in targets(resource)}
+    missing = {identity(resource) for resource in included} - linked - {*map(identity, linkage)}
     assert not missing, f"no full linkage: {missing}"
 
 
-def _identities(resources: list[Any]) -> list[tuple[str, str]]:
-    return [(one["type"], one["id"]) for one in resources]
+def _check_member_names(part: Any) -> None:
+    """Check the name of every member, at any depth, and that every meta is an object."""
+    for item in part if isinstance(part, list) else []:
+        _check_member_names(item)
+    for name, value in part.items() if isinstance(part, dict) else []:
+        assert MEMBER_NAME.fullmatch(name)
+        assert name != "meta" or isinstance(value, dict)
+        _check_member_names(value)
 
 
-def _check_errors(document: Any) -> None:
-    assert document.keys() == {"errors", "jsonapi"}
-    assert document["errors"]
-    for error in document["errors"]:
-        texts = {"id", "status", "code", "title", "detail"}
-        assert texts <= error.keys() <= texts | {"source", "links", "meta"}
-        assert all(isinstance(error[name], str) for name in texts)
-        assert "Traceback" not in error["detail"]
+def _check_links(links: Any, names: set[str]) -> None:
+    assert isinstance(links, dict)
+    assert links.keys() <= names
+    for name, link in links.items():
+        assert isinstance(link, str) or (link is None and name in PAGE_LINKS)
+
+
+def _check_identifier(identifier: Any) -> None:
+    assert identifier.keys() == {"type", "id"}
+    assert all(isinstance(value, str) for value in identifier.values())
+    assert MEMBER_NAME.fullmatch(identifier["type"])
 
 
 def _check_resource(resource: Any) -> None:
     assert {"type", "id", "attributes", "links"} <= resource.keys()
     assert resource.keys() <= {"type", "id", "attributes", "links", "relationships"}
-    assert isinstance(resource["id"], str)
-    assert resource["links"] == {"self": f"/{resource['type']}s/{resource['id']}"}
-    assert "password" not in resource["attributes"]
-    for name, relationship in resource.get("relationships", {}).items():
+    _check_identifier({name: resource[name] for name in ("type", "id")})
+    path = f"/{resource['type']}s/{resource['id']}"
+    assert resource["links"] == {"self": path}
+    attributes, relationships = resource["attributes"], resource.get("relationships", {})
+    assert isinstance(attributes, dict)
+    assert isinstance(relationships, dict)
+    assert not {"type", "id", "password", *relationships} & attributes.keys()
+    assert not {"type", "id"} & relationships.keys()
+    assert not any(isinstance(value, dict | list) for value in attributes.values())
+    for name, relationship in relationships.items():
         assert relationship.keys() == {"data", "links"}
-        path, links = resource["links"]["self"], relationship["links"]
-        assert links.keys() - {"first", "last", "prev", "next"} == {"self", "related"}
+        links, to_many = relationship["links"], isinstance(relationship["data"], list)
+        _check_links(links, {"self", "related"} | (PAGE_LINKS if to_many else set()))
         assert links["self"] == f"{path}/relationships/{name}"
         assert links["related"] == f"{path}/{name}"
+    for identifier in targets(resource):
+        _check_identifier(identifier)
 
 
-def _targets(resource: Any) -> Iterator[tuple[str, str]]:
-    for relationship in resource.get("relationships", {}).values():
-        data = relationship["data"]
-        for identifier in data if isinstance(data, list) else [data] if data else []:
-            assert identifier.keys() == {"type", "id"}
-            yield identifier["type"], identifier["id"]
+def _check_error(error: Any) -> None:
+    """Check an error object. Beyond 1.0, the cursor profile adds links.type to two errors."""
+    texts = {"id", "status", "code", "title", "detail"}
+    assert texts <= error.keys() <= texts | {"source", "links", "meta"}
+    assert all(isinstance(error[name], str) for name in texts)
+    assert "Traceback" not in error["detail"]
+    _check_links(error.get("links", {}), {"about", "type"})
+    source = error.get("source", {})
+    assert source.keys() <= {"pointer", "parameter"}
+    assert all(isinstance(value, str) for value in source.values())
+
+
+def primary_data(document: Any) -> list[Any]:
+    """Return the primary data of a document, or the linkage of a relationship, as a list."""
+    data = document["data"]
+    return data if isinstance(data, list) else [data] if data is not None else []
+
+
+def targets(resource: Any) -> list[Any]:
+    """Return the linkage of all relationships of a resource object."""
+    relationships = resource.get("relationships", {}).values()
+    return [target for relationship in relationships for target in primary_data(relationship)]
+
+
+def identity(item: Any) -> tuple[str, str]:
+    """Return the type and id of a resource object or a resource identifier."""
+    return item["type"], item["id"]
 
 
 class CommandLog(monitoring.CommandListener):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -18,16 +17,17 @@ from registry.http.views.base import DocumentView
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Link, Resource
 from registry.resources.person import person
-from tests.support import MEDIA_TYPE, Api, linkage_of, to_many
+from tests.support import (
+    MEDIA_TYPE,
+    Api,
+    identity,
+    linkage_of,
+    primary_data,
+    to_many,
+)
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper"}
 PARAMETERS = f"{MEDIA_TYPE}; charset=utf-8"
-
-NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?")
-"""A member name of characters that are allowed and, as is recommended, safe in a URL."""
-
-TOP = {"data", "errors", "meta", "jsonapi", "links", "included"}
-PAGES = {"first", "last", "prev", "next"}
 
 STARTS = (
     "/persons",
@@ -71,111 +71,15 @@ async def fleet(api: Api) -> Api:
 
 
 async def fetch(api: Api, method: str, path: str, data: Any = None, **headers: str) -> Any:
-    """Return status and document; the answer is JSON:API, or it is empty."""
-    body = None if method in {"GET", "HEAD"} else json.dumps({"data": data})
-    sent = {"Content-Type": MEDIA_TYPE, **headers}
-    url = URL(path, encoded=True).relative() if "://" in path else path
-    async with api.client.request(method, url, data=body, headers=sent) as response:
-        text = await response.read()
-        assert bool(text) == (response.status != 204)
-        if not text:
-            return response.status, None
-        assert response.headers["Content-Type"] == MEDIA_TYPE
-        return response.status, json.loads(text)
+    """Return the status and the document, which `Api` checks; only a 204 has none.
 
-
-def hold(document: Any) -> None:
-    """Hold a document against JSON:API 1.0, Document Structure."""
-    assert isinstance(document, dict)
-    assert document.keys() <= TOP
-    assert document.keys() & {"data", "errors", "meta"}
-    assert not document.keys() >= {"data", "errors"}
-    assert "data" in document or "included" not in document
-    assert document["jsonapi"].keys() <= {"version", "meta"}
-    assert isinstance(document["jsonapi"]["version"], str)
-    hold_links(document.get("links", {}), {"self", "related"} | PAGES)
-    hold_names(document)
-    for error in document.get("errors", []):
-        hold_error(error)
-    primary = primary_data(document)
-    resources = [one for one in primary if "attributes" in one] + document.get("included", [])
-    for resource in resources:
-        hold_resource(resource)
-    for identifier in [one for one in primary if "attributes" not in one]:
-        hold_identifier(identifier)
-    named = [identity(one) for one in resources]
-    assert len(set(named)) == len(named), "a resource is there more than once"
-    known = {identity(one) for one in [*primary, *targets(resources)]}
-    assert {identity(one) for one in document.get("included", [])} <= known, "no full linkage"
-
-
-def hold_names(part: Any) -> None:
-    """Hold the name of every member, however deep, and the shape of every meta object."""
-    for one in part if isinstance(part, list) else []:
-        hold_names(one)
-    for name, value in part.items() if isinstance(part, dict) else []:
-        assert NAME.fullmatch(name)
-        assert name != "meta" or isinstance(value, dict)
-        hold_names(value)
-
-
-def hold_links(links: Any, names: set[str]) -> None:
-    assert isinstance(links, dict)
-    assert links.keys() <= names
-    for name, link in links.items():
-        assert isinstance(link, str) or (link is None and name in PAGES)
-
-
-def hold_identifier(identifier: Any) -> None:
-    assert {"type", "id"} <= identifier.keys() <= {"type", "id", "meta"}
-    assert all(isinstance(identifier[name], str) for name in ("type", "id"))
-    assert NAME.fullmatch(identifier["type"])
-
-
-def hold_resource(resource: Any) -> None:
-    """Hold a resource object of this service, whose attributes hold no objects."""
-    assert resource.keys() <= {"type", "id", "attributes", "relationships", "links", "meta"}
-    hold_identifier({name: resource[name] for name in ("type", "id")})
-    attributes, relationships = resource["attributes"], resource.get("relationships", {})
-    assert isinstance(attributes, dict)
-    assert isinstance(relationships, dict)
-    assert not {"type", "id", *relationships} & attributes.keys()
-    assert not {"type", "id"} & relationships.keys()
-    assert not any(isinstance(value, dict | list) for value in attributes.values())
-    hold_links(resource["links"], {"self"})
-    for relationship in relationships.values():
-        assert relationship.keys() <= {"links", "data", "meta"}
-        assert relationship.keys() & {"links", "data", "meta"}
-        to_many = isinstance(relationship["data"], list)
-        assert {"self", "related"} & relationship["links"].keys()
-        hold_links(relationship["links"], {"self", "related"} | (PAGES if to_many else set()))
-    for identifier in targets([resource]):
-        hold_identifier(identifier)
-
-
-def hold_error(error: Any) -> None:
-    """Hold an error object. Beyond 1.0, the cursor profile names the kind of some as a link."""
-    texts = {"id", "status", "code", "title", "detail"}
-    assert error.keys() <= texts | {"links", "source", "meta"}
-    assert all(isinstance(error[name], str) for name in texts & error.keys())
-    hold_links(error.get("links", {}), {"about", "type"})
-    assert error.get("source", {}).keys() <= {"pointer", "parameter"}
-    assert all(isinstance(value, str) for value in error.get("source", {}).values())
-
-
-def primary_data(document: Any) -> list[Any]:
-    data = document.get("data")
-    return data if isinstance(data, list) else [data] if data is not None else []
-
-
-def targets(resources: list[Any]) -> Iterator[Any]:
-    for resource in resources:
-        for relationship in resource.get("relationships", {}).values():
-            yield from primary_data(relationship)
-
-
-def identity(one: Any) -> tuple[str, str]:
-    return one["type"], one["id"]
+    path: relative, or an absolute URL taken from a link.
+    """
+    target = str(URL(path, encoded=True).relative()) if "://" in path else path
+    body = None if method == "GET" else {"data": data}
+    response = await api.request(method, target, body, headers)
+    assert (response.document is None) == (response.status == 204)
+    return response.status, response.document
 
 
 def links_of(part: Any) -> Iterator[str]:
@@ -189,7 +93,7 @@ def links_of(part: Any) -> Iterator[str]:
             yield from links_of(value)
 
 
-def hold_primary_data(path: str, document: Any) -> None:
+def check_primary_data(path: str, document: Any) -> None:
     """Hold what a path is answered with: one or many, resource objects or identifiers."""
     match URL(path).path.split("/")[1:]:
         case [_, _, "relationships", name]:
@@ -221,8 +125,7 @@ async def test_every_link_leads_to_a_document_of_jsonapi(fleet: Api) -> None:
         seen.add(path)
         status, document = await fetch(fleet, "GET", path)
         assert (path, status) == (path, 200)
-        hold(document)
-        hold_primary_data(path, document)
+        check_primary_data(path, document)
         left += links_of(document)
     visited = {URL(path).path for path in seen}
     for resource in routes:
@@ -279,7 +182,6 @@ async def test_every_change_is_answered_with_a_document_of_jsonapi_or_none(
     status, document = await fetch(fleet, method, path, data)
     assert status == (204 if "/relationships/" in path else 201 if method == "POST" else 200)
     if document is not None:
-        hold(document)
         assert document["data"]["type"] == data["type"]
 
 
@@ -306,7 +208,6 @@ async def test_every_refusal_is_a_document_of_jsonapi(
 ) -> None:
     found, document = await fetch(fleet, method, path, data, **headers)
     assert found == status
-    hold(document)
     assert document.keys() == {"errors", "jsonapi"}
     assert isinstance(document["errors"], list)
     assert {error["status"] for error in document["errors"]} == {str(status)}

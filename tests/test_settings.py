@@ -69,7 +69,7 @@ def refusal(
     return said.err
 
 
-def test_without_flags_and_variables_every_setting_has_its_default() -> None:
+def test_every_setting_has_a_default() -> None:
     assert Settings.parse([], {}) == Settings(
         mongodb_uri=None,
         database="registry",
@@ -82,7 +82,7 @@ def test_without_flags_and_variables_every_setting_has_its_default() -> None:
     )
 
 
-def test_flags_and_variables_set_the_same() -> None:
+def test_flags_and_environment_variables_are_equivalent() -> None:
     flags = {
         "--mongodb-uri": "mongodb://db.example.com",
         "--database": "people",
@@ -108,17 +108,17 @@ def test_flags_and_variables_set_the_same() -> None:
     assert Settings.parse([], variables) == expected
 
 
-def test_a_flag_wins_over_its_variable_even_over_one_that_cannot_be_used() -> None:
+def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "82"}).port == 81
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
 
 
-def test_an_empty_variable_is_not_set() -> None:
+def test_an_empty_variable_is_ignored() -> None:
     assert Settings.parse([], {variable: "" for _, variable, _ in SETTINGS}) == Settings()
 
 
 @pytest.mark.parametrize(("flag", "value"), BAD)
-def test_a_value_that_cannot_be_used_is_one_line_with_its_key(
+def test_an_invalid_value_is_reported_in_one_line_with_its_key(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert refusal([f"{flag}={value}"], {}, capsys).startswith(f"registry: {flag}: ")
@@ -128,7 +128,7 @@ def test_a_value_that_cannot_be_used_is_one_line_with_its_key(
         assert said.startswith(f"registry: {variable}: ")
 
 
-def test_where_the_kernel_does_not_spread_connections_there_is_one_worker(
+def test_several_workers_are_refused_where_the_kernel_does_not_balance_connections(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
@@ -137,13 +137,13 @@ def test_where_the_kernel_does_not_spread_connections_there_is_one_worker(
 
 
 @pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])
-def test_an_argument_that_is_none_is_one_line(
+def test_an_unknown_argument_is_reported_in_one_line(
     argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert argument in refusal([argument], {}, capsys)
 
 
-def test_help_lists_every_setting_with_its_default_and_its_variable(
+def test_help_lists_every_setting_with_its_variable_and_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:

@@ -107,7 +107,7 @@ def check_primary_data(path: str, document: Any) -> None:
         assert one.keys() - {"relationships"} == members
 
 
-async def test_every_link_leads_to_a_document_of_jsonapi(fleet: Api) -> None:
+async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
     routes = {
         route.resource
         for route in fleet.client.app.router.routes()
@@ -135,7 +135,7 @@ async def test_every_link_leads_to_a_document_of_jsonapi(fleet: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/persons?include=computers", "/computers?include=owner"])
-async def test_the_self_link_of_a_resource_leads_to_it(fleet: Api, path: str) -> None:
+async def test_the_self_link_of_a_resource_returns_that_resource(fleet: Api, path: str) -> None:
     _, document = await fetch(fleet, "GET", path)
     for resource in document["data"] + document["included"]:
         status, found = await fetch(fleet, "GET", resource["links"]["self"])
@@ -144,14 +144,14 @@ async def test_the_self_link_of_a_resource_leads_to_it(fleet: Api, path: str) ->
 
 
 @pytest.mark.parametrize("path", [one for one in STARTS if not re.match("/computers/1/", one)])
-async def test_the_self_link_of_a_collection_leads_to_the_same_document(
+async def test_the_self_link_of_a_collection_returns_the_same_document(
     fleet: Api, path: str
 ) -> None:
     _, document = await fetch(fleet, "GET", path)
     assert await fetch(fleet, "GET", document["links"]["self"]) == (200, document)
 
 
-async def test_links_of_a_relationship_stay_when_its_content_changes(fleet: Api) -> None:
+async def test_relationship_links_do_not_change_with_the_linkage(fleet: Api) -> None:
     for owner in (None, "2", "1"):
         data = owner and {"type": "person", "id": owner}
         status, _ = await fetch(fleet, "PATCH", "/computers/1/relationships/owner", data)
@@ -176,7 +176,7 @@ def relationships(*resources: Any) -> list[tuple[Any, str]]:
 
 
 @pytest.mark.parametrize(("method", "path", "data"), BODIES)
-async def test_every_change_is_answered_with_a_document_of_jsonapi_or_none(
+async def test_every_write_returns_a_valid_document_or_no_content(
     fleet: Api, method: str, path: str, data: Any
 ) -> None:
     status, document = await fetch(fleet, method, path, data)
@@ -203,7 +203,7 @@ async def test_every_change_is_answered_with_a_document_of_jsonapi_or_none(
         ("POST", "/persons", [], {}, 400),
     ],
 )
-async def test_every_refusal_is_a_document_of_jsonapi(
+async def test_every_error_response_is_a_valid_document(
     fleet: Api, method: str, path: str, data: Any, headers: dict[str, str], status: int
 ) -> None:
     found, document = await fetch(fleet, method, path, data, **headers)
@@ -219,7 +219,7 @@ READS = [("GET", start, None) for start in STARTS]
 @pytest.mark.parametrize(
     ("method", "path", "data"), [*READS, *BODIES, ("DELETE", "/persons/1", None)]
 )
-async def test_a_parameter_that_is_unknown_is_refused_on_every_route(
+async def test_unknown_parameters_are_refused_on_every_route(
     fleet: Api, method: str, path: str, data: Any
 ) -> None:
     before = await everything(fleet)
@@ -235,7 +235,7 @@ async def everything(api: Api) -> list[Any]:
     return [(await api.get(path)).document for path in ("/persons?include=computers", "/computers")]
 
 
-async def test_there_is_no_parameter_but_those_of_the_specification(api: Api) -> None:
+async def test_only_parameters_of_the_specification_are_described(api: Api) -> None:
     async with api.client.get("/api/swagger/swagger.json") as response:
         described = await response.json()
     shared = described["components"]["parameters"].values()
@@ -253,7 +253,7 @@ async def test_there_is_no_parameter_but_those_of_the_specification(api: Api) ->
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, method: str) -> None:
+async def test_unknown_members_are_ignored_at_every_level(fleet: Api, method: str) -> None:
     path, created = ("/computers", "4") if method == "POST" else ("/computers/1", "1")
     more: dict[str, Any] = {"colour": "red", "x-y": [1]}
     identifier = {"type": "person", "id": "2", **more}
@@ -296,7 +296,7 @@ async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, metho
         ),
     ],
 )
-async def test_a_name_in_another_case_is_another_name(
+async def test_member_names_are_case_sensitive(
     api: Api, document: Any, status: int, place: str
 ) -> None:
     answer = await api.request("POST", "/persons", document)
@@ -323,20 +323,22 @@ class IdSchema(Schema):
         (person, Resource("monitor", "monitors", Schema, (Link("owner", "person", "p", "id"),))),
     ],
 )
-def test_no_field_can_be_named_type_or_id(declared: tuple[Resource, ...]) -> None:
+def test_a_field_named_type_or_id_fails_at_start(declared: tuple[Resource, ...]) -> None:
     with pytest.raises(InvalidDeclaration, match=r"declared twice: (type|id)$"):
         Graph(declared)
 
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "a,b", "a+b", "a[b", "_a", "a/b", "-", ""])
-def test_a_field_whose_name_is_no_member_name_fails_at_start(name: str) -> None:
+def test_a_field_with_an_invalid_member_name_fails_at_start(name: str) -> None:
     schema = Schema.from_dict({name: fields.String()})
     with pytest.raises(InvalidDeclaration, match="is no name"):
         Graph([Resource("monitor", "monitors", schema)])
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, {"links": {}}, {"meta": {}}, "1"])
-async def test_a_relationship_of_a_creation_is_an_object_with_data(fleet: Api, sent: Any) -> None:
+async def test_a_relationship_in_a_creation_must_be_an_object_with_data(
+    fleet: Api, sent: Any
+) -> None:
     before = await everything(fleet)
     data = {"type": "person", "attributes": GRACE, "relationships": {"computers": sent}}
     answer = await fleet.post("/persons", data)
@@ -357,7 +359,7 @@ async def test_a_relationship_of_a_creation_is_an_object_with_data(fleet: Api, s
         ({"data": {"type": None, "id": "1", "attributes": GRACE}}, "/data/type"),
     ],
 )
-async def test_an_update_takes_a_single_resource_object_with_a_type(
+async def test_an_update_requires_a_single_resource_object_with_a_type(
     fleet: Api, document: Any, place: str
 ) -> None:
     before = await everything(fleet)
@@ -366,7 +368,7 @@ async def test_an_update_takes_a_single_resource_object_with_a_type(
     assert await everything(fleet) == before
 
 
-async def test_relationships_that_are_not_sent_stay(fleet: Api) -> None:
+async def test_an_update_keeps_relationships_that_it_does_not_contain(fleet: Api) -> None:
     sent = {"type": "person", "attributes": {"first_name": "New"}}
     assert (await fleet.patch("/persons/1", sent)).status == 200
     assert linkage_of((await fleet.get("/persons/1?include=computers")).data) == {
@@ -377,7 +379,7 @@ async def test_relationships_that_are_not_sent_stay(fleet: Api) -> None:
     assert (await fleet.get("/computers/1?include=owner")).included == [("person", "1")]
 
 
-async def test_a_title_is_the_same_in_every_occurrence_of_a_problem(fleet: Api) -> None:
+async def test_errors_of_one_kind_share_a_title(fleet: Api) -> None:
     answers = [await fleet.get(path) for path in ("/persons/9", "/computers/8", "/nothing")]
     assert {answer.document["errors"][0]["title"] for answer in answers} == {"Not found"}
     assert len({answer.document["errors"][0]["detail"] for answer in answers}) == 3

@@ -13,7 +13,7 @@ GRACE = {"first_name": "Grace", "last_name": "Hopper", "email": "grace@example.c
 
 
 @pytest.mark.covers("1.4", "2.5.post", "4.2.1", "4.2.2", "4.6.links")
-async def test_a_created_person_is_answered_with_what_was_sent_and_an_id(api: Api) -> None:
+async def test_creating_a_person_returns_its_attributes_and_id(api: Api) -> None:
     answer = await api.post("/persons", {"type": "person", "attributes": GRACE})
     assert answer.status == 201
     assert answer.document == {
@@ -30,7 +30,7 @@ async def test_a_created_person_is_answered_with_what_was_sent_and_an_id(api: Ap
 
 
 @pytest.mark.covers("2.2.serial", "2.2.unowned", "2.5.computer", "4.2.1", "4.2.2")
-async def test_a_created_computer_has_its_serial_alone_and_no_owner(api: Api) -> None:
+async def test_creating_a_computer_returns_its_serial_and_sets_no_owner(api: Api) -> None:
     answer = await api.post("/computers", {"type": "computer", "attributes": {"serial": "SN-1"}})
     assert answer.status == 201
     assert answer.document == {
@@ -47,18 +47,18 @@ async def test_a_created_computer_has_its_serial_alone_and_no_owner(api: Api) ->
     assert linkage_of(read.data) == {"owner": {"data": None}}
 
 
-async def test_the_location_is_the_self_link(api: Api) -> None:
+async def test_the_location_header_is_the_self_link(api: Api) -> None:
     answer = await api.post("/persons", {"type": "person", "attributes": GRACE})
     assert answer.headers["Location"] == answer.data["links"]["self"]
 
 
 @pytest.mark.covers("2.1.id", "2.2.id")
-async def test_ids_start_at_1_and_rise_for_each_type_by_itself(api: Api) -> None:
+async def test_ids_start_at_1_and_increase_per_type(api: Api) -> None:
     assert [await api.person() for _ in range(3)] == ["1", "2", "3"]
     assert [await api.computer() for _ in range(2)] == ["1", "2"]
 
 
-async def test_fifty_creations_at_once_get_fifty_ids(api: Api) -> None:
+async def test_concurrent_creations_get_distinct_ids(api: Api) -> None:
     ids = await asyncio.gather(*(api.person(str(number)) for number in range(50)))
     assert sorted(map(int, ids)) == list(range(1, 51))
     for number, identifier in enumerate(ids):
@@ -68,13 +68,13 @@ async def test_fifty_creations_at_once_get_fifty_ids(api: Api) -> None:
 
 @pytest.mark.covers("4.2.3", "d.id_in_body")
 @pytest.mark.parametrize("sent", ["7", 7, None, [], {"$gt": 0}, 2**80, True, "x" * 300])
-async def test_a_clients_id_is_discarded_whatever_it_is(api: Api, sent: Any) -> None:
+async def test_any_client_generated_id_is_ignored(api: Api, sent: Any) -> None:
     answer = await api.post("/persons", {"type": "person", "id": sent, "attributes": GRACE})
     assert (answer.status, answer.id) == (201, "1")
 
 
 @pytest.mark.covers("2.1.email", "d.email_null")
-async def test_an_email_that_is_not_given_is_null(api: Api) -> None:
+async def test_a_missing_email_is_null(api: Api) -> None:
     names = {"first_name": "Grace", "last_name": "Hopper"}
     answer = await api.post("/persons", {"type": "person", "attributes": names})
     assert answer.data["attributes"] == {**names, "email": None}
@@ -86,7 +86,7 @@ async def test_an_email_that_is_not_given_is_null(api: Api) -> None:
     "name",
     ["x", "x" * 255, "😀" * 255, "  spaced  ", "nul\0inside", "$where", "a.b", "\u202e", "\n", "0"],
 )
-async def test_names_and_serials_are_kept_as_sent(api: Api, name: str) -> None:
+async def test_names_and_serials_are_stored_unchanged(api: Api, name: str) -> None:
     await api.person(name, name)
     await api.computer(name)
     attributes = (await api.get("/persons/1")).data["attributes"]
@@ -97,7 +97,9 @@ async def test_names_and_serials_are_kept_as_sent(api: Api, name: str) -> None:
 
 @pytest.mark.covers("d.lengths")
 @pytest.mark.parametrize("name", ["", "x" * 256, "😀" * 256])
-async def test_names_and_serials_of_another_length_are_refused(api: Api, name: str) -> None:
+async def test_names_and_serials_that_are_empty_or_too_long_are_refused(
+    api: Api, name: str
+) -> None:
     answer = await api.post(
         "/persons", {"type": "person", "attributes": {"first_name": name, "last_name": name}}
     )
@@ -122,7 +124,7 @@ async def test_names_and_serials_of_another_length_are_refused(api: Api, name: s
         "x" * 64 + "@" + ".".join(["y" * 44] * 4) + ".example",
     ],
 )
-async def test_an_email_is_kept_as_sent(api: Api, email: str) -> None:
+async def test_an_email_is_stored_unchanged(api: Api, email: str) -> None:
     assert len(email) <= 254
     await api.person(email=email)
     assert (await api.get("/persons/1")).data["attributes"]["email"] == email
@@ -154,20 +156,20 @@ async def test_an_email_is_kept_as_sent(api: Api, email: str) -> None:
         {"$ne": None},
     ],
 )
-async def test_what_is_no_email_is_refused(api: Api, email: Any) -> None:
+async def test_an_invalid_email_is_refused(api: Api, email: Any) -> None:
     answer = await api.post("/persons", {"type": "person", "attributes": {**GRACE, "email": email}})
     assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/email")])
     assert (await api.get("/persons")).data == []
 
 
 @pytest.mark.covers("d.uniqueness")
-async def test_equal_emails_and_serials_may_repeat(api: Api) -> None:
+async def test_emails_and_serials_need_not_be_unique(api: Api) -> None:
     assert [await api.person(email="a@example.com") for _ in range(2)] == ["1", "2"]
     assert [await api.computer("SN-1") for _ in range(2)] == ["1", "2"]
 
 
 @pytest.mark.covers("2.1.first_name", "2.1.last_name", "2.2.serial", "d.attributes")
-async def test_every_missing_attribute_is_told_at_once(api: Api) -> None:
+async def test_all_missing_attributes_are_reported_together(api: Api) -> None:
     for data in ({"type": "person"}, {"type": "person", "attributes": {}}):
         answer = await api.post("/persons", data)
         assert answer.status == 422
@@ -198,7 +200,7 @@ async def test_read_only_and_unknown_attributes_are_refused(api: Api) -> None:
 
 @pytest.mark.covers("d.attributes")
 @pytest.mark.parametrize("value", [None, 1, 1.5, True, [], {}, {"$gt": ""}, ["x"]])
-async def test_a_name_or_serial_of_another_type_is_refused(api: Api, value: Any) -> None:
+async def test_a_name_or_serial_that_is_not_a_string_is_refused(api: Api, value: Any) -> None:
     answer = await api.post(
         "/persons", {"type": "person", "attributes": {"first_name": value, "last_name": value}}
     )
@@ -209,21 +211,21 @@ async def test_a_name_or_serial_of_another_type_is_refused(api: Api, value: Any)
 
 @pytest.mark.covers("d.type")
 @pytest.mark.parametrize("sent", ["computer", "persons", "Person", "", "person "])
-async def test_another_type_than_the_paths_conflicts(api: Api, sent: str) -> None:
+async def test_a_type_that_does_not_match_the_path_is_a_conflict(api: Api, sent: str) -> None:
     answer = await api.post("/persons", {"type": sent, "attributes": GRACE})
     assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
     assert (await api.get("/persons")).data == []
 
 
 @pytest.mark.covers("d.type")
-async def test_of_a_resource_of_another_type_nothing_but_the_type_is_told(api: Api) -> None:
+async def test_a_type_conflict_hides_other_errors_of_the_document(api: Api) -> None:
     await api.person()
     computer = {"type": "computer", "attributes": {"serial": "SN-1"}, "relationships": {"x": 1}}
     for answer in (await api.post("/persons", computer), await api.patch("/persons/1", computer)):
         assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
 
 
-async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -> None:
+async def test_errors_of_different_kinds_are_reported_together_with_status_400(api: Api) -> None:
     answer = await api.post(
         "/persons",
         {
@@ -244,7 +246,7 @@ async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -
 
 
 @pytest.mark.covers("d.relationships_on_post")
-async def test_a_computer_may_be_created_with_its_owner(api: Api) -> None:
+async def test_a_computer_can_be_created_with_an_owner(api: Api) -> None:
     person = await api.person()
     answer = await api.post(
         "/computers",
@@ -262,7 +264,7 @@ async def test_a_computer_may_be_created_with_its_owner(api: Api) -> None:
 
 
 @pytest.mark.covers("d.relationships_on_post", "d.moves")
-async def test_a_person_may_be_created_with_computers_which_move_there(api: Api) -> None:
+async def test_computers_of_a_created_person_move_to_that_person(api: Api) -> None:
     first = await api.person()
     taken, free = await api.computer(owner=first), await api.computer()
     answer = await api.post(
@@ -279,7 +281,7 @@ async def test_a_person_may_be_created_with_computers_which_move_there(api: Api)
 
 
 @pytest.mark.covers("d.relationships_on_post", "d.identifiers")
-async def test_a_creation_with_a_link_to_nothing_creates_nothing(
+async def test_a_creation_that_links_to_a_missing_resource_stores_nothing(
     api: Api, database: Database
 ) -> None:
     answer = await api.post(
@@ -295,7 +297,7 @@ async def test_a_creation_with_a_link_to_nothing_creates_nothing(
     assert await api.computer() == "2", "an id is never used again, whoever got it"
 
 
-async def test_a_creation_can_be_read_in_the_words_of_the_request(api: Api) -> None:
+async def test_include_and_fields_apply_to_creations(api: Api) -> None:
     person = await api.person()
     answer = await api.request(
         "POST",
@@ -334,7 +336,7 @@ async def test_the_password_is_stored_as_null_and_never_returned(
     assert stored["password"] == "$2b$hash"
 
 
-async def test_members_that_a_server_does_not_know_are_ignored(api: Api) -> None:
+async def test_unknown_members_of_the_document_are_ignored(api: Api) -> None:
     answer = await api.request(
         "POST",
         "/persons",

@@ -26,7 +26,7 @@ async def check_links(database: Database) -> None:
 
 
 @pytest.mark.covers("d.deleting")
-async def test_a_deleted_computer_is_gone(api: Api, database: Database) -> None:
+async def test_a_deleted_computer_no_longer_exists(api: Api, database: Database) -> None:
     await api.person()
     await api.computer(owner="1")
     await api.computer(owner="1")
@@ -61,7 +61,7 @@ async def test_the_computers_of_a_deleted_person_become_unowned(
 
 @pytest.mark.covers("d.deleting", "d.no_such")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", "%20", str(2**63)])
-async def test_what_is_not_there_cannot_be_deleted(api: Api, number: str) -> None:
+async def test_deleting_a_missing_resource_is_not_found(api: Api, number: str) -> None:
     await api.person()
     await api.computer(owner="1")
     for path in ("/persons", "/computers"):
@@ -79,7 +79,7 @@ async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
 
 
 @pytest.mark.covers("d.deleting")
-async def test_what_is_refused_is_not_deleted(api: Api) -> None:
+async def test_a_refused_deletion_deletes_nothing(api: Api) -> None:
     await api.person()
     answer = await api.request("DELETE", "/persons/1?force=true")
     assert (answer.status, answer.errors) == (400, [(400, "force")])
@@ -88,7 +88,7 @@ async def test_what_is_refused_is_not_deleted(api: Api) -> None:
     assert (await api.get("/persons/1")).status == 200
 
 
-async def test_a_body_that_comes_with_a_delete_is_not_looked_at(api: Api) -> None:
+async def test_the_body_of_a_delete_is_ignored(api: Api) -> None:
     await api.person()
     await api.person()
     answer = await api.request("DELETE", "/persons/1", {"data": {"type": "person", "id": "2"}})
@@ -97,7 +97,7 @@ async def test_a_body_that_comes_with_a_delete_is_not_looked_at(api: Api) -> Non
 
 
 @pytest.mark.covers("d.deleting")
-async def test_the_id_of_a_deleted_resource_is_not_given_again(api: Api) -> None:
+async def test_the_id_of_a_deleted_resource_is_not_reused(api: Api) -> None:
     for create, path in ((api.person, "/persons"), (api.computer, "/computers")):
         last = await create()
         assert (await api.request("DELETE", f"{path}/{last}")).status == 204
@@ -105,7 +105,7 @@ async def test_the_id_of_a_deleted_resource_is_not_given_again(api: Api) -> None
 
 
 @pytest.mark.covers("d.deleting")
-async def test_of_many_who_delete_the_same_at_once_one_does(api: Api) -> None:
+async def test_one_of_several_concurrent_deletions_succeeds(api: Api) -> None:
     for path, create in (("/persons", api.person), ("/computers", api.computer)):
         number = await create()
         answers = await asyncio.gather(
@@ -115,7 +115,7 @@ async def test_of_many_who_delete_the_same_at_once_one_does(api: Api) -> None:
 
 
 @pytest.mark.covers("d.deleting")
-async def test_no_computer_is_left_to_a_person_who_is_deleted_meanwhile(
+async def test_no_computer_stays_linked_to_a_concurrently_deleted_person(
     api: Api, database: Database
 ) -> None:
     """Every way to link to a person, against a deletion that starts before, among or after them."""
@@ -148,7 +148,7 @@ def _links(api: Api, person: str, computers: list[str]) -> list[Any]:
 
 
 @pytest.mark.covers("d.deleting")
-async def test_a_computer_that_is_deleted_while_it_moves_is_gone(
+async def test_a_computer_deleted_while_it_moves_no_longer_exists(
     api: Api, database: Database
 ) -> None:
     persons = [await api.person() for _ in range(3)]
@@ -165,7 +165,7 @@ async def test_a_computer_that_is_deleted_while_it_moves_is_gone(
         assert await owners(database) == {}
 
 
-async def test_owners_who_pass_on_a_computer_and_go_leave_it_with_the_last_or_with_nobody(
+async def test_a_computer_moved_while_its_owner_is_deleted_keeps_its_new_owner(
     api: Api, database: Database
 ) -> None:
     for _ in range(ROUNDS):
@@ -179,7 +179,7 @@ async def test_owners_who_pass_on_a_computer_and_go_leave_it_with_the_last_or_wi
 
 
 @pytest.mark.covers("d.deleting")
-async def test_a_person_with_many_computers_is_deleted(api: Api, database: Database) -> None:
+async def test_a_person_with_many_computers_can_be_deleted(api: Api, database: Database) -> None:
     count = 5_000
     await api.person()
     await database.computers.insert_many(
@@ -190,7 +190,7 @@ async def test_a_person_with_many_computers_is_deleted(api: Api, database: Datab
     assert await database.computers.count_documents({"version": 1}) == count
 
 
-async def test_a_record_of_another_tool_is_deleted(api: Api, database: Database) -> None:
+async def test_an_incomplete_external_record_can_be_deleted(api: Api, database: Database) -> None:
     await database.persons.insert_one({"_id": 5})
     await database.computers.insert_many([{"_id": 5}, {"_id": 6, "person": 5}])
     for path in ("/persons/5", "/computers/5", "/computers/6"):

@@ -135,7 +135,7 @@ def matching(resources: Resources, *wanted: tuple[str, str, Any]) -> list[str]:
 
 
 @pytest.mark.covers("i.filtering", "i.paging")
-async def test_each_operator_finds_of_each_field_what_python_finds(
+async def test_every_operator_matches_the_same_resources_as_python(
     api: Api, persons: Resources, computers: Resources
 ) -> None:
     chance = random.Random(6)  # noqa: S311 - the same conditions at each run
@@ -148,7 +148,7 @@ async def test_each_operator_finds_of_each_field_what_python_finds(
 
 
 @pytest.mark.covers("i.filtering", "i.sorting", "i.paging")
-async def test_several_filters_all_hold_in_any_order_of_the_resources(
+async def test_filters_are_combined_with_and_in_any_sort_order(
     api: Api, persons: Resources
 ) -> None:
     chance = random.Random(7)  # noqa: S311 - the same conditions at each run
@@ -168,7 +168,7 @@ async def test_several_filters_all_hold_in_any_order_of_the_resources(
 
 
 @pytest.mark.covers("i.filtering")
-async def test_conditions_in_json_combine_as_they_say(api: Api, persons: Resources) -> None:
+async def test_json_conditions_combine_with_and_or_and_not(api: Api, persons: Resources) -> None:
     chance = random.Random(8)  # noqa: S311 - the same conditions at each run
     kinds = list(conditions(persons, chance))
     for _ in range(20):
@@ -209,14 +209,14 @@ async def test_conditions_in_json_combine_as_they_say(api: Api, persons: Resourc
         ("filter=[]&filter[owner]=8", [("owner", "eq", 8)]),
     ],
 )
-async def test_short_forms_mean_what_they_say(
+async def test_short_filter_forms_match_the_equivalent_conditions(
     api: Api, computers: Resources, query: str, wanted: list[tuple[str, str, Any]]
 ) -> None:
     await check(api, "computers", query, matching(computers, *wanted))
 
 
 @pytest.mark.covers("i.filtering", "i.related_routes")
-async def test_the_computers_of_an_owner_are_filtered_too(api: Api, computers: Resources) -> None:
+async def test_the_computers_of_a_person_can_be_filtered(api: Api, computers: Resources) -> None:
     await api.person()
     owned = [str(one["id"]) for one in computers][:6]
     assert (await api.set_computers("1", *owned)).status == 200
@@ -227,7 +227,7 @@ async def test_the_computers_of_an_owner_are_filtered_too(api: Api, computers: R
 
 
 @pytest.mark.covers("i.filtering")
-async def test_a_filter_goes_with_fields_include_and_sort(api: Api) -> None:
+async def test_filter_can_be_combined_with_fields_include_and_sort(api: Api) -> None:
     await api.person("Grace", "Hopper")
     for serial, owner in (("SN-2", "1"), ("SN-1", None), ("SN-3", "1"), ("XX-1", "1")):
         await api.computer(serial, owner)
@@ -274,9 +274,7 @@ async def test_a_filter_goes_with_fields_include_and_sort(api: Api) -> None:
         ("filter=[" + '{"not":' * 20 + "1" + "}" * 20 + "]", "filter"),
     ],
 )
-async def test_a_filter_that_has_no_meaning_is_refused(
-    api: Api, query: str, parameter: str
-) -> None:
+async def test_an_invalid_filter_is_refused(api: Api, query: str, parameter: str) -> None:
     answer = await api.get(f"/persons?{query}")
     assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
@@ -312,7 +310,9 @@ async def hasty(serve: Serve, settings: Settings, database: Database) -> Api:
         "sort=id&page[number]=2000&page[size]=10",
     ],
 )
-async def test_a_query_that_takes_too_long_is_ended_and_says_why(hasty: Api, query: str) -> None:
+async def test_a_query_that_exceeds_its_time_limit_is_stopped_and_reported(
+    hasty: Api, query: str
+) -> None:
     answer = await hasty.get(f"/persons?{query}")
     (error,) = answer.document["errors"]
     assert (answer.status, error["code"]) == (400, "query_too_slow")
@@ -320,7 +320,7 @@ async def test_a_query_that_takes_too_long_is_ended_and_says_why(hasty: Api, que
 
 
 @pytest.mark.covers("i.filtering")
-async def test_what_an_index_serves_is_answered_in_no_time(hasty: Api) -> None:
+async def test_indexed_queries_stay_within_a_tight_time_limit(hasty: Api) -> None:
     assert len((await hasty.get("/persons")).data) == 20_000
     for query in ("filter[id]=7,8", "filter[first_name]=7,8", "filter[first_name][prefix]=1999"):
         for _ in range(20):  # the machine may be busy with something else for a millisecond

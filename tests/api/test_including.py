@@ -24,7 +24,7 @@ def linkage(data: list[Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.covers("1.5", "4.8.include", "2.2.owner", "2.3")
-async def test_owners_are_included_with_their_computers(fleet: Api) -> None:
+async def test_a_collection_of_computers_includes_their_owners(fleet: Api) -> None:
     answer = await fleet.get("/computers?include=owner")
     assert linkage(answer.data, "owner") == {
         "1": {"type": "person", "id": "1"},
@@ -39,7 +39,7 @@ async def test_owners_are_included_with_their_computers(fleet: Api) -> None:
 
 
 @pytest.mark.covers("4.8.include", "2.1.computers", "2.3")
-async def test_computers_are_included_with_their_owners(fleet: Api) -> None:
+async def test_a_collection_of_persons_includes_their_computers(fleet: Api) -> None:
     answer = await fleet.get("/persons?include=computers")
     assert linkage(answer.data, "computers") == {
         "1": to_many("1", "2")["data"],
@@ -51,7 +51,7 @@ async def test_computers_are_included_with_their_owners(fleet: Api) -> None:
 
 
 @pytest.mark.covers("4.8.include", "4.6.members")
-async def test_one_resource_includes_as_a_collection_does(fleet: Api) -> None:
+async def test_a_single_resource_includes_like_a_collection(fleet: Api) -> None:
     person = await fleet.get("/persons/1?include=computers")
     assert linkage_of(person.data) == {"computers": to_many("1", "2")}
     assert person.included == [("computer", "1"), ("computer", "2")]
@@ -61,7 +61,7 @@ async def test_one_resource_includes_as_a_collection_does(fleet: Api) -> None:
 
 
 @pytest.mark.covers("4.8.no_include", "2.3")
-async def test_nothing_is_included_unasked(fleet: Api) -> None:
+async def test_nothing_is_included_by_default(fleet: Api) -> None:
     for path in ("/persons", "/computers"):
         answer = await fleet.get(path)
         assert "included" not in answer.document
@@ -73,19 +73,19 @@ async def test_nothing_is_included_unasked(fleet: Api) -> None:
     "path",
     ["/computers/4?include=owner", "/persons/3?include=computers.owner", "/persons?include="],
 )
-async def test_an_include_that_finds_nothing_is_an_empty_array(fleet: Api, path: str) -> None:
+async def test_an_include_without_results_is_an_empty_array(fleet: Api, path: str) -> None:
     assert (await fleet.get(path)).document["included"] == []
 
 
 @pytest.mark.covers("d.include_nothing")
-async def test_the_empty_include_asks_for_no_relationship(fleet: Api) -> None:
+async def test_an_empty_include_adds_no_relationships(fleet: Api) -> None:
     answer = await fleet.get("/persons/1?include=")
     assert (answer.status, answer.document["included"]) == (200, [])
     assert "relationships" not in answer.data
 
 
 @pytest.mark.covers("d.nested_include")
-async def test_nested_includes_are_followed_and_primary_resources_not_repeated(
+async def test_nested_includes_do_not_repeat_primary_resources(
     fleet: Api,
 ) -> None:
     answer = await fleet.get("/persons?include=computers.owner")
@@ -98,7 +98,7 @@ async def test_nested_includes_are_followed_and_primary_resources_not_repeated(
 
 
 @pytest.mark.covers("d.nested_include")
-async def test_three_steps_lead_from_a_computer_to_its_siblings_owner(fleet: Api) -> None:
+async def test_an_include_path_may_have_three_steps(fleet: Api) -> None:
     answer = await fleet.get("/computers/1?include=owner.computers.owner")
     assert answer.included == [("person", "1"), ("computer", "2")]
     person, sibling = answer.document["included"]
@@ -106,7 +106,7 @@ async def test_three_steps_lead_from_a_computer_to_its_siblings_owner(fleet: Api
     assert linkage_of(sibling) == {"owner": {"data": {"type": "person", "id": "1"}}}
 
 
-async def test_paths_that_begin_alike_are_followed_once(fleet: Api) -> None:
+async def test_include_paths_with_a_common_prefix_are_merged(fleet: Api) -> None:
     answer = await fleet.get("/persons/1?include=computers,computers.owner,computers")
     assert answer.included == [("computer", "1"), ("computer", "2")]
 
@@ -134,12 +134,14 @@ async def test_paths_that_begin_alike_are_followed_once(fleet: Api) -> None:
         ("/computers/1", "OWNER"),
     ],
 )
-async def test_an_include_that_is_no_path_is_refused(fleet: Api, path: str, include: str) -> None:
+async def test_an_invalid_include_path_is_refused(fleet: Api, path: str, include: str) -> None:
     answer = await fleet.get(f"{path}?include={include}")
     assert (answer.status, answer.errors) == (400, [(400, "include")])
 
 
-async def test_an_owner_that_is_gone_shifts_no_other(fleet: Api, database: Database) -> None:
+async def test_a_missing_owner_does_not_shift_the_owners_of_other_computers(
+    fleet: Api, database: Database
+) -> None:
     """A key may lead nowhere when other tools write the database too."""
     await database.persons.delete_one({"_id": 1})
     answer = await fleet.get("/computers?include=owner")
@@ -166,7 +168,7 @@ async def test_an_owner_that_is_gone_shifts_no_other(fleet: Api, database: Datab
         ("/computers?include=owner.computers.owner", ["computers", "persons", "computers"]),
     ],
 )
-async def test_a_step_is_one_query_however_many_resources(
+async def test_each_step_of_an_include_path_is_one_query(
     commands: CommandLog, api: Api, database: Database, path: str, queries: list[str]
 ) -> None:
     await database.persons.insert_many(

@@ -70,7 +70,7 @@ async def read(api: Api, path: str, **headers: str) -> tuple[int, str, str]:
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", READS)
-async def test_every_read_negotiates(api: Api, path: str) -> None:
+async def test_accept_is_negotiated_on_every_read(api: Api, path: str) -> None:
     await fleet(api)
     for accept, status in (
         (MEDIA_TYPE, 200),
@@ -87,7 +87,7 @@ async def test_every_read_negotiates(api: Api, path: str) -> None:
 
 
 @pytest.mark.covers("i.negotiation")
-async def test_accept_may_have_several_lines(api: Api) -> None:
+async def test_multiple_accept_headers_are_combined(api: Api) -> None:
     for lines, status in (
         ((f"{MEDIA_TYPE};a=b", "text/html"), 406),
         ((f"{MEDIA_TYPE};a=b", MEDIA_TYPE), 200),
@@ -103,7 +103,7 @@ async def test_accept_may_have_several_lines(api: Api) -> None:
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
-async def test_a_change_whose_answer_is_not_acceptable_is_not_made(
+async def test_a_write_with_an_unacceptable_accept_changes_nothing(
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
@@ -118,7 +118,7 @@ async def test_a_change_whose_answer_is_not_acceptable_is_not_made(
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", DELETIONS)
-async def test_a_deletion_with_an_accept_that_is_refused_is_not_made(
+async def test_a_deletion_with_an_unacceptable_accept_changes_nothing(
     api: Api, database: Database, path: str
 ) -> None:
     await fleet(api)
@@ -130,7 +130,7 @@ async def test_a_deletion_with_an_accept_that_is_refused_is_not_made(
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
-async def test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_send(
+async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the_expected_one(
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
@@ -155,7 +155,7 @@ async def test_a_body_of_another_media_type_changes_nothing_and_is_told_what_to_
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
-async def test_a_body_of_no_media_type_is_told_what_to_send(
+async def test_a_body_without_a_content_type_is_refused_with_the_expected_media_type(
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
@@ -173,7 +173,7 @@ async def test_a_body_of_no_media_type_is_told_what_to_send(
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
-async def test_a_change_of_the_media_type_is_made_and_its_answer_varies(
+async def test_a_write_with_the_json_api_media_type_succeeds_and_varies_by_accept(
     api: Api, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
@@ -185,7 +185,7 @@ async def test_a_change_of_the_media_type_is_made_and_its_answer_varies(
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", DELETIONS)
-async def test_a_deletion_has_no_body_to_be_of_a_media_type(api: Api, path: str) -> None:
+async def test_a_deletion_needs_no_content_type(api: Api, path: str) -> None:
     await fleet(api)
     status, head, body = await api.exchange(
         f"DELETE {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
@@ -208,13 +208,15 @@ async def test_a_deletion_has_no_body_to_be_of_a_media_type(api: Api, path: str)
         ("POST", "/persons", 400),
     ],
 )
-async def test_every_other_answer_varies_too(api: Api, method: str, path: str, status: int) -> None:
+async def test_errors_and_options_responses_vary_by_accept(
+    api: Api, method: str, path: str, status: int
+) -> None:
     answer = await api.request(method, path)
     assert (answer.status, answer.headers["Vary"]) == (status, "Accept")
 
 
 @pytest.mark.covers("i.negotiation", "i.operations")
-async def test_operations_have_the_media_type_of_their_extension(api: Api) -> None:
+async def test_operations_use_the_media_type_of_their_extension(api: Api) -> None:
     body = json.dumps(ADDING).encode()
     for accept, sent, status in (
         (MEDIA_TYPE, ATOMIC, 200),
@@ -244,7 +246,7 @@ async def test_operations_have_the_media_type_of_their_extension(api: Api) -> No
     ("method", "path"),
     [*(("GET", path) for path in READS), *(("DELETE", one) for one in DELETIONS)],
 )
-async def test_parameters_of_json_api_are_refused_without_a_body_too(
+async def test_media_type_parameters_are_refused_even_without_a_body(
     api: Api, database: Database, method: str, path: str
 ) -> None:
     await fleet(api)

@@ -74,7 +74,7 @@ def reference(type_name: str, number: str, relationship: str | None = None) -> d
 
 
 @pytest.mark.covers("i.operations")
-async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -> None:
+async def test_operations_are_applied_in_order_and_so_are_their_results(api: Api) -> None:
     owner = {"data": {"type": "person", "lid": "grace"}}
     answer = await operate(
         api,
@@ -106,7 +106,7 @@ async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -
 
 
 @pytest.mark.covers("i.operations")
-async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> None:
+async def test_a_result_equals_the_response_to_a_separate_request(api: Api) -> None:
     added = await operate(api, {"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER})
     created = [await api.post("/persons", PERSON), await api.post("/computers", COMPUTER)]
     for result, one in zip(results(added), created, strict=True):
@@ -125,7 +125,7 @@ async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> N
 
 
 @pytest.mark.covers("i.operations")
-async def test_an_id_sent_by_the_client_is_ignored(api: Api) -> None:
+async def test_a_client_generated_id_is_ignored(api: Api) -> None:
     answer = await operate(
         api,
         {"op": "add", "data": {**PERSON, "id": "900", "lid": "a"}},
@@ -136,7 +136,7 @@ async def test_an_id_sent_by_the_client_is_ignored(api: Api) -> None:
 
 
 @pytest.mark.covers("i.operations")
-async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api: Api) -> None:
+async def test_relationship_members_are_added_removed_replaced_and_cleared(api: Api) -> None:
     await api.person()
     for _ in range(3):
         await api.computer()
@@ -195,7 +195,7 @@ async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api:
         ),
     ],
 )
-async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
+async def test_a_failing_last_operation_rolls_back_all_others(
     api: Api, database: Database, failing: Any, expected: tuple[int, str]
 ) -> None:
     await api.person()
@@ -218,7 +218,7 @@ async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
 
 
 @pytest.mark.covers("i.operations")
-async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> None:
+async def test_errors_of_several_operations_are_reported_together(api: Api) -> None:
     answer = await operate(
         api,
         {"op": "add", "data": {"type": "person", "attributes": {"email": "x", "first_name": "G"}}},
@@ -239,7 +239,7 @@ async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> 
 
 
 @pytest.mark.covers("i.operations")
-async def test_every_missing_identifier_of_an_operation_is_told(api: Api) -> None:
+async def test_every_missing_identifier_of_an_operation_is_reported(api: Api) -> None:
     await api.person()
     missing = to_many("8", "9")["data"]
     answer = await operate(
@@ -249,7 +249,7 @@ async def test_every_missing_identifier_of_an_operation_is_told(api: Api) -> Non
 
 
 @pytest.mark.covers("i.operations")
-async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
+async def test_an_added_resource_can_be_linked_updated_and_removed_in_the_same_request(
     api: Api, database: Database
 ) -> None:
     person = {"type": "person", "lid": "a"}
@@ -268,7 +268,7 @@ async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
 
 
 @pytest.mark.covers("i.operations", "i.conditional")
-async def test_what_operations_change_gets_another_version(api: Api) -> None:
+async def test_operations_change_the_etags_of_the_resources_they_write(api: Api) -> None:
     await api.person()
     await api.computer()
     old = [(await api.get(path)).headers["ETag"] for path in ("/persons/1", "/computers/1")]
@@ -288,7 +288,7 @@ async def test_what_operations_change_gets_another_version(api: Api) -> None:
 
 
 @pytest.mark.covers("i.operations")
-async def test_a_thousand_operations_are_done_and_one_more_is_refused(api: Api) -> None:
+async def test_a_thousand_operations_are_accepted_and_one_more_is_refused(api: Api) -> None:
     added = [{"op": "add", "data": {**PERSON, "lid": f"p{one}"}} for one in range(500)]
     owned = [
         {
@@ -314,7 +314,7 @@ async def test_a_thousand_operations_are_done_and_one_more_is_refused(api: Api) 
     assert seconds < 10
 
 
-async def test_how_many_operations_there_may_be_is_a_setting(
+async def test_the_maximum_number_of_operations_is_a_setting(
     serve: Serve, settings: Settings
 ) -> None:
     api = await serve(settings=replace(settings, most_operations=2))
@@ -338,7 +338,9 @@ async def test_how_many_operations_there_may_be_is_a_setting(
         "",
     ],
 )
-async def test_operations_of_another_media_type_are_refused(api: Api, content_type: str) -> None:
+async def test_operations_of_an_unsupported_media_type_are_refused(
+    api: Api, content_type: str
+) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
     answer = await send(api, document, **{"Content-Type": content_type})
     assert answer.status == 415
@@ -348,13 +350,15 @@ async def test_operations_of_another_media_type_are_refused(api: Api, content_ty
 
 @pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize("content_type", [EXTENDED, EXTENDED.replace("; ", ";")])
-async def test_operations_of_the_media_type_are_taken(api: Api, content_type: str) -> None:
+async def test_operations_of_the_extended_media_type_are_accepted(
+    api: Api, content_type: str
+) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
     assert (await send(api, document, **{"Content-Type": content_type})).status == 200
 
 
 @pytest.mark.covers("i.operations", "i.negotiation")
-async def test_the_extension_is_of_the_path_of_operations_alone(api: Api) -> None:
+async def test_the_extension_applies_only_to_the_operations_path(api: Api) -> None:
     answer = await send(api, {"data": PERSON}, "/persons")
     assert answer.status == 415
     answer = await api.request("GET", "/persons", headers={"Accept": EXTENDED})
@@ -375,7 +379,7 @@ async def test_the_extension_is_of_the_path_of_operations_alone(api: Api) -> Non
         (f'{MEDIA_TYPE}; ext="https://example.com/other"', 406),
     ],
 )
-async def test_results_are_given_to_those_who_accept_them(
+async def test_results_are_sent_only_to_clients_that_accept_them(
     api: Api, accept: str, status: int
 ) -> None:
     answer = await send(api, {OPERATIONS: [{"op": "add", "data": PERSON}]}, Accept=accept)
@@ -385,19 +389,19 @@ async def test_results_are_given_to_those_who_accept_them(
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
-async def test_operations_are_sent_by_post_alone(api: Api, method: str) -> None:
+async def test_the_operations_path_allows_only_post(api: Api, method: str) -> None:
     answer = await api.request(method, "/operations")
     assert (answer.status, answer.headers["Allow"]) == (405, "OPTIONS, POST")
 
 
-async def test_the_path_of_operations_tells_its_methods(api: Api) -> None:
+async def test_options_on_the_operations_path_lists_its_methods(api: Api) -> None:
     answer = await api.request("OPTIONS", "/operations")
     assert (answer.status, answer.headers["Allow"]) == (204, "OPTIONS, POST")
 
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["include", "fields[person]", "x", "page[size]"])
-async def test_operations_take_no_parameters(api: Api, name: str) -> None:
+async def test_query_parameters_are_refused_for_operations(api: Api, name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
     answer = await send(api, document, f"/operations?{name}=")
     assert (answer.status, answer.errors) == (400, [(400, name)])
@@ -424,22 +428,20 @@ async def test_operations_take_no_parameters(api: Api, name: str) -> None:
         (b"\xff" * 1_000_000, ""),
     ],
 )
-async def test_a_body_that_holds_no_operations_is_refused(
-    api: Api, body: bytes, place: str
-) -> None:
+async def test_a_body_without_operations_is_refused(api: Api, body: bytes, place: str) -> None:
     answer = await send(api, body)
     assert (answer.status, answer.errors) == (400, [(400, place)])
 
 
 @pytest.mark.covers("i.operations")
-async def test_a_mebibyte_of_wrong_operations_is_answered_with_a_hundred_errors(api: Api) -> None:
+async def test_at_most_a_hundred_errors_are_reported(api: Api) -> None:
     wrong = {"op": "add", **reference("person", "1", "computers"), "data": [{}] * 340}
     answer = await operate(api, *[wrong] * 700)
     assert (answer.status, len(answer.errors)) == (400, 100)
 
 
 @pytest.mark.covers("i.operations", "d.body_limits")
-async def test_a_body_over_the_limit_is_refused(api: Api) -> None:
+async def test_a_body_above_the_size_limit_is_refused(api: Api) -> None:
     document = json.dumps({OPERATIONS: [{"op": "add", "data": PERSON}]}).encode()
     fitting = await send(api, document.ljust(LIMITS.body_bytes))
     assert fitting.status == 200
@@ -448,7 +450,7 @@ async def test_a_body_over_the_limit_is_refused(api: Api) -> None:
 
 
 @pytest.mark.covers("i.operations")
-async def test_requests_that_change_the_same_resource_at_once_all_come_through(
+async def test_concurrent_operations_on_the_same_resource_are_isolated(
     api: Api, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each moves the one computer to the person and away: no one may see it half done."""
@@ -474,7 +476,7 @@ async def test_requests_that_change_the_same_resource_at_once_all_come_through(
 
 
 @pytest.mark.covers("i.operations")
-async def test_requests_that_change_the_same_resources_in_another_order_come_through(
+async def test_concurrent_operations_in_opposite_orders_all_succeed(
     api: Api, database: Database
 ) -> None:
     await api.person()
@@ -490,7 +492,9 @@ async def test_requests_that_change_the_same_resources_in_another_order_come_thr
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("value", ["$serial", "$$ROOT", "{$gt: 0}"])
-async def test_no_value_of_an_operation_is_an_operator(api: Api, value: str) -> None:
+async def test_attribute_values_are_never_evaluated_as_mongodb_operators(
+    api: Api, value: str
+) -> None:
     change = {"type": "computer", "attributes": {"serial": value}}
     answer = await operate(
         api,
@@ -508,15 +512,13 @@ async def test_no_value_of_an_operation_is_an_operator(api: Api, value: str) -> 
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # one service for all examples
 )
-async def test_any_document_is_answered_and_never_a_defect(api: Api, document: Any) -> None:
+async def test_arbitrary_documents_never_cause_an_internal_error(api: Api, document: Any) -> None:
     answer = await send(api, document)
     assert answer.status in {200, 400, 404, 409, 422}
 
 
 @pytest.mark.covers("i.operations")
-async def test_members_sent_to_remove_a_resource_remove_nothing(
-    api: Api, database: Database
-) -> None:
+async def test_a_resource_removal_with_data_is_refused(api: Api, database: Database) -> None:
     person = await api.person()
     await api.computer(owner=person)
     before = await stored_records(database)

@@ -62,7 +62,7 @@ def present(answer: Response) -> set[str]:
 
 
 @pytest.mark.covers("i.paging", "4.7.members")
-async def test_numbered_pages_are_counted_and_linked(seven: Api) -> None:
+async def test_numbered_pages_have_a_total_and_links(seven: Api) -> None:
     first = await seven.get("/persons?page[number]=1&page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3, "total": 7})
     assert present(first) == {"first", "last", "next"}
@@ -79,14 +79,14 @@ async def test_numbered_pages_are_counted_and_linked(seven: Api) -> None:
 
 
 @pytest.mark.covers("i.paging")
-async def test_a_page_that_just_holds_the_rest_is_the_last(seven: Api) -> None:
+async def test_a_page_that_exactly_fits_the_remaining_resources_is_the_last(seven: Api) -> None:
     for path in ("/persons?page[size]=7", "/persons?page[size]=7&page[number]=1"):
         answer = await seven.get(path)
         assert (ids(answer), answer.document["links"]["next"]) == ("1 2 3 4 5 6 7", None)
 
 
 @pytest.mark.covers("i.paging")
-async def test_the_total_can_be_left_out(seven: Api) -> None:
+async def test_the_total_can_be_omitted(seven: Api) -> None:
     answer = await seven.get("/persons?page[number]=2&page[size]=3&page[total]=false")
     assert (ids(answer), answer.document["meta"]) == ("4 5 6", {"count": 3})
     assert "last" not in answer.document["links"]
@@ -96,7 +96,7 @@ async def test_the_total_can_be_left_out(seven: Api) -> None:
 
 
 @pytest.mark.covers("i.paging")
-async def test_the_total_counts_what_a_filter_lets_through(seven: Api) -> None:
+async def test_the_total_counts_only_filtered_resources(seven: Api) -> None:
     answer = await seven.get("/persons?filter[id][gt]=2&page[number]=2&page[size]=2")
     assert (ids(answer), answer.document["meta"]) == ("5 6", {"count": 2, "total": 5})
     assert ids(await follow(seven, answer, "last")) == "7"
@@ -105,7 +105,7 @@ async def test_the_total_counts_what_a_filter_lets_through(seven: Api) -> None:
 
 
 @pytest.mark.covers("i.paging")
-async def test_a_numbered_page_beyond_the_end_is_empty_and_leads_back(seven: Api) -> None:
+async def test_a_page_number_beyond_the_end_is_empty_and_links_to_the_last_page(seven: Api) -> None:
     answer = await seven.get("/persons?page[number]=9&page[size]=3")
     assert (answer.data, answer.document["meta"]) == ([], {"count": 0, "total": 7})
     assert present(answer) == {"first", "last", "prev"}
@@ -114,7 +114,7 @@ async def test_a_numbered_page_beyond_the_end_is_empty_and_leads_back(seven: Api
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("query", ["sort=id", "sort=-email", "sort=last_name,-email"])
-async def test_the_farthest_page_that_can_be_named_is_empty(seven: Api, query: str) -> None:
+async def test_the_largest_page_number_is_an_empty_page(seven: Api, query: str) -> None:
     for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):
         answer = await seven.get(f"/persons?{query}&page[number]={number}&page[size]={size}")
         assert (answer.status, answer.data) == (200, [])
@@ -124,7 +124,7 @@ async def test_the_farthest_page_that_can_be_named_is_empty(seven: Api, query: s
 
 
 @pytest.mark.covers("i.paging")
-async def test_pages_by_cursor_are_linked_and_not_counted(seven: Api) -> None:
+async def test_cursor_pages_have_links_and_no_total(seven: Api) -> None:
     first = await seven.get("/persons?page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3})
     assert present(first) == {"first", "last", "next"}
@@ -145,7 +145,7 @@ async def test_pages_by_cursor_are_linked_and_not_counted(seven: Api) -> None:
 
 
 @pytest.mark.covers("i.paging")
-async def test_nothing_follows_the_end_and_before_it_is_the_last_page(seven: Api) -> None:
+async def test_cursors_at_either_end_give_empty_pages_with_a_link_back(seven: Api) -> None:
     answer = await seven.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
     assert (answer.data, answer.document["links"]["next"]) == ([], None)
     assert ids(await follow(seven, answer, "prev")) == "5 6 7"
@@ -183,7 +183,9 @@ async def test_an_empty_collection_has_empty_pages(
 
 
 @pytest.mark.covers("i.paging")
-async def test_the_sizes_are_settings(serve: Serve, settings: Settings, database: Database) -> None:
+async def test_default_and_maximum_page_sizes_are_settings(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
     api = await serve(settings=replace(settings, page_size=2, largest_page=4))
     await database.persons.insert_many(
         {"_id": number, "first_name": "A", "last_name": "B"} for number in range(1, 8)
@@ -199,7 +201,7 @@ async def test_the_sizes_are_settings(serve: Serve, settings: Settings, database
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 30, "9" * 4400])
 @pytest.mark.parametrize("parameter", ["page[size]", "page[computers][size]"])
-async def test_a_page_that_is_too_large_is_refused_as_the_profile_says(
+async def test_a_page_size_above_the_maximum_is_refused_as_the_cursor_profile_specifies(
     api: Api, parameter: str, size: str
 ) -> None:
     answer = await api.get(f"/persons?include=computers&{parameter}={size}")
@@ -212,7 +214,9 @@ async def test_a_page_that_is_too_large_is_refused_as_the_profile_says(
 
 
 @pytest.mark.covers("i.paging")
-async def test_a_page_between_two_cursors_is_refused_as_the_profile_says(api: Api) -> None:
+async def test_a_range_between_two_cursors_is_refused_as_the_cursor_profile_specifies(
+    api: Api,
+) -> None:
     answer = await api.get(f"/persons?page[after]={END_OF_PERSONS}&page[before]={END_OF_PERSONS}")
     (error,) = answer.document["errors"]
     assert error["status"] == "400"
@@ -258,16 +262,14 @@ def cursor_of(type_name: str, sort: str, *position: Any) -> str:
         ("page[Size]=1", "page[Size]"),
     ],
 )
-async def test_a_page_that_has_no_meaning_is_refused(api: Api, query: str, parameter: str) -> None:
+async def test_invalid_page_parameters_are_refused(api: Api, query: str, parameter: str) -> None:
     answer = await api.get(f"/persons?{query}")
     assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
-async def test_a_cursor_of_values_that_are_nowhere_is_a_place_all_the_same(
-    seven: Api, sort: str
-) -> None:
+async def test_a_cursor_need_not_match_a_stored_resource(seven: Api, sort: str) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
     for value in ("Hopper", "", "9", -1, 0, 2**63 - 1, None):
         cursor = Cursors("person", order).make((value,) * len(order))
@@ -278,7 +280,7 @@ async def test_a_cursor_of_values_that_are_nowhere_is_a_place_all_the_same(
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["/persons/1", "/computers/1/owner"])
-async def test_what_is_no_collection_has_no_pages(seven: Api, path: str) -> None:
+async def test_a_single_resource_cannot_be_paged(seven: Api, path: str) -> None:
     answer = await seven.get(f"{path}?page[size]=1")
     assert (answer.status, answer.errors) == (400, [(400, "page[size]")])
 
@@ -301,7 +303,7 @@ async def test_what_is_no_collection_has_no_pages(seven: Api, path: str) -> None
         ),
     ],
 )
-async def test_links_keep_every_other_parameter_as_it_was_sent(
+async def test_page_links_keep_all_other_parameters_unchanged(
     seven: Api, query: str, kept: str
 ) -> None:
     answer = await seven.get(f"/persons?{query}")
@@ -314,7 +316,7 @@ async def test_links_keep_every_other_parameter_as_it_was_sent(
 
 
 @pytest.mark.covers("i.paging", "d.collection_self")
-async def test_links_begin_with_the_public_url(serve: Serve, settings: Settings) -> None:
+async def test_page_links_start_with_the_public_url(serve: Serve, settings: Settings) -> None:
     api = await serve(settings=replace(settings, public_url="https://registry.example.com/api"))
     await api.person()
     await api.person()
@@ -331,7 +333,7 @@ Write = Callable[[Database, random.Random], Awaitable[object]]
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("step", ["next", "prev"])
 @pytest.mark.parametrize("sort", ["id", "last_name", "-email", "last_name,-first_name,email"])
-async def test_what_nobody_touches_is_met_once_while_others_write(
+async def test_unmodified_resources_appear_exactly_once_during_concurrent_writes(
     api: Api, database: Database, sort: str, step: str
 ) -> None:
     chance = random.Random(sort + step)  # noqa: S311 - the same writes at each run
@@ -369,7 +371,7 @@ async def test_what_nobody_touches_is_met_once_while_others_write(
 
 
 @pytest.mark.covers("i.include_pages")
-async def test_an_included_relationship_can_be_bounded(seven: Api) -> None:
+async def test_an_included_relationship_can_be_paged(seven: Api) -> None:
     answer = await seven.get("/persons?page[size]=3&include=computers&page[computers][size]=2")
     computers = {one["id"]: one["relationships"]["computers"] for one in answer.data}
     linked = {number: [one["id"] for one in some["data"]] for number, some in computers.items()}
@@ -386,7 +388,7 @@ async def test_an_included_relationship_can_be_bounded(seven: Api) -> None:
 
 
 @pytest.mark.covers("i.include_pages", "i.linkage_routes")
-async def test_the_links_of_an_included_page_lead_through_the_whole_relationship(
+async def test_the_next_links_of_an_included_page_visit_the_whole_relationship(
     seven: Api,
 ) -> None:
     answer = await seven.get("/persons/1?include=computers&page[computers][size]=2")
@@ -401,7 +403,7 @@ async def test_the_links_of_an_included_page_lead_through_the_whole_relationship
 
 
 @pytest.mark.covers("i.include_pages")
-async def test_a_bound_holds_for_its_path_alone(seven: Api) -> None:
+async def test_the_page_size_of_an_include_path_applies_to_that_path_only(seven: Api) -> None:
     bound = "page[owner.computers][size]=3"
     answer = await seven.get(f"/computers/1?include=owner.computers.owner&{bound}")
     assert answer.included == [("person", "1"), ("computer", "2"), ("computer", "3")]
@@ -413,7 +415,7 @@ async def test_a_bound_holds_for_its_path_alone(seven: Api) -> None:
 
 
 @pytest.mark.covers("i.include_pages")
-async def test_a_bound_of_an_unpaged_collection_and_of_a_written_resource(seven: Api) -> None:
+async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(seven: Api) -> None:
     query = "include=computers&page[computers][size]=1"
     answer = await seven.get(f"/persons?{query}")
     assert answer.included == [("computer", "1"), ("computer", "6")]
@@ -447,7 +449,7 @@ async def test_a_bound_of_an_unpaged_collection_and_of_a_written_resource(seven:
         ("/persons/1/computers?include=owner&page[computers][size]=1", "page[computers][size]"),
     ],
 )
-async def test_a_bound_of_what_is_not_included_or_not_many_is_refused(
+async def test_paging_an_include_path_that_is_not_included_or_to_one_is_refused(
     seven: Api, path: str, parameter: str
 ) -> None:
     answer = await seven.get(path)
@@ -455,7 +457,7 @@ async def test_a_bound_of_what_is_not_included_or_not_many_is_refused(
 
 
 @pytest.mark.covers("i.paging", "i.related_routes")
-async def test_related_resources_and_their_linkage_have_pages(seven: Api) -> None:
+async def test_related_resources_and_linkage_can_be_paged(seven: Api) -> None:
     first = await seven.get("/persons/1/computers?page[size]=2&sort=-serial&include=owner")
     assert (ids(first), first.included) == ("5 4", [("person", "1")])
     second = await follow(seven, first, "next")

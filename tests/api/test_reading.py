@@ -18,7 +18,7 @@ from tests.support import Api, Database, linkage_of
 @pytest.mark.covers(
     "1.1", "1.4", "2.3", "2.4", "2.5.get", "4.3", "4.6.members", "4.6.links", "4.8.no_include"
 )
-async def test_one_person_is_read_with_all_attributes(api: Api) -> None:
+async def test_a_person_has_all_attributes(api: Api) -> None:
     await api.person("Grace", "Hopper", email="grace@example.com")
     answer = await api.get("/persons/1")
     assert answer.status == 200
@@ -40,7 +40,7 @@ async def test_one_person_is_read_with_all_attributes(api: Api) -> None:
 
 
 @pytest.mark.covers("2.5.computer", "4.3")
-async def test_one_computer_is_read_with_its_serial_alone(api: Api) -> None:
+async def test_a_computer_has_only_its_serial(api: Api) -> None:
     await api.computer("SN-7", owner=await api.person())
     answer = await api.get("/computers/1")
     assert answer.document == {
@@ -56,7 +56,7 @@ async def test_one_computer_is_read_with_its_serial_alone(api: Api) -> None:
 
 
 @pytest.mark.covers("4.5", "4.7.members", "4.7.url", "2.5.get")
-async def test_a_collection_counts_its_resources_and_links_to_its_url(api: Api) -> None:
+async def test_a_collection_has_a_count_and_its_url_as_self_link(api: Api) -> None:
     await api.person("Grace", "Hopper")
     await api.person("Ada", "Lovelace", email="ada@example.com")
     answer = await api.get("/persons")
@@ -101,7 +101,7 @@ async def test_an_empty_collection_is_an_empty_array(api: Api, path: str) -> Non
         ("/%63omputers", "/%63omputers"),
     ],
 )
-async def test_the_url_of_a_collection_is_as_requested_but_safe(
+async def test_the_self_link_of_a_collection_is_the_requested_url_percent_encoded(
     api: Api, sent: str, linked: str
 ) -> None:
     status, document = await api.raw(
@@ -112,7 +112,7 @@ async def test_the_url_of_a_collection_is_as_requested_but_safe(
 
 
 @pytest.mark.covers("d.collection_self")
-async def test_an_absolute_request_target_links_to_its_path(api: Api) -> None:
+async def test_an_absolute_request_target_is_repeated_in_the_self_link(api: Api) -> None:
     status, document = await api.raw(
         b"GET http://proxy.example/persons?include= HTTP/1.0\r\nHost: fleet.example\r\n\r\n"
     )
@@ -123,7 +123,7 @@ async def test_an_absolute_request_target_links_to_its_path(api: Api) -> None:
 @pytest.mark.parametrize(
     "host", [b"", b"a b", b'"><script>', b"\xff", b"a/b", b"u@h", b"[", b"a:999999"]
 )
-async def test_a_host_that_is_none_is_not_repeated(api: Api, host: bytes) -> None:
+async def test_an_invalid_host_header_is_refused(api: Api, host: bytes) -> None:
     status, document = await api.raw(
         b"GET /persons HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
     )
@@ -135,7 +135,7 @@ async def test_a_host_that_is_none_is_not_repeated(api: Api, host: bytes) -> Non
 @pytest.mark.parametrize(
     "public", ["https://registry.example", "https://example.com/fleet", "https://example.com/a/"]
 )
-async def test_a_public_url_stands_in_for_the_host_of_the_request(
+async def test_the_public_url_replaces_the_host_of_the_request(
     serve: Serve, settings: Settings, public: str
 ) -> None:
     api = await serve(settings=replace(settings, public_url=public))
@@ -151,7 +151,7 @@ async def test_a_public_url_stands_in_for_the_host_of_the_request(
     f"{2**63} {'9' * 400} 2 0 -1 01 1.0 1e0 +1 x 1_0 %201 %EF%BC%91 null %00 %FF 1%2F1 .. %2e%2e "
     "{id} [1] $where 1;1".split(),
 )
-async def test_what_is_no_id_of_a_resource_is_not_found(api: Api, identifier: str) -> None:
+async def test_an_invalid_or_unknown_id_is_not_found(api: Api, identifier: str) -> None:
     await api.person()
     status, document = await api.raw(
         f"GET /persons/{identifier} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
@@ -161,7 +161,7 @@ async def test_what_is_no_id_of_a_resource_is_not_found(api: Api, identifier: st
 
 
 @pytest.mark.covers("d.no_such")
-async def test_the_largest_id_is_looked_up(api: Api, database: Database) -> None:
+async def test_the_largest_id_can_be_read(api: Api, database: Database) -> None:
     await database.persons.insert_one(
         {"_id": 2**63 - 1, "first_name": "Max", "last_name": "Id", "email": None}
     )
@@ -169,7 +169,7 @@ async def test_the_largest_id_is_looked_up(api: Api, database: Database) -> None
 
 
 @pytest.mark.covers("d.no_page")
-async def test_a_collection_larger_than_a_chunk_is_whole_and_in_order(
+async def test_a_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
     api: Api, database: Database
 ) -> None:
     count = 2 * CHUNK + 1
@@ -183,7 +183,7 @@ async def test_a_collection_larger_than_a_chunk_is_whole_and_in_order(
     assert answer.document["meta"] == {"count": count}
 
 
-async def test_a_failure_in_the_middle_leaves_no_whole_document(
+async def test_a_failure_after_the_headers_were_sent_aborts_the_response(
     api: Api, database: Database
 ) -> None:
     """A record that cannot be shown stands for whatever may fail once a response has begun."""
@@ -196,7 +196,7 @@ async def test_a_failure_in_the_middle_leaves_no_whole_document(
     assert (await api.get("/persons")).status == 200
 
 
-async def test_a_record_of_another_tool_is_shown_as_far_as_it_goes(
+async def test_an_incomplete_external_record_is_shown_best_effort(
     api: Api, database: Database
 ) -> None:
     await database.persons.insert_one({"_id": 5, "last_name": "Doe", "team": "x"})
@@ -220,7 +220,7 @@ async def test_a_record_of_another_tool_is_shown_as_far_as_it_goes(
 @pytest.mark.parametrize(
     "path", ["/computers", "/computers?page[size]=9", "/computers?sort=serial"]
 )
-async def test_a_value_that_python_has_no_word_for_does_not_hide_the_others(
+async def test_an_undecodable_stored_value_does_not_fail_the_response(
     api: Api, database: Database, path: str, raw: bytes, shown: str
 ) -> None:
     await database.computers.insert_one(RawBSONDocument(raw))
@@ -242,12 +242,12 @@ async def test_a_get_needs_no_content_type_and_no_credentials(
 
 
 @pytest.mark.covers("d.media_type")
-async def test_a_get_with_a_body_ignores_it(api: Api) -> None:
+async def test_the_body_of_a_get_is_ignored(api: Api) -> None:
     assert (await api.request("GET", "/persons", b"{not json")).status == 200
 
 
 @pytest.mark.parametrize("path", ["/persons", "/persons/1", "/computers?include=owner"])
-async def test_head_answers_as_get_without_a_body(api: Api, path: str) -> None:
+async def test_head_responds_like_get_without_a_body(api: Api, path: str) -> None:
     await api.person()
     get, head = await api.get(path), await api.request("HEAD", path)
     assert (head.status, head.document) == (200, None)
@@ -259,5 +259,5 @@ async def test_head_answers_as_get_without_a_body(api: Api, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "status"), [("/persons/9", 404), ("/persons?x=1", 400), ("/nothing", 404)]
 )
-async def test_head_fails_as_get_does(api: Api, path: str, status: int) -> None:
+async def test_head_fails_like_get(api: Api, path: str, status: int) -> None:
     assert (await api.request("HEAD", path)).status == status

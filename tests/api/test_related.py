@@ -32,7 +32,7 @@ async def read_empty(api: Api, path: str) -> Any:
 
 
 @pytest.mark.covers("i.related_routes")
-async def test_a_related_collection_is_read_like_any_other(api: Api) -> None:
+async def test_a_related_collection_is_read_like_a_collection(api: Api) -> None:
     await fleet(api)
     answer = await api.get(COMPUTERS)
     assert answer.status == 200
@@ -46,7 +46,7 @@ async def test_a_related_collection_is_read_like_any_other(api: Api) -> None:
 
 
 @pytest.mark.covers("i.related_routes")
-async def test_a_related_resource_is_read_like_any_other(api: Api) -> None:
+async def test_a_related_resource_is_read_like_a_resource(api: Api) -> None:
     await fleet(api)
     answer = await api.get(OWNER)
     assert answer.status == 200
@@ -58,7 +58,7 @@ async def test_a_related_resource_is_read_like_any_other(api: Api) -> None:
 
 
 @pytest.mark.covers("i.related_routes")
-async def test_the_owner_of_what_nobody_owns_is_null(api: Api) -> None:
+async def test_the_owner_of_an_unowned_computer_is_null(api: Api) -> None:
     await fleet(api)
     assert await read_empty(api, "/computers/4/owner") == {
         "data": None,
@@ -70,7 +70,7 @@ async def test_the_owner_of_what_nobody_owns_is_null(api: Api) -> None:
 
 
 @pytest.mark.covers("i.related_routes")
-async def test_the_computers_of_a_person_who_has_none_are_an_empty_array(api: Api) -> None:
+async def test_the_computers_of_a_person_without_computers_are_an_empty_array(api: Api) -> None:
     await api.person()
     for query in ("", "?include=owner", "?page[size]=1", "?page[number]=1", "?sort=-serial"):
         answer = await api.get(COMPUTERS + query)
@@ -80,7 +80,7 @@ async def test_the_computers_of_a_person_who_has_none_are_an_empty_array(api: Ap
 
 @pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
-async def test_what_is_related_to_a_resource_that_is_not_there_is_not_found(
+async def test_the_related_resources_of_a_missing_resource_are_not_found(
     api: Api, number: str
 ) -> None:
     await fleet(api)
@@ -92,7 +92,7 @@ async def test_what_is_related_to_a_resource_that_is_not_there_is_not_found(
 
 
 @pytest.mark.covers("i.related_routes")
-async def test_an_owner_that_is_gone_is_null(api: Api, database: Database) -> None:
+async def test_an_owner_that_no_longer_exists_is_null(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})
     await read_empty(api, OWNER)
@@ -115,7 +115,7 @@ async def test_include_starts_at_the_related_resources(api: Api) -> None:
 
 
 @pytest.mark.covers("i.related_routes", "i.include_pages")
-async def test_what_a_related_resource_includes_can_be_bounded(api: Api) -> None:
+async def test_an_included_relationship_of_a_related_resource_can_be_paged(api: Api) -> None:
     await fleet(api)
     answer = await api.get(f"{OWNER}?include=computers&page[computers][size]=1")
     assert answer.included == [("computer", "1")]
@@ -123,7 +123,7 @@ async def test_what_a_related_resource_includes_can_be_bounded(api: Api) -> None
 
 
 @pytest.mark.covers("i.related_routes")
-async def test_fields_limit_related_resources(api: Api) -> None:
+async def test_fields_restrict_related_resources(api: Api) -> None:
     await fleet(api)
     answer = await api.get(f"{OWNER}?fields[person]=full_name")
     assert answer.data["attributes"] == {"full_name": "Grace Hopper"}
@@ -154,7 +154,7 @@ async def test_fields_limit_related_resources(api: Api) -> None:
         ("page[number]=3&page[size]=1", []),
     ],
 )
-async def test_a_related_collection_is_sorted_filtered_and_paged(
+async def test_a_related_collection_can_be_sorted_filtered_and_paged(
     api: Api, query: str, ids: list[str]
 ) -> None:
     await fleet(api)
@@ -167,7 +167,7 @@ async def test_a_related_collection_is_sorted_filtered_and_paged(
 
 @pytest.mark.covers("i.related_routes", "i.paging")
 @pytest.mark.parametrize("page", ["page[size]=2", "page[number]=1&page[size]=2"])
-async def test_the_pages_of_a_related_collection_follow_each_other(api: Api, page: str) -> None:
+async def test_the_next_links_of_a_related_collection_visit_all_pages(api: Api, page: str) -> None:
     await api.person()
     for number in range(5):
         await api.computer(f"SN-{9 - number}", owner="1")
@@ -199,7 +199,7 @@ async def test_the_pages_of_a_related_collection_follow_each_other(api: Api, pag
         (f"{OWNER}?fields[person]=password", "fields[person]"),
     ],
 )
-async def test_a_parameter_that_the_related_does_not_have_is_refused(
+async def test_a_parameter_that_does_not_apply_to_related_resources_is_refused(
     api: Api, path: str, parameter: str
 ) -> None:
     await fleet(api)
@@ -209,7 +209,7 @@ async def test_a_parameter_that_the_related_does_not_have_is_refused(
 
 @pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER])
-async def test_the_related_is_only_read(api: Api, path: str) -> None:
+async def test_related_resources_are_read_only(api: Api, path: str) -> None:
     await fleet(api)
     answer = await api.request("OPTIONS", path)
     assert (answer.status, answer.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
@@ -220,7 +220,7 @@ async def test_the_related_is_only_read(api: Api, path: str) -> None:
 
 @pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, f"{COMPUTERS}?page[size]=1", OWNER])
-async def test_head_of_the_related_is_its_get_without_the_body(api: Api, path: str) -> None:
+async def test_head_of_related_resources_responds_like_get(api: Api, path: str) -> None:
     await fleet(api)
     head, get = await api.request("HEAD", path), await api.get(path)
     assert (head.status, head.document) == (200, None)
@@ -229,7 +229,7 @@ async def test_head_of_the_related_is_its_get_without_the_body(api: Api, path: s
 
 
 @pytest.mark.covers("i.related_routes", "d.no_page")
-async def test_a_related_collection_larger_than_a_chunk_is_whole_and_in_order(
+async def test_a_related_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
     api: Api, database: Database
 ) -> None:
     count = 2 * CHUNK + 1

@@ -56,7 +56,7 @@ async def fleet(api: Api, persons: int = 2, computers: int = 4) -> None:
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_a_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
+async def test_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
     await fleet(api)
     origin = str(api.client.make_url("")).rstrip("/")
     assert await read(api, COMPUTERS) == {
@@ -68,7 +68,7 @@ async def test_a_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_a_to_one_linkage_is_an_identifier(api: Api) -> None:
+async def test_to_one_linkage_is_an_identifier(api: Api) -> None:
     await fleet(api)
     assert await read(api, OWNER) == {
         "data": person("1"),
@@ -78,7 +78,7 @@ async def test_a_to_one_linkage_is_an_identifier(api: Api) -> None:
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_an_empty_relationship_is_there(api: Api) -> None:
+async def test_an_empty_relationship_can_be_read(api: Api) -> None:
     await fleet(api)
     assert (await read(api, "/persons/2/relationships/computers"))["data"] == []
     assert (await read(api, "/computers/3/relationships/owner"))["data"] is None
@@ -86,7 +86,7 @@ async def test_an_empty_relationship_is_there(api: Api) -> None:
 
 @pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
-async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
+async def test_the_relationship_of_a_missing_resource_is_not_found(
     api: Api, database: Database, number: str
 ) -> None:
     await fleet(api)
@@ -114,14 +114,16 @@ async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
         "/computers/1/relationships/person",
     ],
 )
-async def test_a_relationship_that_the_type_does_not_have_is_not_found(api: Api, path: str) -> None:
+async def test_an_unknown_relationship_is_not_found(api: Api, path: str) -> None:
     await fleet(api)
     for method in ("GET", "PATCH", "POST", "DELETE"):
         assert (await send(api, method, path, [])).status == 404
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_every_link_of_a_relationship_object_leads_to_what_it_says(api: Api) -> None:
+async def test_the_links_of_a_relationship_object_lead_to_its_linkage_and_resources(
+    api: Api,
+) -> None:
     await fleet(api)
     for path in ("/persons?include=computers", "/computers?include=owner"):
         for resource in (await api.get(path)).data:
@@ -132,7 +134,7 @@ async def test_every_link_of_a_relationship_object_leads_to_what_it_says(api: Ap
                 assert document["links"]["related"] == related
 
 
-async def test_the_related_link_is_right_however_the_path_is_written(api: Api) -> None:
+async def test_the_related_link_does_not_depend_on_how_the_path_is_encoded(api: Api) -> None:
     await fleet(api)
     document = await read(api, "/persons/1/%72elationships/computers?sort=id")
     assert document["links"]["related"].endswith("/persons/1/computers")
@@ -140,7 +142,7 @@ async def test_the_related_link_is_right_however_the_path_is_written(api: Api) -
 
 @pytest.mark.covers("i.linkage_routes", "i.negotiation")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER, f"{COMPUTERS}?page[size]=1"])
-async def test_head_of_a_linkage_is_its_get_without_the_body(api: Api, path: str) -> None:
+async def test_head_of_a_relationship_responds_like_get(api: Api, path: str) -> None:
     await fleet(api)
     head = await api.request("HEAD", path)
     async with api.client.get(path) as get:
@@ -168,7 +170,7 @@ async def test_head_of_a_linkage_is_its_get_without_the_body(api: Api, path: str
         ("/computers/3/relationships/owner?include=owner.computers", set()),
     ],
 )
-async def test_include_on_a_linkage_starts_with_the_relationship(
+async def test_include_paths_of_a_relationship_start_with_its_name(
     api: Api, path: str, included: set[tuple[str, str]]
 ) -> None:
     await fleet(api)
@@ -182,7 +184,7 @@ async def test_include_on_a_linkage_starts_with_the_relationship(
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_fields_limit_what_a_linkage_includes(api: Api) -> None:
+async def test_fields_restrict_resources_included_with_linkage(api: Api) -> None:
     await fleet(api)
     path = f"{COMPUTERS}?include=computers.owner&fields[computer]=&fields[person]=full_name"
     for one in (await read(api, path))["included"]:
@@ -193,7 +195,7 @@ async def test_fields_limit_what_a_linkage_includes(api: Api) -> None:
 
 
 @pytest.mark.covers("i.linkage_routes", "i.include_pages")
-async def test_what_a_linkage_includes_further_on_can_be_bounded(api: Api) -> None:
+async def test_only_a_nested_include_of_a_relationship_can_be_paged(api: Api) -> None:
     await fleet(api)
     path = f"{OWNER}?include=owner.computers&page[owner.computers][size]=1"
     included = (await read(api, path))["included"]
@@ -224,7 +226,7 @@ async def test_what_a_linkage_includes_further_on_can_be_bounded(api: Api) -> No
         ("page[number]=9", []),
     ],
 )
-async def test_a_to_many_linkage_is_sorted_filtered_and_paged_like_a_collection(
+async def test_to_many_linkage_can_be_sorted_filtered_and_paged(
     api: Api, query: str, ids: list[str]
 ) -> None:
     await fleet(api)
@@ -235,7 +237,7 @@ async def test_a_to_many_linkage_is_sorted_filtered_and_paged_like_a_collection(
 
 @pytest.mark.covers("i.linkage_routes", "i.paging")
 @pytest.mark.parametrize("page", ["page[size]=2", "page[number]=1&page[size]=2"])
-async def test_the_pages_of_a_linkage_follow_each_other(api: Api, page: str) -> None:
+async def test_the_next_links_of_linkage_visit_all_pages(api: Api, page: str) -> None:
     await fleet(api, computers=5)
     await send(api, "PATCH", COMPUTERS, [computer(str(number)) for number in range(1, 6)])
     found, path = [], f"{COMPUTERS}?{page}&sort=serial&include=computers"
@@ -270,7 +272,7 @@ async def test_the_pages_of_a_linkage_follow_each_other(api: Api, page: str) -> 
         (f"{OWNER}?page[size]=1", "page[size]"),
     ],
 )
-async def test_a_parameter_that_a_linkage_does_not_have_is_refused(
+async def test_a_parameter_that_does_not_apply_to_linkage_is_refused(
     api: Api, path: str, parameter: str
 ) -> None:
     await fleet(api)
@@ -279,7 +281,7 @@ async def test_a_parameter_that_a_linkage_does_not_have_is_refused(
 
 
 @pytest.mark.covers("i.linkage_routes", "d.replaces")
-async def test_patch_replaces_every_member(api: Api) -> None:
+async def test_patch_replaces_all_members(api: Api) -> None:
     await fleet(api)
     answer = await send(api, "PATCH", COMPUTERS, [computer("2"), computer(3), computer("3")])
     assert (answer.status, answer.document) == (204, None)
@@ -302,7 +304,7 @@ async def test_post_adds_members_unless_they_are_present(api: Api) -> None:
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_delete_removes_members_and_lets_the_others_be(api: Api) -> None:
+async def test_delete_removes_only_the_listed_members(api: Api) -> None:
     await fleet(api)
     await send(api, "POST", "/persons/2/relationships/computers", [computer("3")])
     absent = [computer(number) for number in ("3", "4", "99", "abc", "0", 2**70)]
@@ -317,7 +319,7 @@ async def test_delete_removes_members_and_lets_the_others_be(api: Api) -> None:
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_the_owner_is_set_and_cleared_by_its_linkage(api: Api) -> None:
+async def test_patch_sets_and_clears_the_owner(api: Api) -> None:
     await fleet(api)
     for number in ("2", None, None, "1", "1"):
         answer = await send(api, "PATCH", OWNER, number and person(number))
@@ -329,7 +331,7 @@ async def test_the_owner_is_set_and_cleared_by_its_linkage(api: Api) -> None:
 
 @pytest.mark.covers("i.linkage_routes", "d.moves")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
-async def test_a_member_of_another_owner_moves(api: Api, method: str) -> None:
+async def test_a_member_owned_by_another_person_moves(api: Api, method: str) -> None:
     await fleet(api)
     path = "/persons/2/relationships/computers"
     assert (await send(api, method, path, [computer("2"), computer("3")])).status == 204
@@ -338,7 +340,7 @@ async def test_a_member_of_another_owner_moves(api: Api, method: str) -> None:
 
 @pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
-async def test_members_that_do_not_exist_are_told_each_and_nothing_changes(
+async def test_each_missing_member_is_reported_and_nothing_changes(
     api: Api, database: Database, method: str
 ) -> None:
     await fleet(api)
@@ -352,7 +354,7 @@ async def test_members_that_do_not_exist_are_told_each_and_nothing_changes(
 
 @pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("number", ["99", "abc", 2**63, 0, "", 1.5])
-async def test_an_owner_that_does_not_exist_is_told_and_nothing_changes(
+async def test_a_missing_owner_is_reported_and_nothing_changes(
     api: Api, database: Database, number: Any
 ) -> None:
     await fleet(api)
@@ -364,7 +366,7 @@ async def test_an_owner_that_does_not_exist_is_told_and_nothing_changes(
 
 @pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE"])
-async def test_members_of_another_type_conflict_at_their_places(
+async def test_members_of_the_wrong_type_are_conflicts_with_pointers(
     api: Api, database: Database, method: str
 ) -> None:
     await fleet(api)
@@ -376,7 +378,7 @@ async def test_members_of_another_type_conflict_at_their_places(
 
 
 @pytest.mark.covers("i.linkage_routes", "d.identifiers")
-async def test_an_owner_of_another_type_conflicts(api: Api, database: Database) -> None:
+async def test_an_owner_of_the_wrong_type_is_a_conflict(api: Api, database: Database) -> None:
     await fleet(api)
     before = await stored_records(database)
     answer = await send(api, "PATCH", OWNER, computer("2"))
@@ -409,7 +411,7 @@ async def test_an_owner_of_another_type_conflicts(api: Api, database: Database) 
         (b'{"data": [{"type": {"$ne": 0}, "id": "2"}]}', "/data/0/type"),
     ],
 )
-async def test_what_is_no_array_of_identifiers_is_refused_at_its_place(
+async def test_malformed_to_many_linkage_is_reported_with_its_pointer(
     api: Api, body: bytes, place: str
 ) -> None:
     await fleet(api)
@@ -435,7 +437,7 @@ async def test_what_is_no_array_of_identifiers_is_refused_at_its_place(
         (b'{"data": {"id": "2"}}', "/data/type"),
     ],
 )
-async def test_what_is_neither_identifier_nor_null_is_refused_at_its_place(
+async def test_malformed_to_one_linkage_is_reported_with_its_pointer(
     api: Api, body: bytes, place: str | None
 ) -> None:
     await fleet(api)
@@ -447,7 +449,9 @@ async def test_what_is_neither_identifier_nor_null_is_refused_at_its_place(
 
 @pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("parameter", ["include", "fields[computer]", "sort", "page[size]", "x"])
-async def test_a_change_of_linkage_has_no_parameters(api: Api, parameter: str) -> None:
+async def test_query_parameters_are_refused_when_linkage_is_changed(
+    api: Api, parameter: str
+) -> None:
     await fleet(api)
     for method in ("PATCH", "POST", "DELETE"):
         answer = await send(api, method, f"{COMPUTERS}?{parameter}=1", [computer("1")])
@@ -465,7 +469,9 @@ async def test_a_change_of_linkage_has_no_parameters(api: Api, parameter: str) -
         (OWNER, "GET, HEAD, OPTIONS, PATCH"),
     ],
 )
-async def test_a_linkage_says_which_methods_it_takes(api: Api, path: str, allowed: str) -> None:
+async def test_a_relationship_allows_only_the_methods_of_its_kind(
+    api: Api, path: str, allowed: str
+) -> None:
     await fleet(api)
     answer = await api.request("OPTIONS", path)
     assert (answer.status, answer.headers["Allow"]) == (204, allowed)
@@ -476,7 +482,7 @@ async def test_a_linkage_says_which_methods_it_takes(api: Api, path: str, allowe
 
 
 @pytest.mark.covers("i.linkage_routes")
-async def test_a_key_that_leads_nowhere_is_no_link(api: Api, database: Database) -> None:
+async def test_a_dangling_owner_key_is_shown_as_null_linkage(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})
     assert (await read(api, OWNER))["data"] is None
@@ -485,7 +491,7 @@ async def test_a_key_that_leads_nowhere_is_no_link(api: Api, database: Database)
     assert await owner(api) == "1"
 
 
-async def test_members_that_many_add_at_once_are_all_there(api: Api) -> None:
+async def test_concurrently_added_members_are_all_stored(api: Api) -> None:
     count = 20
     await fleet(api, computers=count)
     answers = await asyncio.gather(
@@ -499,7 +505,7 @@ async def test_members_that_many_add_at_once_are_all_there(api: Api) -> None:
     assert await members(api) == [str(number) for number in range(1, count + 1)]
 
 
-async def test_a_member_that_many_ask_for_at_once_has_one_owner(api: Api) -> None:
+async def test_a_member_claimed_concurrently_has_one_owner(api: Api) -> None:
     await fleet(api, persons=6)
     paths = [f"/persons/{number}/relationships/computers" for number in range(1, 7)]
     answers = await asyncio.gather(

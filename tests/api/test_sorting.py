@@ -140,7 +140,7 @@ def several(collection: str) -> Iterator[str]:
 
 @pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize(("collection", "name"), FIELDS)
-async def test_an_order_by_one_field_is_that_of_code_points_and_null_comes_first(
+async def test_sorting_by_a_field_uses_code_point_order_with_nulls_first(
     api: Api, resources: dict[str, Resources], collection: str, name: str
 ) -> None:
     for sort in (name, f"-{name}"):
@@ -149,7 +149,7 @@ async def test_an_order_by_one_field_is_that_of_code_points_and_null_comes_first
 
 @pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize("collection", list(NAMES))
-async def test_an_order_by_several_fields_is_total_by_id(
+async def test_sorting_by_several_fields_breaks_ties_by_id(
     api: Api, resources: dict[str, Resources], collection: str
 ) -> None:
     for sort in several(collection):
@@ -158,7 +158,7 @@ async def test_an_order_by_several_fields_is_total_by_id(
 
 @pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("name", ["last_name", "email", "id"])
-async def test_the_order_downwards_is_the_reverse_of_the_order_upwards(
+async def test_descending_order_is_the_reverse_of_ascending_order(
     api: Api, resources: dict[str, Resources], name: str
 ) -> None:
     upwards = [one["id"] for one in (await api.get(f"/persons?sort={name}")).data]
@@ -169,7 +169,7 @@ async def test_the_order_downwards_is_the_reverse_of_the_order_upwards(
 
 @pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("sort", ["serial", "-owner.last_name,serial", "id", "-owner"])
-async def test_numbered_pages_follow_the_order(
+async def test_numbered_pages_follow_the_sort_order(
     api: Api, resources: dict[str, Resources], sort: str
 ) -> None:
     expected = ordered(resources["computers"], sort)
@@ -183,7 +183,7 @@ async def test_numbered_pages_follow_the_order(
 
 @pytest.mark.covers("i.sorting", "i.related_routes")
 @pytest.mark.parametrize("sort", ["", "-id", "serial", "-serial,id", "-owner.last_name"])
-async def test_the_computers_of_one_owner_are_sorted_and_paged_alike(
+async def test_the_computers_of_a_person_can_be_sorted_and_paged(
     api: Api, database: Database, resources: dict[str, Resources], sort: str
 ) -> None:
     owner = next(one["owner"] for one in resources["computers"] if one["owner.id"] is not None)
@@ -204,7 +204,7 @@ async def test_the_computers_of_one_owner_are_sorted_and_paged_alike(
 
 
 @pytest.mark.covers("i.sorting")
-async def test_what_is_sorted_by_is_not_shown_unless_it_is_asked_for(
+async def test_sort_fields_are_not_added_to_the_response(
     api: Api, resources: dict[str, Resources]
 ) -> None:
     assert resources
@@ -214,9 +214,7 @@ async def test_what_is_sorted_by_is_not_shown_unless_it_is_asked_for(
 
 
 @pytest.mark.covers("i.sorting")
-async def test_an_order_and_an_include_go_together(
-    api: Api, resources: dict[str, Resources]
-) -> None:
+async def test_sort_and_include_can_be_combined(api: Api, resources: dict[str, Resources]) -> None:
     answer = await api.get("/computers?sort=-owner.email,-serial&include=owner")
     expected = ordered(resources["computers"], "-owner.email,-serial")
     assert [one["id"] for one in answer.data] == expected
@@ -240,6 +238,6 @@ async def test_an_order_and_an_include_go_together(
         *["/persons/1?sort=id", "/computers/1/owner?sort=id"],
     ],
 )
-async def test_an_order_that_there_is_not_is_refused(api: Api, path: str) -> None:
+async def test_an_invalid_sort_is_refused(api: Api, path: str) -> None:
     answer = await api.get(path)
     assert (answer.status, answer.errors) == (400, [(400, "sort")])

@@ -32,13 +32,13 @@ async def test_only_the_listed_attributes_are_returned(fleet: Api, path: str) ->
 
 
 @pytest.mark.covers("4.8.full_name")
-async def test_the_full_name_is_right_without_the_names_it_is_made_of(fleet: Api) -> None:
+async def test_full_name_is_computed_without_the_fields_it_depends_on(fleet: Api) -> None:
     answer = await fleet.get("/persons/1?fields[person]=full_name")
     assert answer.data["attributes"] == {"full_name": "Grace Hopper"}
 
 
 @pytest.mark.covers("4.8.fields", "4.8.combined")
-async def test_fields_restrict_the_included_resources_of_their_type(fleet: Api) -> None:
+async def test_fields_restrict_included_resources_of_that_type(fleet: Api) -> None:
     answer = await fleet.get("/computers?include=owner&fields[person]=full_name,email")
     assert answer.data == [
         {
@@ -69,7 +69,7 @@ async def test_fields_restrict_the_included_resources_of_their_type(fleet: Api) 
 
 
 @pytest.mark.covers("d.fields_and_include")
-async def test_fields_keep_the_relationship_that_include_asks_for(fleet: Api) -> None:
+async def test_fields_do_not_hide_an_included_relationship(fleet: Api) -> None:
     answer = await fleet.get("/persons?fields[person]=email&include=computers")
     (person,) = answer.data
     assert person["attributes"] == {"email": "grace@example.com"}
@@ -78,7 +78,7 @@ async def test_fields_keep_the_relationship_that_include_asks_for(fleet: Api) ->
 
 
 @pytest.mark.covers("d.fields_and_include")
-async def test_fields_that_name_a_relationship_do_not_show_it_without_include(fleet: Api) -> None:
+async def test_a_relationship_named_in_fields_is_not_shown_without_include(fleet: Api) -> None:
     answer = await fleet.get("/persons/1?fields[person]=computers,email")
     assert answer.data["attributes"] == {"email": "grace@example.com"}
     assert "relationships" not in answer.data
@@ -95,7 +95,7 @@ async def test_fields_that_name_a_relationship_do_not_show_it_without_include(fl
         ("", set()),
     ],
 )
-async def test_attributes_links_and_id_may_be_named(
+async def test_fields_may_name_attributes_relationships_and_id(
     fleet: Api, names: str, shown: set[str] | None
 ) -> None:
     answer = await fleet.get(f"/persons/1?fields[person]={names}")
@@ -106,7 +106,9 @@ async def test_attributes_links_and_id_may_be_named(
 
 @pytest.mark.covers("d.names_in_fields", "2.4")
 @pytest.mark.parametrize("names", ["id", "owner", "person", "id,person,owner"])
-async def test_a_computer_has_person_as_another_name_of_owner(fleet: Api, names: str) -> None:
+async def test_person_is_an_alias_of_owner_in_the_fields_of_a_computer(
+    fleet: Api, names: str
+) -> None:
     answer = await fleet.get(f"/computers/1?fields[computer]={names}&include=owner")
     assert answer.data["attributes"] == {}
     assert linkage_of(answer.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
@@ -144,7 +146,7 @@ async def test_unknown_fields_are_refused(fleet: Api, names: str) -> None:
 
 
 @pytest.mark.covers("d.bad_parameters")
-async def test_every_bad_parameter_is_told_at_once(fleet: Api) -> None:
+async def test_all_invalid_parameters_are_reported_together(fleet: Api) -> None:
     answer = await fleet.get("/persons?x=1&fields[person]=y&include=z&sort=name&x=2")
     assert answer.status == 400
     assert answer.errors == [
@@ -157,13 +159,13 @@ async def test_every_bad_parameter_is_told_at_once(fleet: Api) -> None:
 
 
 @pytest.mark.covers("d.bad_parameters")
-async def test_a_parameter_given_twice_is_refused(fleet: Api) -> None:
+async def test_a_repeated_parameter_is_refused(fleet: Api) -> None:
     answer = await fleet.get("/persons?fields[person]=email&fields[person]=full_name")
     assert (answer.status, answer.errors) == (400, [(400, "fields[person]")])
 
 
 @pytest.mark.covers("4.8.fields", "4.8.combined")
-async def test_requests_in_flight_that_ask_for_different_fields_get_their_own(api: Api) -> None:
+async def test_concurrent_requests_get_the_fields_each_of_them_asked_for(api: Api) -> None:
     count = 8
     for number in range(1, count + 1):
         await api.person(f"F{number}", f"L{number}", email=f"e{number}@example.com")

@@ -16,7 +16,7 @@ async def computers_of(api: Api, person: str) -> list[str]:
 
 
 @pytest.mark.covers("1.4", "4.4.attributes", "4.4.status", "2.5.get", "4.6.members")
-async def test_attributes_that_are_sent_change_and_the_others_stay(api: Api) -> None:
+async def test_an_update_changes_only_the_attributes_it_contains(api: Api) -> None:
     await api.person("Grace", "Hopper", email="grace@example.com")
     answer = await api.patch(
         "/persons/1", {"type": "person", "id": "1", "attributes": {"last_name": "Murray"}}
@@ -60,7 +60,7 @@ async def test_attributes_and_computers_change_in_one_request(api: Api) -> None:
 
 
 @pytest.mark.covers("4.4.include", "4.8.patch", "4.4.status", "2.2.owner_from_person")
-async def test_include_adds_the_linked_computers_to_the_answer(api: Api) -> None:
+async def test_include_adds_the_linked_computers_to_the_response(api: Api) -> None:
     await api.person()
     await api.computer("SN-1")
     answer = await api.request(
@@ -82,7 +82,7 @@ async def test_include_adds_the_linked_computers_to_the_answer(api: Api) -> None
 
 
 @pytest.mark.covers("d.relationships_in_patch")
-async def test_relationships_are_not_shown_when_neither_asked_for_nor_changed(api: Api) -> None:
+async def test_relationships_are_omitted_unless_included_or_changed(api: Api) -> None:
     await api.person()
     await api.computer(owner="1")
     answer = await api.patch("/persons/1", {"type": "person", "attributes": {"first_name": "G"}})
@@ -92,7 +92,7 @@ async def test_relationships_are_not_shown_when_neither_asked_for_nor_changed(ap
 
 
 @pytest.mark.covers("4.8.patch", "d.nested_include")
-async def test_an_update_is_answered_in_the_words_of_the_request(api: Api) -> None:
+async def test_include_and_fields_apply_to_updates(api: Api) -> None:
     await api.person()
     await api.computer("SN-1", owner="1")
     answer = await api.request(
@@ -112,7 +112,7 @@ async def test_an_update_is_answered_in_the_words_of_the_request(api: Api) -> No
 
 
 @pytest.mark.covers("d.replaces")
-async def test_the_list_of_computers_replaces_the_one_before(api: Api) -> None:
+async def test_the_list_of_computers_is_replaced(api: Api) -> None:
     await api.person()
     for _ in range(3):
         await api.computer()
@@ -127,7 +127,7 @@ async def test_the_list_of_computers_replaces_the_one_before(api: Api) -> None:
 
 
 @pytest.mark.covers("d.replaces", "d.identifiers", "4.4.identifiers")
-async def test_identifiers_count_once_and_may_be_integers(api: Api) -> None:
+async def test_repeated_identifiers_count_once_and_ids_may_be_integers(api: Api) -> None:
     await api.person()
     await api.computer()
     sent = {"data": [{"type": "computer", "id": 1}, {"type": "computer", "id": "1"}]}
@@ -147,7 +147,7 @@ async def test_an_owned_computer_moves_to_the_new_owner(api: Api) -> None:
 
 
 @pytest.mark.covers("d.identifiers")
-async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
+async def test_each_missing_computer_is_reported_and_nothing_changes(
     api: Api, database: Database
 ) -> None:
     await api.person()
@@ -174,7 +174,7 @@ async def test_computers_that_do_not_exist_are_told_each_and_nothing_changes(
 
 @pytest.mark.covers("d.identifiers")
 @pytest.mark.parametrize("number", [2**63, 2**64, 2**80, -1, 0, 1.5, 1e300])
-async def test_a_number_that_is_no_id_is_a_computer_that_does_not_exist(
+async def test_a_number_that_is_not_a_valid_id_is_reported_as_a_missing_computer(
     api: Api, number: float
 ) -> None:
     await api.person()
@@ -187,7 +187,7 @@ async def test_a_number_that_is_no_id_is_a_computer_that_does_not_exist(
 
 
 @pytest.mark.covers("d.identifiers")
-async def test_an_identifier_of_another_type_conflicts_at_its_place(
+async def test_an_identifier_of_the_wrong_type_is_a_conflict_with_its_pointer(
     api: Api, database: Database
 ) -> None:
     await api.person()
@@ -234,7 +234,7 @@ PLACE = "/data/relationships/computers"
         ({"computers": {"data": [{"id": "1", "type": None}]}}, f"{PLACE}/data/0/type"),
     ],
 )
-async def test_malformed_relationships_are_told_by_their_place(
+async def test_a_malformed_relationship_is_reported_with_its_pointer(
     api: Api, sent: Any, place: str
 ) -> None:
     await api.person()
@@ -252,7 +252,7 @@ async def test_an_unknown_relationship_is_refused(api: Api) -> None:
 
 @pytest.mark.covers("4.4.id", "d.id_in_body")
 @pytest.mark.parametrize("sent", ["2", 2, None, [], {"$gt": 0}])
-async def test_the_path_selects_the_resource_and_not_the_id_in_the_body(
+async def test_the_path_identifies_the_resource_and_the_id_in_the_body_is_ignored(
     api: Api, sent: Any
 ) -> None:
     await api.person()
@@ -266,7 +266,7 @@ async def test_the_path_selects_the_resource_and_not_the_id_in_the_body(
 
 @pytest.mark.covers("d.no_such")
 @pytest.mark.parametrize("identifier", ["9", "x", "0", str(2**63)])
-async def test_a_person_that_does_not_exist_is_not_found(api: Api, identifier: str) -> None:
+async def test_updating_a_missing_person_is_not_found(api: Api, identifier: str) -> None:
     await api.computer()
     for data in (
         {"type": "person", "attributes": {"first_name": "New"}},
@@ -287,7 +287,7 @@ async def test_null_clears_the_email(api: Api) -> None:
 
 
 @pytest.mark.covers("d.attributes", "d.type")
-async def test_what_is_wrong_with_an_update_is_told_and_nothing_changes(api: Api) -> None:
+async def test_an_invalid_update_reports_its_errors_and_changes_nothing(api: Api) -> None:
     await api.person()
     answer = await api.patch(
         "/persons/1",
@@ -304,7 +304,7 @@ async def test_what_is_wrong_with_an_update_is_told_and_nothing_changes(api: Api
     assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "Grace Hopper"
 
 
-async def test_an_update_of_nothing_answers_with_the_resource(api: Api) -> None:
+async def test_an_empty_update_returns_the_resource(api: Api) -> None:
     await api.person()
     for data in ({"type": "person"}, {"type": "person", "attributes": {}, "relationships": {}}):
         answer = await api.patch("/persons/1", data)
@@ -312,7 +312,7 @@ async def test_an_update_of_nothing_answers_with_the_resource(api: Api) -> None:
 
 
 @pytest.mark.covers("d.relationships_on_post")
-async def test_the_owner_of_a_computer_can_be_set_and_cleared_from_its_side(api: Api) -> None:
+async def test_the_owner_of_a_computer_can_be_set_and_cleared(api: Api) -> None:
     await api.person()
     await api.computer()
     for linkage in ({"type": "person", "id": "1"}, None):
@@ -324,7 +324,7 @@ async def test_the_owner_of_a_computer_can_be_set_and_cleared_from_its_side(api:
         assert await computers_of(api, "1") == (["1"] if linkage else [])
 
 
-async def test_an_owner_is_no_array(api: Api) -> None:
+async def test_an_array_as_owner_is_refused(api: Api) -> None:
     await api.computer()
     answer = await api.patch(
         "/computers/1", {"type": "computer", "relationships": {"owner": to_many("1")}}
@@ -332,7 +332,7 @@ async def test_an_owner_is_no_array(api: Api) -> None:
     assert (answer.status, answer.errors) == (400, [(400, "/data/relationships/owner/data")])
 
 
-async def test_of_two_replacements_at_once_one_is_the_last(api: Api) -> None:
+async def test_concurrent_replacements_are_not_mixed(api: Api) -> None:
     """Neither list may be mixed with the other, as two plain updates would."""
     await api.person()
     for _ in range(6):
@@ -344,7 +344,7 @@ async def test_of_two_replacements_at_once_one_is_the_last(api: Api) -> None:
         assert tuple(await computers_of(api, "1")) in lists
 
 
-async def test_a_computer_that_many_ask_for_at_once_has_one_owner(api: Api) -> None:
+async def test_a_computer_claimed_concurrently_has_one_owner(api: Api) -> None:
     persons = [await api.person() for _ in range(5)]
     await api.computer()
     answers: list[Response] = await asyncio.gather(
@@ -355,7 +355,7 @@ async def test_a_computer_that_many_ask_for_at_once_has_one_owner(api: Api) -> N
     assert len(owners) == 1
 
 
-async def test_many_who_replace_the_computers_of_few_persons_all_get_what_they_asked_for(
+async def test_each_of_many_concurrent_replacements_returns_the_list_it_set(
     api: Api, database: Database
 ) -> None:
     persons = [await api.person() for _ in range(3)]
@@ -376,7 +376,7 @@ async def test_many_who_replace_the_computers_of_few_persons_all_get_what_they_a
     assert owned
 
 
-async def test_a_name_that_changes_together_with_computers_is_found(api: Api) -> None:
+async def test_a_full_name_changed_together_with_computers_can_be_filtered(api: Api) -> None:
     await api.person("Grace", "Hopper")
     await api.computer()
     change = {"attributes": {"last_name": "Murray"}, "relationships": {"computers": to_many("1")}}

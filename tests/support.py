@@ -1,4 +1,4 @@
-"""What tests of the API speak: requests, answers, and the checks that hold for every answer."""
+"""Requests and responses of API tests, and the checks that every response has to pass."""
 
 from __future__ import annotations
 
@@ -44,13 +44,18 @@ class Response:
         return identifier
 
     @property
+    def ids(self) -> list[str]:
+        """The ids of the primary data of a collection."""
+        return [resource["id"] for resource in self.data]
+
+    @property
     def included(self) -> list[tuple[str, str]]:
         """(type, id) of each included resource."""
-        return [(one["type"], one["id"]) for one in self.document["included"]]
+        return [identity(resource) for resource in self.document["included"]]
 
     @property
     def errors(self) -> list[tuple[int, str]]:
-        """Status and place (pointer or parameter) of each error."""
+        """Status and source (pointer or parameter, or "") of each error."""
         return [
             (int(error["status"]), next(iter(error.get("source", {"": ""}).values())))
             for error in self.document["errors"]
@@ -58,29 +63,46 @@ class Response:
 
 
 class Api:
-    """A client of the running service that holds every answer against JSON:API."""
+    """A client of the running service that checks every response against JSON:API."""
 
     def __init__(self, client: TestClient[web.Request, web.Application]) -> None:
         self.client = client
 
+    @property
+    def origin(self) -> str:
+        """The scheme, host and port of the service."""
+        return str(self.client.make_url("/")).rstrip("/")
+
     async def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send a document, or the bytes as they are."""
+        """Send a document as JSON, or bytes unchanged."""
         data = json.dumps(body).encode() if isinstance(body, dict | list) else body
-        data = io.BytesIO(data) if data else data  # aiohttp warns of large bodies in one piece
+        data = io.BytesIO(data) if data else data  # aiohttp warns of large bytes objects
         sent = {"Content-Type": MEDIA_TYPE} | dict(headers or {})
         async with self.client.request(method, path, data=data, headers=sent) as response:
-            text = await response.read()
-            answer = Response(response.status, response.headers, json.loads(text) if text else None)
-        if text:
+            content = await response.read()
+        document = json.loads(content) if content else None
+        if content:
             assert response.headers["Content-Type"] == MEDIA_TYPE
-            check_document(answer.document)
+            check_document(document)
         assert response.headers["X-Request-ID"]
-        return answer
+        return Response(response.status, response.headers, document)
 
     async def get(self, path: str, **headers: str) -> Response:
         return await self.request("GET", path, headers=headers)
+
+    async def pages(self, path: str, link: str = "next") -> list[Response]:
+        """Return the page at a path and all that follow by the links of this name."""
+        pages: list[Response] = []
+        target: str | None = path
+        while target is not None:
+            assert len(pages) < 100, "the links form a cycle"
+            page = await self.get(target.removeprefix(self.origin))
+            assert page.status == 200, page.document
+            pages.append(page)
+            target = page.document["links"][link]
+        return pages
 
     async def post(self, path: str, data: Any) -> Response:
         return await self.request("POST", path, {"data": data})
@@ -91,28 +113,28 @@ class Api:
     async def person(self, first: str = "Grace", last: str = "Hopper", **more: Any) -> str:
         """Create a person and return the id."""
         attributes = {"first_name": first, "last_name": last, **more}
-        answer = await self.post("/persons", {"type": "person", "attributes": attributes})
-        assert answer.status == 201, answer.document
-        return answer.id
+        response = await self.post("/persons", {"type": "person", "attributes": attributes})
+        assert response.status == 201, response.document
+        return response.id
 
     async def computer(self, serial: str = "SN-1", owner: str | None = None) -> str:
         """Create a computer and return the id."""
         data: dict[str, Any] = {"type": "computer", "attributes": {"serial": serial}}
         if owner is not None:
             data["relationships"] = {"owner": {"data": {"type": "person", "id": owner}}}
-        answer = await self.post("/computers", data)
-        assert answer.status == 201, answer.document
-        return answer.id
+        response = await self.post("/computers", data)
+        assert response.status == 201, response.document
+        return response.id
 
     async def set_computers(self, person: str, *computers: str) -> Response:
-        """Make these all the computers of the person."""
+        """Replace the computers of a person."""
         return await self.patch(
             f"/persons/{person}",
             {"type": "person", "id": person, "relationships": {"computers": to_many(*computers)}},
         )
 
     async def raw(self, request: bytes) -> tuple[int, Any]:
-        """Send bytes on a connection of their own; return the status and the document."""
+        """Send a raw request on a new connection; return the status and the document."""
         status, head, body = await self.exchange(request)
         assert b"content-type: application/vnd.api+json" in head.lower()
         document = json.loads(body)
@@ -120,7 +142,7 @@ class Api:
         return status, document
 
     async def exchange(self, request: bytes) -> tuple[int, bytes, bytes]:
-        """Send bytes on a connection of their own; return status, head and body."""
+        """Send a raw request on a new connection; return the status, head and body."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.client.port)
         writer.write(request)
         await writer.drain()
@@ -131,21 +153,21 @@ class Api:
 
 
 def to_many(*ids: str, type: str = "computer") -> dict[str, Any]:  # noqa: A002 - JSON:API's word
-    """Return a to-many relationship to resources of one type."""
-    return {"data": [{"type": type, "id": number} for number in ids]}
+    """Return the relationship object for linkage to resources of one type."""
+    return {"data": [{"type": type, "id": id_} for id_ in ids]}
 
 
 async def stored_records(database: Database) -> list[Any]:
-    """Return all records but the counters."""
+    """Return all persons and all computers, ordered by id."""
     return [
         await database[name].find().sort("_id").to_list(None) for name in ("persons", "computers")
     ]
 
 
 def linkage_of(resource: Any) -> dict[str, Any]:
-    """Return the relationships of a resource object, without their links."""
+    """Return the relationships of a resource object without their links."""
     relationships: dict[str, Any] = resource["relationships"]
-    return {name: {"data": one["data"]} for name, one in relationships.items()}
+    return {name: {"data": value["data"]} for name, value in relationships.items()}
 
 
 def check_document(document: Any) -> None:
@@ -261,39 +283,36 @@ def identity(item: Any) -> tuple[str, str]:
 
 
 class CommandLog(monitoring.CommandListener):
-    """The commands that this process sends to MongoDB."""
+    """Records the commands that this process sends to MongoDB."""
 
     def __init__(self) -> None:
         self._sent: list[tuple[str, str]] = []
 
     def take(self, command: str) -> list[str]:
-        """Return the collections that got this command since the last call, in order."""
+        """Clear the log; return the collections that received this command since the last call."""
         collections = [collection for name, collection in self._sent if name == command]
         self._sent.clear()
         return collections
 
     def names(self) -> list[str]:
-        """Return all commands since the last call, in order."""
+        """Clear the log; return the names of all commands since the last call, in order."""
         names = [name for name, _ in self._sent]
         self._sent.clear()
         return names
 
-    def note(self, command: Mapping[str, Any]) -> None:
-        name = next(iter(command))
-        self._sent.append((name, str(command[name])))
-
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self.note(event.command)
+        name = event.command_name
+        self._sent.append((name, str(event.command[name])))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        """Nothing to note."""
+        """Not recorded."""
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Nothing to note."""
+        """Not recorded."""
 
 
 async def open_cursors(database: Database) -> int:
-    """Return how many cursors there are on this database's computers."""
+    """Return the number of open cursors on the computers of this database."""
     pipeline: list[dict[str, Any]] = [
         {"$currentOp": {"idleCursors": True}},
         {"$match": {"ns": f"{database.name}.computers", "type": "idleCursor"}},

@@ -1,4 +1,4 @@
-"""Statements of JSON:API 1.0 that hold on every route and in every document.
+"""Conformance to JSON:API 1.0 on every route and in every document.
 
 `tests/test_jsonapi_statements.py` lists all statements, and the tests of each.
 """
@@ -45,7 +45,7 @@ STARTS = (
     "/computers/1/relationships/owner?include=owner",
     "/computers/1/owner?include=computers",
 )
-"""From here, links lead to every path that can be read."""
+"""Following links from these paths reaches every route that can be read."""
 
 BODIES = (
     ("POST", "/persons", {"type": "person", "attributes": GRACE}),
@@ -57,12 +57,12 @@ BODIES = (
     ("DELETE", "/persons/1/relationships/computers", to_many("1")["data"]),
     ("PATCH", "/computers/1/relationships/owner", None),
 )
-"""A request that succeeds, of each path and method that takes primary data."""
+"""One successful request per path and method with primary data."""
 
 
 @pytest.fixture
 async def fleet(api: Api) -> Api:
-    """Grace owns computers 1 and 2, Ada owns nothing; nobody owns 3."""
+    """Grace owns computers 1 and 2, Ada owns none; nobody owns 3."""
     await api.person("Grace", email="grace@example.com")
     await api.person("Ada")
     for owner in ("1", "1", None):
@@ -83,9 +83,9 @@ async def fetch(api: Api, method: str, path: str, data: Any = None, **headers: s
 
 
 def links_of(part: Any) -> Iterator[str]:
-    """Yield every link of a document, whatever object it belongs to."""
-    for one in part if isinstance(part, list) else []:
-        yield from links_of(one)
+    """Yield every link of a document, at any depth."""
+    for item in part if isinstance(part, list) else []:
+        yield from links_of(item)
     for name, value in part.items() if isinstance(part, dict) else []:
         if name == "links":
             yield from (link for link in value.values() if link is not None)
@@ -94,7 +94,7 @@ def links_of(part: Any) -> Iterator[str]:
 
 
 def check_primary_data(path: str, document: Any) -> None:
-    """Hold what a path is answered with: one or many, resource objects or identifiers."""
+    """Check that primary data has the form, single or list, and the members the path requires."""
     match URL(path).path.split("/")[1:]:
         case [_, _, "relationships", name]:
             members, many = {"type", "id"}, name == "computers"
@@ -103,8 +103,8 @@ def check_primary_data(path: str, document: Any) -> None:
         case parts:
             members, many = {"type", "id", "attributes", "links"}, len(parts) == 1
     assert isinstance(document["data"], list) == many
-    for one in primary_data(document):
-        assert one.keys() - {"relationships"} == members
+    for resource in primary_data(document):
+        assert resource.keys() - {"relationships"} == members
 
 
 async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
@@ -117,33 +117,33 @@ async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
     }
     assert routes
     seen: set[str] = set()
-    left = list(STARTS)
-    while left:
-        path = left.pop()
+    pending = list(STARTS)
+    while pending:
+        path = pending.pop()
         if path in seen:
             continue
         seen.add(path)
         status, document = await fetch(fleet, "GET", path)
         assert (path, status) == (path, 200)
         check_primary_data(path, document)
-        left += links_of(document)
+        pending += links_of(document)
     visited = {URL(path).path for path in seen}
     for resource in routes:
         path = resource.canonical  # type: ignore[union-attr] # a view has a path
         pattern = re.escape(path).replace(r"\{id\}", "[0-9]+")
-        assert any(re.fullmatch(pattern, one) for one in visited), pattern
+        assert any(re.fullmatch(pattern, url) for url in visited), pattern
 
 
 @pytest.mark.parametrize("path", ["/persons?include=computers", "/computers?include=owner"])
 async def test_the_self_link_of_a_resource_returns_that_resource(fleet: Api, path: str) -> None:
     _, document = await fetch(fleet, "GET", path)
     for resource in document["data"] + document["included"]:
-        status, found = await fetch(fleet, "GET", resource["links"]["self"])
-        assert (status, identity(found["data"])) == (200, identity(resource))
-        assert found["data"]["attributes"] == resource["attributes"]
+        response = await fleet.get(resource["links"]["self"])
+        assert (response.status, identity(response.data)) == (200, identity(resource))
+        assert response.data["attributes"] == resource["attributes"]
 
 
-@pytest.mark.parametrize("path", [one for one in STARTS if not re.match("/computers/1/", one)])
+@pytest.mark.parametrize("path", [path for path in STARTS if not re.match("/computers/1/", path)])
 async def test_the_self_link_of_a_collection_returns_the_same_document(
     fleet: Api, path: str
 ) -> None:
@@ -159,10 +159,12 @@ async def test_relationship_links_do_not_change_with_the_linkage(fleet: Api) -> 
         computer = (await fleet.get("/computers/1?include=owner")).data
         persons = (await fleet.get("/persons?include=computers")).data
         assert linkage_of(computer) == {"owner": {"data": data}}
-        assert [one["relationships"][name]["links"] for one, name in relationships(computer)] == [
-            {"self": "/computers/1/relationships/owner", "related": "/computers/1/owner"}
-        ]
-        assert [one["relationships"][name]["links"] for one, name in relationships(*persons)] == [
+        assert [
+            resource["relationships"][name]["links"] for resource, name in relationships(computer)
+        ] == [{"self": "/computers/1/relationships/owner", "related": "/computers/1/owner"}]
+        assert [
+            resource["relationships"][name]["links"] for resource, name in relationships(*persons)
+        ] == [
             {
                 "self": f"/persons/{number}/relationships/computers",
                 "related": f"/persons/{number}/computers",
@@ -206,8 +208,8 @@ async def test_every_write_returns_a_valid_document_or_no_content(
 async def test_every_error_response_is_a_valid_document(
     fleet: Api, method: str, path: str, data: Any, headers: dict[str, str], status: int
 ) -> None:
-    found, document = await fetch(fleet, method, path, data, **headers)
-    assert found == status
+    actual, document = await fetch(fleet, method, path, data, **headers)
+    assert actual == status
     assert document.keys() == {"errors", "jsonapi"}
     assert isinstance(document["errors"], list)
     assert {error["status"] for error in document["errors"]} == {str(status)}
@@ -222,34 +224,36 @@ READS = [("GET", start, None) for start in STARTS]
 async def test_unknown_parameters_are_refused_on_every_route(
     fleet: Api, method: str, path: str, data: Any
 ) -> None:
-    before = await everything(fleet)
+    before = await all_documents(fleet)
     for name in ("nonsense", "Include", "pageSize", "page", "page[nonsense]"):
         url = f"{path}{'&' if '?' in path else '?'}{name}=1"
         status, document = await fetch(fleet, method, url, data)
         assert status == 400
         assert [error["source"] for error in document["errors"]] == [{"parameter": name}]
-    assert await everything(fleet) == before
+    assert await all_documents(fleet) == before
 
 
-async def everything(api: Api) -> list[Any]:
+async def all_documents(api: Api) -> list[Any]:
     return [(await api.get(path)).document for path in ("/persons?include=computers", "/computers")]
 
 
 async def test_only_parameters_of_the_specification_are_described(api: Api) -> None:
     async with api.client.get("/api/swagger/swagger.json") as response:
-        described = await response.json()
-    shared = described["components"]["parameters"].values()
+        description = await response.json()
+    shared = description["components"]["parameters"].values()
     inline = [
-        one
-        for item in described["paths"].values()
+        parameter
+        for item in description["paths"].values()
         for operation in item.values()
         if isinstance(operation, dict)
-        for one in operation.get("parameters", [])
+        for parameter in operation.get("parameters", [])
     ]
-    names = {one["name"] for one in [*shared, *inline] if one.get("in") == "query"}
+    names = {
+        parameter["name"] for parameter in [*shared, *inline] if parameter.get("in") == "query"
+    }
     assert "include" in names
-    families = {name.partition("[")[0] for name in names}
-    assert families <= {"include", "fields", "sort", "filter", "page"}
+    base_names = {name.partition("[")[0] for name in names}
+    assert base_names <= {"include", "fields", "sort", "filter", "page"}
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
@@ -263,10 +267,10 @@ async def test_unknown_members_are_ignored_at_every_level(fleet: Api, method: st
         "relationships": {"owner": {"data": identifier, **more}},
         **more,
     }
-    answer = await fleet.request(method, path, {"data": data, **more})
-    assert (answer.status, answer.id) == (201 if method == "POST" else 200, created)
-    assert answer.data["attributes"] == {"serial": "SN-9"}
-    assert linkage_of(answer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
+    response = await fleet.request(method, path, {"data": data, **more})
+    assert (response.status, response.id) == (201 if method == "POST" else 200, created)
+    assert response.data["attributes"] == {"serial": "SN-9"}
+    assert linkage_of(response.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
     linkage = f"/computers/{created}/relationships/owner"
     body = {"data": {**identifier, "id": "1"}, **more}
     assert (await fleet.request("PATCH", linkage, body)).status == 204
@@ -274,7 +278,7 @@ async def test_unknown_members_are_ignored_at_every_level(fleet: Api, method: st
 
 
 @pytest.mark.parametrize(
-    ("document", "status", "place"),
+    ("document", "status", "pointer"),
     [
         ({"Data": {"type": "person", "attributes": GRACE}}, 400, "/data"),
         ({"data": {"Type": "person", "attributes": GRACE}}, 400, "/data/type"),
@@ -297,10 +301,10 @@ async def test_unknown_members_are_ignored_at_every_level(fleet: Api, method: st
     ],
 )
 async def test_member_names_are_case_sensitive(
-    api: Api, document: Any, status: int, place: str
+    api: Api, document: Any, status: int, pointer: str
 ) -> None:
-    answer = await api.request("POST", "/persons", document)
-    assert (answer.status, answer.errors) == (status, [(status, place)])
+    response = await api.request("POST", "/persons", document)
+    assert (response.status, response.errors) == (status, [(status, pointer)])
 
 
 class TypeSchema(Schema):
@@ -339,15 +343,15 @@ def test_a_field_with_an_invalid_member_name_fails_at_start(name: str) -> None:
 async def test_a_relationship_in_a_creation_must_be_an_object_with_data(
     fleet: Api, sent: Any
 ) -> None:
-    before = await everything(fleet)
+    before = await all_documents(fleet)
     data = {"type": "person", "attributes": GRACE, "relationships": {"computers": sent}}
-    answer = await fleet.post("/persons", data)
-    assert (answer.status, answer.errors) == (400, [(400, "/data/relationships/computers")])
-    assert await everything(fleet) == before
+    response = await fleet.post("/persons", data)
+    assert (response.status, response.errors) == (400, [(400, "/data/relationships/computers")])
+    assert await all_documents(fleet) == before
 
 
 @pytest.mark.parametrize(
-    ("document", "place"),
+    ("document", "pointer"),
     [
         ({}, "/data"),
         ({"meta": {}}, "/data"),
@@ -360,12 +364,12 @@ async def test_a_relationship_in_a_creation_must_be_an_object_with_data(
     ],
 )
 async def test_an_update_requires_a_single_resource_object_with_a_type(
-    fleet: Api, document: Any, place: str
+    fleet: Api, document: Any, pointer: str
 ) -> None:
-    before = await everything(fleet)
-    answer = await fleet.request("PATCH", "/persons/2", document)
-    assert (answer.status, answer.errors) == (400, [(400, place)])
-    assert await everything(fleet) == before
+    before = await all_documents(fleet)
+    response = await fleet.request("PATCH", "/persons/2", document)
+    assert (response.status, response.errors) == (400, [(400, pointer)])
+    assert await all_documents(fleet) == before
 
 
 async def test_an_update_keeps_relationships_that_it_does_not_contain(fleet: Api) -> None:
@@ -380,6 +384,6 @@ async def test_an_update_keeps_relationships_that_it_does_not_contain(fleet: Api
 
 
 async def test_errors_of_one_kind_share_a_title(fleet: Api) -> None:
-    answers = [await fleet.get(path) for path in ("/persons/9", "/computers/8", "/nothing")]
-    assert {answer.document["errors"][0]["title"] for answer in answers} == {"Not found"}
-    assert len({answer.document["errors"][0]["detail"] for answer in answers}) == 3
+    responses = [await fleet.get(path) for path in ("/persons/9", "/computers/8", "/nothing")]
+    assert {response.document["errors"][0]["title"] for response in responses} == {"Not found"}
+    assert len({response.document["errors"][0]["detail"] for response in responses}) == 3

@@ -10,19 +10,20 @@ import pytest
 from tests.support import MEDIA_TYPE, Api, Database, linkage_of, to_many
 
 ROUNDS = 16
-"""How often those who delete and those who link start at the same time."""
+"""Repetitions of each race between deletions and link changes."""
 
 
 async def owners(database: Database) -> dict[int, Any]:
-    """Return who owns each computer, past the service."""
-    return {one["_id"]: one["person"] async for one in database.computers.find().sort("_id")}
+    """Return the stored owner of each computer by id."""
+    return {
+        record["_id"]: record["person"] async for record in database.computers.find().sort("_id")
+    }
 
 
 async def check_links(database: Database) -> None:
-    """See that every computer that has an owner has one who is there."""
-    present = await database.persons.distinct("_id")
-    lost = {number: owner for number, owner in (await owners(database)).items() if owner}
-    assert set(lost.values()) <= set(present)
+    """Check that every stored owner exists."""
+    persons = await database.persons.distinct("_id")
+    assert set((await owners(database)).values()) <= {*persons, None}
 
 
 @pytest.mark.covers("d.deleting")
@@ -30,13 +31,13 @@ async def test_a_deleted_computer_no_longer_exists(api: Api, database: Database)
     await api.person()
     await api.computer(owner="1")
     await api.computer(owner="1")
-    answer = await api.request("DELETE", "/computers/1")
-    assert (answer.status, answer.document) == (204, None)
-    assert "Content-Type" not in answer.headers
+    response = await api.request("DELETE", "/computers/1")
+    assert (response.status, response.document) == (204, None)
+    assert "Content-Type" not in response.headers
     for method in ("GET", "DELETE"):
-        answer = await api.request(method, "/computers/1")
-        assert (answer.status, answer.errors) == (404, [(404, "")])
-    assert [one["id"] for one in (await api.get("/computers")).data] == ["2"]
+        response = await api.request(method, "/computers/1")
+        assert (response.status, response.errors) == (404, [(404, "")])
+    assert (await api.get("/computers")).ids == ["2"]
     read = await api.get("/persons/1?include=computers")
     assert linkage_of(read.data) == {"computers": to_many("2")}
     assert await owners(database) == {2: 1}
@@ -50,10 +51,10 @@ async def test_the_computers_of_a_deleted_person_become_unowned(
     await api.person()
     for owner in ("1", "2", "1", None):
         await api.computer(owner=owner)
-    answer = await api.request("DELETE", "/persons/1")
-    assert (answer.status, answer.document) == (204, None)
+    response = await api.request("DELETE", "/persons/1")
+    assert (response.status, response.document) == (204, None)
     assert (await api.get("/persons/1")).status == 404
-    assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
+    assert (await api.get("/persons")).ids == ["2"]
     assert await owners(database) == {1: None, 2: 2, 3: None, 4: None}
     read = await api.get("/computers/1?include=owner")
     assert (linkage_of(read.data), read.included) == ({"owner": {"data": None}}, [])
@@ -65,8 +66,8 @@ async def test_deleting_a_missing_resource_is_not_found(api: Api, number: str) -
     await api.person()
     await api.computer(owner="1")
     for path in ("/persons", "/computers"):
-        answer = await api.request("DELETE", f"{path}/{number}")
-        assert (answer.status, answer.errors) == (404, [(404, "")])
+        response = await api.request("DELETE", f"{path}/{number}")
+        assert (response.status, response.errors) == (404, [(404, "")])
         assert len((await api.get(path)).data) == 1
 
 
@@ -81,8 +82,8 @@ async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
 @pytest.mark.covers("d.deleting")
 async def test_a_refused_deletion_deletes_nothing(api: Api) -> None:
     await api.person()
-    answer = await api.request("DELETE", "/persons/1?force=true")
-    assert (answer.status, answer.errors) == (400, [(400, "force")])
+    response = await api.request("DELETE", "/persons/1?force=true")
+    assert (response.status, response.errors) == (400, [(400, "force")])
     headers = {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}
     assert (await api.request("DELETE", "/persons/1", headers=headers)).status == 406
     assert (await api.get("/persons/1")).status == 200
@@ -91,9 +92,9 @@ async def test_a_refused_deletion_deletes_nothing(api: Api) -> None:
 async def test_the_body_of_a_delete_is_ignored(api: Api) -> None:
     await api.person()
     await api.person()
-    answer = await api.request("DELETE", "/persons/1", {"data": {"type": "person", "id": "2"}})
-    assert answer.status == 204
-    assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
+    response = await api.request("DELETE", "/persons/1", {"data": {"type": "person", "id": "2"}})
+    assert response.status == 204
+    assert (await api.get("/persons")).ids == ["2"]
 
 
 @pytest.mark.covers("d.deleting")
@@ -108,31 +109,33 @@ async def test_the_id_of_a_deleted_resource_is_not_reused(api: Api) -> None:
 async def test_one_of_several_concurrent_deletions_succeeds(api: Api) -> None:
     for path, create in (("/persons", api.person), ("/computers", api.computer)):
         number = await create()
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(api.request("DELETE", f"{path}/{number}") for _ in range(10))
         )
-        assert sorted(answer.status for answer in answers) == [204] + [404] * 9
+        assert sorted(response.status for response in responses) == [204] + [404] * 9
 
 
 @pytest.mark.covers("d.deleting")
 async def test_no_computer_stays_linked_to_a_concurrently_deleted_person(
     api: Api, database: Database
 ) -> None:
-    """Every way to link to a person, against a deletion that starts before, among or after them."""
+    """All ways to link to a person race with a deletion that starts before, among or after them."""
     for turn in range(ROUNDS):
-        gone, other = await api.person(), await api.person()
-        computers = [await api.computer(owner=owner) for owner in (gone, other, None, None, None)]
-        requests = _links(api, gone, computers)
-        place = turn % (len(requests) + 1)
-        requests.insert(place, api.request("DELETE", f"/persons/{gone}"))
-        answers = await asyncio.gather(*requests)
-        assert answers.pop(place).status == 204
-        assert {answer.status for answer in answers} <= {200, 201, 204, 404}
+        deleted, other = await api.person(), await api.person()
+        computers = [
+            await api.computer(owner=owner) for owner in (deleted, other, None, None, None)
+        ]
+        requests = _link_requests(api, deleted, computers)
+        position = turn % (len(requests) + 1)
+        requests.insert(position, api.request("DELETE", f"/persons/{deleted}"))
+        responses = await asyncio.gather(*requests)
+        assert responses.pop(position).status == 204
+        assert {response.status for response in responses} <= {200, 201, 204, 404}
         await check_links(database)
-        assert gone not in {str(owner) for owner in (await owners(database)).values()}
+        assert deleted not in {str(owner) for owner in (await owners(database)).values()}
 
 
-def _links(api: Api, person: str, computers: list[str]) -> list[Any]:
+def _link_requests(api: Api, person: str, computers: list[str]) -> list[Any]:
     identifier = {"type": "person", "id": person}
     owner = {"owner": {"data": identifier}}
     new = {"type": "computer", "attributes": {"serial": "x"}, "relationships": owner}
@@ -160,7 +163,7 @@ async def test_a_computer_deleted_while_it_moves_no_longer_exists(
             api.patch(f"/computers/{number}/relationships/owner", None),
         )
         assert deletion.status == 204
-        assert {answer.status for answer in links} <= {200, 204, 404}
+        assert {response.status for response in links} <= {200, 204, 404}
         assert (await api.get(f"/computers/{number}")).status == 404
         assert await owners(database) == {}
 
@@ -171,10 +174,10 @@ async def test_a_computer_moved_while_its_owner_is_deleted_keeps_its_new_owner(
     for _ in range(ROUNDS):
         old, new = await api.person(), await api.person()
         number = await api.computer(owner=old)
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             api.set_computers(new, number), api.request("DELETE", f"/persons/{old}")
         )
-        assert [answer.status for answer in answers] == [200, 204]
+        assert [response.status for response in responses] == [200, 204]
         assert (await owners(database))[int(number)] == int(new)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import bson
 import pytest
+from aiohttp import ClientError
 from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
 
@@ -20,9 +21,9 @@ from tests.support import Api, Database, linkage_of
 )
 async def test_a_person_has_all_attributes(api: Api) -> None:
     await api.person("Grace", "Hopper", email="grace@example.com")
-    answer = await api.get("/persons/1")
-    assert answer.status == 200
-    assert answer.document == {
+    response = await api.get("/persons/1")
+    assert response.status == 200
+    assert response.document == {
         "data": {
             "type": "person",
             "id": "1",
@@ -42,8 +43,8 @@ async def test_a_person_has_all_attributes(api: Api) -> None:
 @pytest.mark.covers("2.5.computer", "4.3")
 async def test_a_computer_has_only_its_serial(api: Api) -> None:
     await api.computer("SN-7", owner=await api.person())
-    answer = await api.get("/computers/1")
-    assert answer.document == {
+    response = await api.get("/computers/1")
+    assert response.document == {
         "data": {
             "type": "computer",
             "id": "1",
@@ -59,12 +60,12 @@ async def test_a_computer_has_only_its_serial(api: Api) -> None:
 async def test_a_collection_has_a_count_and_its_url_as_self_link(api: Api) -> None:
     await api.person("Grace", "Hopper")
     await api.person("Ada", "Lovelace", email="ada@example.com")
-    answer = await api.get("/persons")
-    assert answer.status == 200
-    assert answer.document.keys() == {"data", "jsonapi", "links", "meta"}
-    assert answer.document["meta"] == {"count": 2}
-    assert answer.document["links"] == {"self": str(api.client.make_url("/persons"))}
-    assert [person["attributes"] for person in answer.data] == [
+    response = await api.get("/persons")
+    assert response.status == 200
+    assert response.document.keys() == {"data", "jsonapi", "links", "meta"}
+    assert response.document["meta"] == {"count": 2}
+    assert response.document["links"] == {"self": str(api.client.make_url("/persons"))}
+    assert [person["attributes"] for person in response.data] == [
         {
             "first_name": "Grace",
             "last_name": "Hopper",
@@ -82,14 +83,14 @@ async def test_a_collection_has_a_count_and_its_url_as_self_link(api: Api) -> No
 
 @pytest.mark.parametrize("path", ["/persons", "/computers", "/persons?include=computers"])
 async def test_an_empty_collection_is_an_empty_array(api: Api, path: str) -> None:
-    answer = await api.get(path)
-    assert (answer.status, answer.data) == (200, [])
-    assert answer.document["meta"] == {"count": 0}
+    response = await api.get(path)
+    assert (response.status, response.data) == (200, [])
+    assert response.document["meta"] == {"count": 0}
 
 
 @pytest.mark.covers("4.7.url", "d.collection_self")
 @pytest.mark.parametrize(
-    ("sent", "linked"),
+    ("sent", "self_link"),
     [
         (
             "/computers?include=owner&fields[person]=full_name,email",
@@ -102,13 +103,13 @@ async def test_an_empty_collection_is_an_empty_array(api: Api, path: str) -> Non
     ],
 )
 async def test_the_self_link_of_a_collection_is_the_requested_url_percent_encoded(
-    api: Api, sent: str, linked: str
+    api: Api, sent: str, self_link: str
 ) -> None:
     status, document = await api.raw(
         f"GET {sent} HTTP/1.0\r\nHost: fleet.example:81\r\n\r\n".encode()
     )
     assert status == 200
-    assert document["links"]["self"] == f"http://fleet.example:81{linked}"
+    assert document["links"]["self"] == f"http://fleet.example:81{self_link}"
 
 
 @pytest.mark.covers("d.collection_self")
@@ -139,8 +140,8 @@ async def test_the_public_url_replaces_the_host_of_the_request(
     serve: Serve, settings: Settings, public: str
 ) -> None:
     api = await serve(settings=replace(settings, public_url=public))
-    answer = await api.get("/persons?include=computers")
-    assert answer.document["links"] == {"self": f"{public.rstrip('/')}/persons?include=computers"}
+    response = await api.get("/persons?include=computers")
+    assert response.document["links"] == {"self": f"{public.rstrip('/')}/persons?include=computers"}
     await api.person()
     assert (await api.get("/persons/1")).document["links"] == {"self": "/persons/1"}
 
@@ -176,22 +177,22 @@ async def test_a_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
     await database.computers.insert_many(
         {"_id": number, "serial": f"SN-{number}", "person": None} for number in range(1, count + 1)
     )
-    answer = await api.get("/computers")
-    assert [int(one["id"]) for one in answer.data] == list(range(1, count + 1))
-    assert answer.document["meta"] == {"count": count}
-    answer = await api.get("/computers?include=owner")
-    assert answer.document["meta"] == {"count": count}
+    response = await api.get("/computers")
+    assert [int(resource["id"]) for resource in response.data] == list(range(1, count + 1))
+    assert response.document["meta"] == {"count": count}
+    response = await api.get("/computers?include=owner")
+    assert response.document["meta"] == {"count": count}
 
 
 async def test_a_failure_after_the_headers_were_sent_aborts_the_response(
     api: Api, database: Database
 ) -> None:
-    """A record that cannot be shown stands for whatever may fail once a response has begun."""
+    """An unserializable record stands for any failure after the response has started."""
     await database.computers.insert_many(
         {"_id": number, "serial": "x", "person": None} for number in range(CHUNK + 1)
     )
     await database.computers.update_one({"_id": CHUNK}, {"$set": {"serial": b"\xff"}})
-    with pytest.raises(Exception, match=r"payload|disconnect|reset"):
+    with pytest.raises(ClientError):
         await api.get("/computers")
     assert (await api.get("/persons")).status == 200
 
@@ -201,8 +202,8 @@ async def test_an_incomplete_external_record_is_shown_best_effort(
 ) -> None:
     await database.persons.insert_one({"_id": 5, "last_name": "Doe", "team": "x"})
     await database.computers.insert_one({"_id": 5, "serial": "SN-5"})
-    answer = await api.get("/persons/5?include=computers")
-    assert answer.data["attributes"] == {"last_name": "Doe", "full_name": " Doe", "email": None}
+    response = await api.get("/persons/5?include=computers")
+    assert response.data["attributes"] == {"last_name": "Doe", "full_name": " Doe", "email": None}
     assert linkage_of((await api.get("/computers?include=owner")).data[0]) == {
         "owner": {"data": None}
     }
@@ -215,7 +216,7 @@ async def test_an_incomplete_external_record_is_shown_best_effort(
         (bson.encode({"_id": 1, "serial": "abcd"}).replace(b"abcd", b"a\xffcd"), "a\ufffdcd"),
         (bson.encode({"_id": 1, "serial": DatetimeMS(2**62)}), f"DatetimeMS({2**62})"),
     ],
-    ids=["no UTF-8", "a date after 9999"],
+    ids=["not UTF-8", "a date after the year 9999"],
 )
 @pytest.mark.parametrize(
     "path", ["/computers", "/computers?page[size]=9", "/computers?sort=serial"]
@@ -225,7 +226,7 @@ async def test_an_undecodable_stored_value_does_not_fail_the_response(
 ) -> None:
     await database.computers.insert_one(RawBSONDocument(raw))
     await database.computers.insert_one({"_id": 2, "serial": "zz"})
-    serials = {one["attributes"]["serial"] for one in (await api.get(path)).data}
+    serials = {resource["attributes"]["serial"] for resource in (await api.get(path)).data}
     assert serials == {shown, "zz"}
     assert (await api.get("/computers/1")).data["attributes"] == {"serial": shown}
 
@@ -252,8 +253,7 @@ async def test_head_responds_like_get_without_a_body(api: Api, path: str) -> Non
     get, head = await api.get(path), await api.request("HEAD", path)
     assert (head.status, head.document) == (200, None)
     assert head.headers["Content-Type"] == get.headers["Content-Type"]
-    if "Content-Length" in get.headers:
-        assert head.headers["Content-Length"] == get.headers["Content-Length"]
+    assert head.headers.get("Content-Length") == get.headers.get("Content-Length")
 
 
 @pytest.mark.parametrize(

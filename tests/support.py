@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 from motor.motor_asyncio import AsyncIOMotorDatabase
@@ -146,7 +147,10 @@ class Api:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.client.port)
         writer.write(request)
         await writer.drain()
-        received = await asyncio.wait_for(reader.read(), timeout=10)
+        try:
+            received = await asyncio.wait_for(reader.read(), timeout=10)
+        except TimeoutError:
+            pytest.fail("the service did not close the connection within 10 s")
         writer.close()
         head, _, body = received.partition(b"\r\n\r\n")
         return int(head.split(b" ", 2)[1]), head, body

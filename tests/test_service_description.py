@@ -80,7 +80,7 @@ STATEMENTS = {
     "d.bad_parameters": "unknown parameters, types, fields and include paths: 400",
     "d.fields_and_include": "fields restricts attributes, include always shows its relationship",
     "d.names_in_fields": "attributes, relationships, id, and person for owner",
-    "d.nested_include": "at most three steps; each resource once, primary resources not in included",
+    "d.nested_include": "at most three steps; each resource once, primary resources not included",
     "d.include_nothing": "an include without results is an empty array",
     "d.media_type": "415 and 406 as JSON:API specifies",
     "d.collection_self": "the requested URL, absolute and percent-encoded; its host can be set",

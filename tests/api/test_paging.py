@@ -111,7 +111,7 @@ async def test_a_page_number_beyond_the_end_is_empty_and_links_to_the_last_page(
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("query", ["sort=id", "sort=-email", "sort=last_name,-email"])
 async def test_the_largest_page_number_is_an_empty_page(seven: Api, query: str) -> None:
-    for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):  # skip fits 64 bits
+    for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):  # skips just under 2**63
         response = await seven.get(f"/persons?{query}&page[number]={number}&page[size]={size}")
         assert (response.status, response.data) == (200, [])
         owners = "/computers?sort=owner.email"
@@ -319,6 +319,7 @@ async def test_page_links_start_with_the_public_url(serve: Serve, settings: Sett
     for page in ("page[number]=1&page[size]=1", "page[size]=1"):
         links = (await api.get(f"/persons?{page}")).document["links"]
         assert links.pop("prev") is None
+        assert links.keys() == {"self", "first", "last", "next"}
         expected = "https://registry.example.com/api/persons?"
         assert all(link.startswith(expected) for link in links.values()), links
 

@@ -1,4 +1,4 @@
-"""One mongod for the whole run, one database for each test."""
+"""One mongod per test run, one database per test."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database
 
 LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
-"""Short, so that the tests of what does not arrive in time are over soon."""
+"""Short time limits, so that tests of slow and incomplete requests are quick."""
 
 
 class _Server(TestServer):
-    """A server of the tests, on the runner of the service."""
+    """aiohttp's test server on the runner of the service."""
 
     async def _make_runner(self, **_: Any) -> Runner:
         return Runner(self.app)
 
 
 _commands = CommandLog()
-monitoring.register(_commands)  # before the first client, which takes its listeners along
+monitoring.register(
+    _commands
+)  # before the first client: listeners are global only for later clients
 
 Serve = Callable[..., Awaitable[Api]]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _openapi_schema_compiled_once() -> Iterator[None]:
-    """aiohttp-swagger3 compiles the schema of OpenAPI for each app, which takes most of a test."""
+    """Cache the compiled OpenAPI schema: compiling it for every app takes most of a test's time."""
     compiled: list[Any] = []
     compile_schema = fastjsonschema.compile
 
@@ -69,7 +71,7 @@ def settings(mongodb_uri: str) -> Settings:
 
 @pytest.fixture
 async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Database]:
-    """The stored documents, past the service."""
+    """The database of the service, accessed directly."""
     async with client_of(mongodb_uri) as client:
         yield client[settings.database]
         await client.drop_database(settings.database)
@@ -78,9 +80,9 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
 @pytest.fixture
 async def serve(
     settings: Settings,
-    database: Database,  # noqa: ARG001 - dropped after the service
+    database: Database,  # noqa: ARG001 - is dropped after the service has stopped
 ) -> AsyncIterator[Serve]:
-    """Start the service, with other types or settings than its own where a test says so."""
+    """A function that starts the service, with other resource types or settings if given."""
     clients: list[TestClient[web.Request, web.Application]] = []
 
     async def start(
@@ -104,6 +106,6 @@ async def api(serve: Serve) -> Api:
 
 @pytest.fixture
 def commands() -> CommandLog:
-    """The commands sent to MongoDB from here on."""
+    """The commands sent to MongoDB since the test started."""
     _commands.take("all")
     return _commands

@@ -1,4 +1,4 @@
-"""Settings: from flags and environment variables, and what is said of those that cannot be used."""
+"""Settings: flags, environment variables, and the errors for invalid values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = [
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
 ]
 
-BAD = [
+INVALID = [
     ("--port", "99999"),
     ("--port", "-1"),
     ("--port", "8_0"),
@@ -56,20 +56,20 @@ BAD = [
 ]
 
 
-def refusal(
+def error_line(
     arguments: list[str], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> str:
-    """Return the one line that is said of settings that cannot be used."""
+    """Return the single line that is printed for invalid settings."""
     with pytest.raises(SystemExit) as caught:
         Settings.parse(arguments, environment)
     assert caught.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
 
 
-def test_without_flags_and_variables_every_setting_has_its_default() -> None:
+def test_every_setting_has_a_default() -> None:
     assert Settings.parse([], {}) == Settings(
         mongodb_uri=None,
         database="registry",
@@ -82,7 +82,7 @@ def test_without_flags_and_variables_every_setting_has_its_default() -> None:
     )
 
 
-def test_flags_and_variables_set_the_same() -> None:
+def test_flags_and_environment_variables_are_equivalent() -> None:
     flags = {
         "--mongodb-uri": "mongodb://db.example.com",
         "--database": "people",
@@ -108,42 +108,42 @@ def test_flags_and_variables_set_the_same() -> None:
     assert Settings.parse([], variables) == expected
 
 
-def test_a_flag_wins_over_its_variable_even_over_one_that_cannot_be_used() -> None:
+def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "82"}).port == 81
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
 
 
-def test_an_empty_variable_is_not_set() -> None:
+def test_an_empty_variable_is_ignored() -> None:
     assert Settings.parse([], {variable: "" for _, variable, _ in SETTINGS}) == Settings()
 
 
-@pytest.mark.parametrize(("flag", "value"), BAD)
-def test_a_value_that_cannot_be_used_is_one_line_with_its_key(
+@pytest.mark.parametrize(("flag", "value"), INVALID)
+def test_an_invalid_value_is_reported_in_one_line_with_its_key(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refusal([f"{flag}={value}"], {}, capsys).startswith(f"registry: {flag}: ")
+    assert error_line([f"{flag}={value}"], {}, capsys).startswith(f"registry: {flag}: ")
     if value:
         variable = next(variable for name, variable, _ in SETTINGS if name == flag)
-        said = refusal([], {variable: value}, capsys)
-        assert said.startswith(f"registry: {variable}: ")
+        line = error_line([], {variable: value}, capsys)
+        assert line.startswith(f"registry: {variable}: ")
 
 
-def test_where_the_kernel_does_not_spread_connections_there_is_one_worker(
+def test_several_workers_are_refused_where_the_kernel_does_not_balance_connections(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     assert Settings.parse(["--workers=1"], {}).workers == 1
-    assert "only Linux" in refusal(["--workers=2"], {}, capsys)
+    assert "only Linux" in error_line(["--workers=2"], {}, capsys)
 
 
 @pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])
-def test_an_argument_that_is_none_is_one_line(
+def test_an_unknown_argument_is_reported_in_one_line(
     argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert argument in refusal([argument], {}, capsys)
+    assert argument in error_line([argument], {}, capsys)
 
 
-def test_help_lists_every_setting_with_its_default_and_its_variable(
+def test_help_lists_every_setting_with_its_variable_and_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says, stored, to_many
+from tests.support import MEDIA_TYPE, Api, Database, Response, stored_records, to_many
 
 TAGGED = (
     "/persons/1",
@@ -81,7 +81,7 @@ async def tag(api: Api, path: str) -> str:
         return response.headers["ETag"]
 
 
-async def send(api: Api, write: Write, match: str | None = None) -> Answer:
+async def send(api: Api, write: Write, match: str | None = None) -> Response:
     method, path, data = write
     return await api.request(
         method,
@@ -91,7 +91,7 @@ async def send(api: Api, write: Write, match: str | None = None) -> Answer:
     )
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("path", TAGGED)
 async def test_what_is_read_has_a_strong_tag_that_stays_while_it_does(api: Api, path: str) -> None:
     await fleet(api)
@@ -101,7 +101,7 @@ async def test_what_is_read_has_a_strong_tag_that_stays_while_it_does(api: Api, 
     assert (await api.request("HEAD", path)).headers["ETag"] == found
 
 
-@says("i.conditional", "i.negotiation")
+@pytest.mark.covers("i.conditional", "i.negotiation")
 @pytest.mark.parametrize("path", TAGGED)
 async def test_who_has_the_answer_already_is_told_so(api: Api, path: str) -> None:
     await fleet(api)
@@ -114,7 +114,7 @@ async def test_who_has_the_answer_already_is_told_so(api: Api, path: str) -> Non
             assert not {"Content-Type", "Content-Length"} & answer.headers.keys()
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("path", TAGGED)
 async def test_who_has_another_answer_gets_this_one(api: Api, path: str) -> None:
     await fleet(api)
@@ -126,7 +126,7 @@ async def test_who_has_another_answer_gets_this_one(api: Api, path: str) -> None
             assert await response.read()
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_the_tags_of_several_header_lines_count_together(api: Api) -> None:
     await fleet(api)
     found = await tag(api, "/persons/1")
@@ -149,7 +149,7 @@ async def _patch_by_lines(api: Api, *tags: str) -> int:
     return status
 
 
-@says("i.conditional", "d.no_page")
+@pytest.mark.covers("i.conditional", "d.no_page")
 @pytest.mark.parametrize("path", WHOLE)
 async def test_a_collection_that_is_streamed_has_no_tag(api: Api, path: str) -> None:
     await fleet(api)
@@ -158,14 +158,14 @@ async def test_a_collection_that_is_streamed_has_no_tag(api: Api, path: str) -> 
         assert (answer.status, "ETag" in answer.headers) == (200, False)
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_an_error_has_no_tag_and_is_not_known(api: Api) -> None:
     for path in ("/persons/9", "/persons/9/computers", "/persons?page[size]=x", "/nothing"):
         answer = await api.get(path, **{"If-None-Match": "*"})
         assert (answer.status in {400, 404}, "ETag" in answer.headers) == (True, False)
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_the_tag_differs_by_what_is_asked_for(api: Api) -> None:
     await fleet(api)
     queries = ("", "?fields[person]=email", "?fields[person]=", "?include=computers", "?include=")
@@ -173,7 +173,7 @@ async def test_the_tag_differs_by_what_is_asked_for(api: Api) -> None:
     assert len(tags) == len(queries)
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     ("path", "change"),
     [
@@ -202,7 +202,7 @@ async def test_the_tag_changes_with_what_is_included_or_related(
         assert response.status == 200
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_change_is_made_if_the_resource_is_as_it_was_read(api: Api, write: Write) -> None:
     await fleet(api)
@@ -214,7 +214,7 @@ async def test_a_change_is_made_if_the_resource_is_as_it_was_read(api: Api, writ
     )
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_change_of_what_changed_meanwhile_is_refused(
     api: Api, database: Database, write: Write
@@ -224,7 +224,7 @@ async def test_a_change_of_what_changed_meanwhile_is_refused(
     before = await tag(api, path)
     kind = "person" if path.startswith("/persons") else "computer"
     assert (await send(api, ("PATCH", path, {"type": kind}))).status == 200
-    records = await stored(database)
+    records = await stored_records(database)
     weak = f"W/{await tag(api, path)}"
     for match in (
         before,
@@ -242,7 +242,7 @@ async def test_a_change_of_what_changed_meanwhile_is_refused(
         answer = await send(api, write, match)
         assert (answer.status, answer.errors) == (412, [(412, "")])
         assert answer.document["errors"][0]["code"] == "precondition_failed"
-    assert await stored(database) == records
+    assert await stored_records(database) == records
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ async def test_an_odd_precondition_is_one_that_fails(api: Api, match: str) -> No
     assert (await api.get("/persons/1")).data["attributes"]["first_name"] == "Grace"
 
 
-@says("i.conditional", "d.no_such")
+@pytest.mark.covers("i.conditional", "d.no_such")
 @pytest.mark.parametrize("match", ["*", OLD, "x"])
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_precondition_on_what_is_not_there_is_not_found(
@@ -267,7 +267,7 @@ async def test_a_precondition_on_what_is_not_there_is_not_found(
     assert (answer.status, answer.errors) == (404, [(404, "")])
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("query", ["", "?include=computers", "?fields[person]=email&include="])
 async def test_the_tag_of_an_answer_to_a_change_fits_the_next_one(api: Api, query: str) -> None:
     await api.computer()
@@ -286,7 +286,7 @@ async def test_the_tag_of_an_answer_to_a_change_fits_the_next_one(api: Api, quer
     assert (await send(api, ("DELETE", "/persons/1", None), answer.headers["ETag"])).status == 204
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_the_tag_of_an_answer_about_a_computer_fits_the_next_change(api: Api) -> None:
     await api.person()
     owner = {"owner": {"data": IDENTIFIER}}
@@ -301,7 +301,7 @@ async def test_the_tag_of_an_answer_about_a_computer_fits_the_next_change(api: A
     assert (await send(api, linkage, answer.headers["ETag"])).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     "path", [one for one in TAGGED if re.match(r"/persons/1(?!/computers)", one)]
 )
@@ -326,7 +326,7 @@ MOVES: list[Write] = [
 ]
 
 
-@says("i.conditional", "d.moves")
+@pytest.mark.covers("i.conditional", "d.moves")
 @pytest.mark.parametrize("move", MOVES)
 async def test_a_move_changes_the_computer_and_both_owners(api: Api, move: Write) -> None:
     await fleet(api)
@@ -340,7 +340,7 @@ async def test_a_move_changes_the_computer_and_both_owners(api: Api, move: Write
         assert (await send(api, ("DELETE", path, None), before[path])).status == 412
 
 
-@says("i.conditional", "d.deleting")
+@pytest.mark.covers("i.conditional", "d.deleting")
 async def test_a_deletion_changes_what_was_linked(api: Api) -> None:
     await fleet(api)
     for path, other in (("/persons/1", "/computers/1"), ("/computers/2", "/persons/2")):
@@ -354,7 +354,7 @@ async def test_a_deletion_changes_what_was_linked(api: Api) -> None:
         assert (await send(api, ("DELETE", other, None), before)).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], *PERSON_WRITES[3:]])
 async def test_of_many_who_change_what_they_read_one_does(api: Api, write: Write) -> None:
     await fleet(api)
@@ -366,7 +366,7 @@ async def test_of_many_who_change_what_they_read_one_does(api: Api, write: Write
     assert {status for status in statuses if status >= 300} <= refused | {412}
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_of_those_who_change_it_in_different_ways_one_does(api: Api) -> None:
     for _ in range(5):
         number, other = await api.person(), await api.person()
@@ -386,7 +386,7 @@ async def test_of_those_who_change_it_in_different_ways_one_does(api: Api) -> No
         assert (await send(api, ("DELETE", f"/persons/{other}", None))).status == 204
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_of_those_who_move_a_computer_they_read_one_does(api: Api) -> None:
     await api.computer()
     persons = [await api.person() for _ in range(10)]
@@ -406,7 +406,7 @@ async def test_of_those_who_move_a_computer_they_read_one_does(api: Api) -> None
     assert (await api.get("/computers/1/owner")).id == winner
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_a_change_from_the_other_side_is_seen_by_those_who_read_before(api: Api) -> None:
     """Either the computer moves first and the owner has changed, or the other way round."""
     owner = ("PATCH", "/computers/{}/relationships/owner", IDENTIFIER)
@@ -423,7 +423,7 @@ async def test_a_change_from_the_other_side_is_seen_by_those_who_read_before(api
         assert (await send(api, PERSON_WRITES[0], found)).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     "version",
     [
@@ -465,7 +465,7 @@ async def test_a_record_without_a_version_can_be_changed_on_a_condition(
         assert (await send(api, write, before)).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("version", [..., "x", 2.0])
 @pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], PERSON_WRITES[5]])
 async def test_of_many_who_change_a_record_without_a_version_one_does(
@@ -480,7 +480,7 @@ async def test_of_many_who_change_a_record_without_a_version_one_does(
     assert {one.status for one in answers if one.status >= 300} <= {404, 412}
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 async def test_what_is_written_past_the_service_is_seen_by_who_has_the_answer(
     api: Api, database: Database
 ) -> None:

@@ -1,11 +1,10 @@
-"""Statements of JSON:API 1.0 that hold on every route and in every document.
+"""Conformance to JSON:API 1.0 on every route and in every document.
 
 `tests/test_jsonapi_statements.py` lists all statements, and the tests of each.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -19,16 +18,17 @@ from registry.model.attributes import Text
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Link, Resource
 from registry.resources.person import person
-from tests.support import MEDIA_TYPE, Api, linked, to_many
+from tests.support import (
+    MEDIA_TYPE,
+    Api,
+    identity,
+    linkage_of,
+    primary_data,
+    to_many,
+)
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper"}
 PARAMETERS = f"{MEDIA_TYPE}; charset=utf-8"
-
-NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?")
-"""A member name of characters that are allowed and, as is recommended, safe in a URL."""
-
-TOP = {"data", "errors", "meta", "jsonapi", "links", "included"}
-PAGES = {"first", "last", "prev", "next"}
 
 STARTS = (
     "/persons",
@@ -46,7 +46,7 @@ STARTS = (
     "/computers/1/relationships/owner?include=owner",
     "/computers/1/owner?include=computers",
 )
-"""From here, links lead to every path that can be read."""
+"""Following links from these paths reaches every route that can be read."""
 
 BODIES = (
     ("POST", "/persons", {"type": "person", "attributes": GRACE}),
@@ -58,12 +58,12 @@ BODIES = (
     ("DELETE", "/persons/1/relationships/computers", to_many("1")["data"]),
     ("PATCH", "/computers/1/relationships/owner", None),
 )
-"""A request that succeeds, of each path and method that takes primary data."""
+"""One successful request per path and method with primary data."""
 
 
 @pytest.fixture
 async def fleet(api: Api) -> Api:
-    """Grace owns computers 1 and 2, Ada owns nothing; nobody owns 3."""
+    """Grace owns computers 1 and 2, Ada owns none; nobody owns 3."""
     await api.person("Grace", email="grace@example.com")
     await api.person("Ada")
     for owner in ("1", "1", None):
@@ -72,117 +72,21 @@ async def fleet(api: Api) -> Api:
 
 
 async def fetch(api: Api, method: str, path: str, data: Any = None, **headers: str) -> Any:
-    """Return status and document; the answer is JSON:API, or it is empty."""
-    body = None if method in {"GET", "HEAD"} else json.dumps({"data": data})
-    sent = {"Content-Type": MEDIA_TYPE, **headers}
-    url = URL(path, encoded=True).relative() if "://" in path else path
-    async with api.client.request(method, url, data=body, headers=sent) as response:
-        text = await response.read()
-        assert bool(text) == (response.status != 204)
-        if not text:
-            return response.status, None
-        assert response.headers["Content-Type"] == MEDIA_TYPE
-        return response.status, json.loads(text)
+    """Return the status and the document, which `Api` checks; only a 204 has none.
 
-
-def hold(document: Any) -> None:
-    """Hold a document against JSON:API 1.0, Document Structure."""
-    assert isinstance(document, dict)
-    assert document.keys() <= TOP
-    assert document.keys() & {"data", "errors", "meta"}
-    assert not document.keys() >= {"data", "errors"}
-    assert "data" in document or "included" not in document
-    assert document["jsonapi"].keys() <= {"version", "meta"}
-    assert isinstance(document["jsonapi"]["version"], str)
-    hold_links(document.get("links", {}), {"self", "related"} | PAGES)
-    hold_names(document)
-    for error in document.get("errors", []):
-        hold_error(error)
-    primary = primary_data(document)
-    resources = [one for one in primary if "attributes" in one] + document.get("included", [])
-    for resource in resources:
-        hold_resource(resource)
-    for identifier in [one for one in primary if "attributes" not in one]:
-        hold_identifier(identifier)
-    named = [identity(one) for one in resources]
-    assert len(set(named)) == len(named), "a resource is there more than once"
-    known = {identity(one) for one in [*primary, *targets(resources)]}
-    assert {identity(one) for one in document.get("included", [])} <= known, "no full linkage"
-
-
-def hold_names(part: Any) -> None:
-    """Hold the name of every member, however deep, and the shape of every meta object."""
-    for one in part if isinstance(part, list) else []:
-        hold_names(one)
-    for name, value in part.items() if isinstance(part, dict) else []:
-        assert NAME.fullmatch(name)
-        assert name != "meta" or isinstance(value, dict)
-        hold_names(value)
-
-
-def hold_links(links: Any, names: set[str]) -> None:
-    assert isinstance(links, dict)
-    assert links.keys() <= names
-    for name, link in links.items():
-        assert isinstance(link, str) or (link is None and name in PAGES)
-
-
-def hold_identifier(identifier: Any) -> None:
-    assert {"type", "id"} <= identifier.keys() <= {"type", "id", "meta"}
-    assert all(isinstance(identifier[name], str) for name in ("type", "id"))
-    assert NAME.fullmatch(identifier["type"])
-
-
-def hold_resource(resource: Any) -> None:
-    """Hold a resource object of this service, whose attributes hold no objects."""
-    assert resource.keys() <= {"type", "id", "attributes", "relationships", "links", "meta"}
-    hold_identifier({name: resource[name] for name in ("type", "id")})
-    attributes, relationships = resource["attributes"], resource.get("relationships", {})
-    assert isinstance(attributes, dict)
-    assert isinstance(relationships, dict)
-    assert not {"type", "id", *relationships} & attributes.keys()
-    assert not {"type", "id"} & relationships.keys()
-    assert not any(isinstance(value, dict | list) for value in attributes.values())
-    hold_links(resource["links"], {"self"})
-    for relationship in relationships.values():
-        assert relationship.keys() <= {"links", "data", "meta"}
-        assert relationship.keys() & {"links", "data", "meta"}
-        to_many = isinstance(relationship["data"], list)
-        assert {"self", "related"} & relationship["links"].keys()
-        hold_links(relationship["links"], {"self", "related"} | (PAGES if to_many else set()))
-    for identifier in targets([resource]):
-        hold_identifier(identifier)
-
-
-def hold_error(error: Any) -> None:
-    """Hold an error object. Beyond 1.0, the cursor profile names the kind of some as a link."""
-    texts = {"id", "status", "code", "title", "detail"}
-    assert error.keys() <= texts | {"links", "source", "meta"}
-    assert all(isinstance(error[name], str) for name in texts & error.keys())
-    hold_links(error.get("links", {}), {"about", "type"})
-    assert error.get("source", {}).keys() <= {"pointer", "parameter"}
-    assert all(isinstance(value, str) for value in error.get("source", {}).values())
-
-
-def primary_data(document: Any) -> list[Any]:
-    data = document.get("data")
-    return data if isinstance(data, list) else [data] if data is not None else []
-
-
-def targets(resources: list[Any]) -> Iterator[Any]:
-    for resource in resources:
-        for relationship in resource.get("relationships", {}).values():
-            yield from primary_data(relationship)
-
-
-def identity(one: Any) -> tuple[str, str]:
-    return one["type"], one["id"]
+    path: relative, or an absolute URL taken from a link.
+    """
+    target = str(URL(path, encoded=True).relative()) if "://" in path else path
+    body = None if method == "GET" else {"data": data}
+    response = await api.request(method, target, body, headers)
+    assert (response.document is None) == (response.status == 204)
+    return response.status, response.document
 
 
 def links_of(part: Any) -> Iterator[str]:
-    """Yield every link of a document, whatever object it belongs to."""
-    for one in part if isinstance(part, list) else []:
-        yield from links_of(one)
+    """Yield every link of a document, at any depth."""
+    for item in part if isinstance(part, list) else []:
+        yield from links_of(item)
     for name, value in part.items() if isinstance(part, dict) else []:
         if name == "links":
             yield from (link for link in value.values() if link is not None)
@@ -190,8 +94,8 @@ def links_of(part: Any) -> Iterator[str]:
             yield from links_of(value)
 
 
-def hold_primary_data(path: str, document: Any) -> None:
-    """Hold what a path is answered with: one or many, resource objects or identifiers."""
+def check_primary_data(path: str, document: Any) -> None:
+    """Check that primary data has the form, single or list, and the members the path requires."""
     match URL(path).path.split("/")[1:]:
         case [_, _, "relationships", name]:
             members, many = {"type", "id"}, name == "computers"
@@ -200,11 +104,11 @@ def hold_primary_data(path: str, document: Any) -> None:
         case parts:
             members, many = {"type", "id", "attributes", "links"}, len(parts) == 1
     assert isinstance(document["data"], list) == many
-    for one in primary_data(document):
-        assert one.keys() - {"relationships"} == members
+    for resource in primary_data(document):
+        assert resource.keys() - {"relationships"} == members
 
 
-async def test_every_link_leads_to_a_document_of_jsonapi(fleet: Api) -> None:
+async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
     routes = {
         route.resource
         for route in fleet.client.app.router.routes()
@@ -214,53 +118,54 @@ async def test_every_link_leads_to_a_document_of_jsonapi(fleet: Api) -> None:
     }
     assert routes
     seen: set[str] = set()
-    left = list(STARTS)
-    while left:
-        path = left.pop()
+    pending = list(STARTS)
+    while pending:
+        path = pending.pop()
         if path in seen:
             continue
         seen.add(path)
         status, document = await fetch(fleet, "GET", path)
         assert (path, status) == (path, 200)
-        hold(document)
-        hold_primary_data(path, document)
-        left += links_of(document)
+        check_primary_data(path, document)
+        pending += links_of(document)
     visited = {URL(path).path for path in seen}
     for resource in routes:
         path = resource.canonical  # type: ignore[union-attr] # a view has a path
         pattern = re.escape(path).replace(r"\{id\}", "[0-9]+")
-        assert any(re.fullmatch(pattern, one) for one in visited), pattern
+        assert any(re.fullmatch(pattern, url) for url in visited), pattern
 
 
 @pytest.mark.parametrize("path", ["/persons?include=computers", "/computers?include=owner"])
-async def test_the_self_link_of_a_resource_leads_to_it(fleet: Api, path: str) -> None:
+async def test_the_self_link_of_a_resource_returns_that_resource(fleet: Api, path: str) -> None:
     _, document = await fetch(fleet, "GET", path)
     for resource in document["data"] + document["included"]:
-        status, found = await fetch(fleet, "GET", resource["links"]["self"])
-        assert (status, identity(found["data"])) == (200, identity(resource))
-        assert found["data"]["attributes"] == resource["attributes"]
+        response = await fleet.get(resource["links"]["self"])
+        assert (response.status, identity(response.data)) == (200, identity(resource))
+        assert response.data["attributes"] == resource["attributes"]
 
 
-@pytest.mark.parametrize("path", [one for one in STARTS if not re.match("/computers/1/", one)])
-async def test_the_self_link_of_a_collection_leads_to_the_same_document(
+@pytest.mark.parametrize("path", [path for path in STARTS if not re.match("/computers/1/", path)])
+async def test_the_self_link_of_a_collection_returns_the_same_document(
     fleet: Api, path: str
 ) -> None:
     _, document = await fetch(fleet, "GET", path)
     assert await fetch(fleet, "GET", document["links"]["self"]) == (200, document)
 
 
-async def test_links_of_a_relationship_stay_when_its_content_changes(fleet: Api) -> None:
+async def test_relationship_links_do_not_change_with_the_linkage(fleet: Api) -> None:
     for owner in (None, "2", "1"):
         data = owner and {"type": "person", "id": owner}
         status, _ = await fetch(fleet, "PATCH", "/computers/1/relationships/owner", data)
         assert status == 204
         computer = (await fleet.get("/computers/1?include=owner")).data
         persons = (await fleet.get("/persons?include=computers")).data
-        assert linked(computer) == {"owner": {"data": data}}
-        assert [one["relationships"][name]["links"] for one, name in relationships(computer)] == [
-            {"self": "/computers/1/relationships/owner", "related": "/computers/1/owner"}
-        ]
-        assert [one["relationships"][name]["links"] for one, name in relationships(*persons)] == [
+        assert linkage_of(computer) == {"owner": {"data": data}}
+        assert [
+            resource["relationships"][name]["links"] for resource, name in relationships(computer)
+        ] == [{"self": "/computers/1/relationships/owner", "related": "/computers/1/owner"}]
+        assert [
+            resource["relationships"][name]["links"] for resource, name in relationships(*persons)
+        ] == [
             {
                 "self": f"/persons/{number}/relationships/computers",
                 "related": f"/persons/{number}/computers",
@@ -274,13 +179,12 @@ def relationships(*resources: Any) -> list[tuple[Any, str]]:
 
 
 @pytest.mark.parametrize(("method", "path", "data"), BODIES)
-async def test_every_change_is_answered_with_a_document_of_jsonapi_or_none(
+async def test_every_write_returns_a_valid_document_or_no_content(
     fleet: Api, method: str, path: str, data: Any
 ) -> None:
     status, document = await fetch(fleet, method, path, data)
     assert status == (204 if "/relationships/" in path else 201 if method == "POST" else 200)
     if document is not None:
-        hold(document)
         assert document["data"]["type"] == data["type"]
 
 
@@ -302,12 +206,11 @@ async def test_every_change_is_answered_with_a_document_of_jsonapi_or_none(
         ("POST", "/persons", [], {}, 400),
     ],
 )
-async def test_every_refusal_is_a_document_of_jsonapi(
+async def test_every_error_response_is_a_valid_document(
     fleet: Api, method: str, path: str, data: Any, headers: dict[str, str], status: int
 ) -> None:
-    found, document = await fetch(fleet, method, path, data, **headers)
-    assert found == status
-    hold(document)
+    actual, document = await fetch(fleet, method, path, data, **headers)
+    assert actual == status
     assert document.keys() == {"errors", "jsonapi"}
     assert isinstance(document["errors"], list)
     assert {error["status"] for error in document["errors"]} == {str(status)}
@@ -319,41 +222,43 @@ READS = [("GET", start, None) for start in STARTS]
 @pytest.mark.parametrize(
     ("method", "path", "data"), [*READS, *BODIES, ("DELETE", "/persons/1", None)]
 )
-async def test_a_parameter_that_is_unknown_is_refused_on_every_route(
+async def test_unknown_parameters_are_refused_on_every_route(
     fleet: Api, method: str, path: str, data: Any
 ) -> None:
-    before = await everything(fleet)
+    before = await all_documents(fleet)
     for name in ("nonsense", "Include", "pageSize", "page", "page[nonsense]"):
         url = f"{path}{'&' if '?' in path else '?'}{name}=1"
         status, document = await fetch(fleet, method, url, data)
         assert status == 400
         assert [error["source"] for error in document["errors"]] == [{"parameter": name}]
-    assert await everything(fleet) == before
+    assert await all_documents(fleet) == before
 
 
-async def everything(api: Api) -> list[Any]:
+async def all_documents(api: Api) -> list[Any]:
     return [(await api.get(path)).document for path in ("/persons?include=computers", "/computers")]
 
 
-async def test_there_is_no_parameter_but_those_of_the_specification(api: Api) -> None:
+async def test_only_parameters_of_the_specification_are_described(api: Api) -> None:
     async with api.client.get("/api/swagger/swagger.json") as response:
-        described = await response.json()
-    shared = described["components"]["parameters"].values()
+        description = await response.json()
+    shared = description["components"]["parameters"].values()
     inline = [
-        one
-        for item in described["paths"].values()
+        parameter
+        for item in description["paths"].values()
         for operation in item.values()
         if isinstance(operation, dict)
-        for one in operation.get("parameters", [])
+        for parameter in operation.get("parameters", [])
     ]
-    names = {one["name"] for one in [*shared, *inline] if one.get("in") == "query"}
+    names = {
+        parameter["name"] for parameter in [*shared, *inline] if parameter.get("in") == "query"
+    }
     assert "include" in names
-    families = {name.partition("[")[0] for name in names}
-    assert families <= {"include", "fields", "sort", "filter", "page"}
+    base_names = {name.partition("[")[0] for name in names}
+    assert base_names <= {"include", "fields", "sort", "filter", "page"}
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, method: str) -> None:
+async def test_unknown_members_are_ignored_at_every_level(fleet: Api, method: str) -> None:
     path, created = ("/computers", "4") if method == "POST" else ("/computers/1", "1")
     more: dict[str, Any] = {"colour": "red", "x-y": [1]}
     identifier = {"type": "person", "id": "2", **more}
@@ -363,10 +268,10 @@ async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, metho
         "relationships": {"owner": {"data": identifier, **more}},
         **more,
     }
-    answer = await fleet.request(method, path, {"data": data, **more})
-    assert (answer.status, answer.id) == (201 if method == "POST" else 200, created)
-    assert answer.data["attributes"] == {"serial": "SN-9"}
-    assert linked(answer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
+    response = await fleet.request(method, path, {"data": data, **more})
+    assert (response.status, response.id) == (201 if method == "POST" else 200, created)
+    assert response.data["attributes"] == {"serial": "SN-9"}
+    assert linkage_of(response.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
     linkage = f"/computers/{created}/relationships/owner"
     body = {"data": {**identifier, "id": "1"}, **more}
     assert (await fleet.request("PATCH", linkage, body)).status == 204
@@ -374,7 +279,7 @@ async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, metho
 
 
 @pytest.mark.parametrize(
-    ("document", "status", "place"),
+    ("document", "status", "pointer"),
     [
         ({"Data": {"type": "person", "attributes": GRACE}}, 400, "/data"),
         ({"data": {"Type": "person", "attributes": GRACE}}, 400, "/data/type"),
@@ -396,11 +301,11 @@ async def test_unknown_members_are_ignored_wherever_they_stand(fleet: Api, metho
         ),
     ],
 )
-async def test_a_name_in_another_case_is_another_name(
-    api: Api, document: Any, status: int, place: str
+async def test_member_names_are_case_sensitive(
+    api: Api, document: Any, status: int, pointer: str
 ) -> None:
-    answer = await api.request("POST", "/persons", document)
-    assert (answer.status, answer.errors) == (status, [(status, place)])
+    response = await api.request("POST", "/persons", document)
+    assert (response.status, response.errors) == (status, [(status, pointer)])
 
 
 class TypeSchema(Schema):
@@ -423,29 +328,31 @@ class IdSchema(Schema):
         (person, Resource("monitor", "monitors", Schema, (Link("owner", "person", "p", "id"),))),
     ],
 )
-def test_no_field_can_be_named_type_or_id(declared: tuple[Resource, ...]) -> None:
+def test_a_field_named_type_or_id_fails_at_start(declared: tuple[Resource, ...]) -> None:
     with pytest.raises(InvalidDeclaration, match=r"declared twice: (type|id)$"):
         Graph(declared)
 
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "a,b", "a+b", "a[b", "_a", "a/b", "-", ""])
-def test_a_field_whose_name_is_no_member_name_fails_at_start(name: str) -> None:
+def test_a_field_with_an_invalid_member_name_fails_at_start(name: str) -> None:
     schema = Schema.from_dict({name: Text()})
     with pytest.raises(InvalidDeclaration, match="is not a valid name"):
         Graph([Resource("monitor", "monitors", schema)])
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, {"links": {}}, {"meta": {}}, "1"])
-async def test_a_relationship_of_a_creation_is_an_object_with_data(fleet: Api, sent: Any) -> None:
-    before = await everything(fleet)
+async def test_a_relationship_in_a_creation_must_be_an_object_with_data(
+    fleet: Api, sent: Any
+) -> None:
+    before = await all_documents(fleet)
     data = {"type": "person", "attributes": GRACE, "relationships": {"computers": sent}}
-    answer = await fleet.post("/persons", data)
-    assert (answer.status, answer.errors) == (400, [(400, "/data/relationships/computers")])
-    assert await everything(fleet) == before
+    response = await fleet.post("/persons", data)
+    assert (response.status, response.errors) == (400, [(400, "/data/relationships/computers")])
+    assert await all_documents(fleet) == before
 
 
 @pytest.mark.parametrize(
-    ("document", "place"),
+    ("document", "pointer"),
     [
         ({}, "/data"),
         ({"meta": {}}, "/data"),
@@ -457,19 +364,19 @@ async def test_a_relationship_of_a_creation_is_an_object_with_data(fleet: Api, s
         ({"data": {"type": None, "id": "1", "attributes": GRACE}}, "/data/type"),
     ],
 )
-async def test_an_update_takes_a_single_resource_object_with_a_type(
-    fleet: Api, document: Any, place: str
+async def test_an_update_requires_a_single_resource_object_with_a_type(
+    fleet: Api, document: Any, pointer: str
 ) -> None:
-    before = await everything(fleet)
-    answer = await fleet.request("PATCH", "/persons/2", document)
-    assert (answer.status, answer.errors) == (400, [(400, place)])
-    assert await everything(fleet) == before
+    before = await all_documents(fleet)
+    response = await fleet.request("PATCH", "/persons/2", document)
+    assert (response.status, response.errors) == (400, [(400, pointer)])
+    assert await all_documents(fleet) == before
 
 
-async def test_relationships_that_are_not_sent_stay(fleet: Api) -> None:
+async def test_an_update_keeps_relationships_that_it_does_not_contain(fleet: Api) -> None:
     sent = {"type": "person", "attributes": {"first_name": "New"}}
     assert (await fleet.patch("/persons/1", sent)).status == 200
-    assert linked((await fleet.get("/persons/1?include=computers")).data) == {
+    assert linkage_of((await fleet.get("/persons/1?include=computers")).data) == {
         "computers": to_many("1", "2")
     }
     sent = {"type": "computer", "attributes": {"serial": "New"}}
@@ -477,7 +384,7 @@ async def test_relationships_that_are_not_sent_stay(fleet: Api) -> None:
     assert (await fleet.get("/computers/1?include=owner")).included == [("person", "1")]
 
 
-async def test_a_title_is_the_same_in_every_occurrence_of_a_problem(fleet: Api) -> None:
-    answers = [await fleet.get(path) for path in ("/persons/9", "/computers/8", "/nothing")]
-    assert {answer.document["errors"][0]["title"] for answer in answers} == {"Not found"}
-    assert len({answer.document["errors"][0]["detail"] for answer in answers}) == 3
+async def test_errors_of_one_kind_share_a_title(fleet: Api) -> None:
+    responses = [await fleet.get(path) for path in ("/persons/9", "/computers/8", "/nothing")]
+    assert {response.document["errors"][0]["title"] for response in responses} == {"Not found"}
+    assert len({response.document["errors"][0]["detail"] for response in responses}) == 3

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.support import Api, Database, linked, says, to_many
+from tests.support import Api, Database, linkage_of, to_many
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper", "email": "grace@example.com"}
 
 
-@says("1.4", "2.5.post", "4.2.1", "4.2.2", "4.6.links")
-async def test_a_created_person_is_answered_with_what_was_sent_and_an_id(api: Api) -> None:
-    answer = await api.post("/persons", {"type": "person", "attributes": GRACE})
-    assert answer.status == 201
-    assert answer.document == {
+@pytest.mark.covers("1.4", "2.5.post", "4.2.1", "4.2.2", "4.6.links")
+async def test_creating_a_person_returns_its_attributes_and_id(api: Api) -> None:
+    response = await api.post("/persons", {"type": "person", "attributes": GRACE})
+    assert response.status == 201
+    assert response.document == {
         "data": {
             "type": "person",
             "id": "1",
@@ -26,14 +26,14 @@ async def test_a_created_person_is_answered_with_what_was_sent_and_an_id(api: Ap
         "jsonapi": {"version": "1.0"},
         "links": {"self": "/persons/1"},
     }
-    assert list(answer.data["attributes"]) == ["first_name", "last_name", "email"]
+    assert list(response.data["attributes"]) == ["first_name", "last_name", "email"]
 
 
-@says("2.2.serial", "2.2.unowned", "2.5.computer", "4.2.1", "4.2.2")
-async def test_a_created_computer_has_its_serial_alone_and_no_owner(api: Api) -> None:
-    answer = await api.post("/computers", {"type": "computer", "attributes": {"serial": "SN-1"}})
-    assert answer.status == 201
-    assert answer.document == {
+@pytest.mark.covers("2.2.serial", "2.2.unowned", "2.5.computer", "4.2.1", "4.2.2")
+async def test_creating_a_computer_returns_its_serial_and_sets_no_owner(api: Api) -> None:
+    response = await api.post("/computers", {"type": "computer", "attributes": {"serial": "SN-1"}})
+    assert response.status == 201
+    assert response.document == {
         "data": {
             "type": "computer",
             "id": "1",
@@ -44,21 +44,21 @@ async def test_a_created_computer_has_its_serial_alone_and_no_owner(api: Api) ->
         "links": {"self": "/computers/1"},
     }
     read = await api.get("/computers/1?include=owner")
-    assert linked(read.data) == {"owner": {"data": None}}
+    assert linkage_of(read.data) == {"owner": {"data": None}}
 
 
-async def test_the_location_is_the_self_link(api: Api) -> None:
-    answer = await api.post("/persons", {"type": "person", "attributes": GRACE})
-    assert answer.headers["Location"] == answer.data["links"]["self"]
+async def test_the_location_header_is_the_self_link(api: Api) -> None:
+    response = await api.post("/persons", {"type": "person", "attributes": GRACE})
+    assert response.headers["Location"] == response.data["links"]["self"]
 
 
-@says("2.1.id", "2.2.id")
-async def test_ids_start_at_1_and_rise_for_each_type_by_itself(api: Api) -> None:
+@pytest.mark.covers("2.1.id", "2.2.id")
+async def test_ids_start_at_1_and_increase_per_type(api: Api) -> None:
     assert [await api.person() for _ in range(3)] == ["1", "2", "3"]
     assert [await api.computer() for _ in range(2)] == ["1", "2"]
 
 
-async def test_fifty_creations_at_once_get_fifty_ids(api: Api) -> None:
+async def test_concurrent_creations_get_distinct_ids(api: Api) -> None:
     ids = await asyncio.gather(*(api.person(str(number)) for number in range(50)))
     assert sorted(map(int, ids)) == list(range(1, 51))
     for number, identifier in enumerate(ids):
@@ -66,27 +66,27 @@ async def test_fifty_creations_at_once_get_fifty_ids(api: Api) -> None:
         assert read.data["attributes"]["first_name"] == str(number)
 
 
-@says("4.2.3", "d.id_in_body")
+@pytest.mark.covers("4.2.3", "d.id_in_body")
 @pytest.mark.parametrize("sent", ["7", 7, None, [], {"$gt": 0}, 2**80, True, "x" * 300])
-async def test_a_clients_id_is_discarded_whatever_it_is(api: Api, sent: Any) -> None:
-    answer = await api.post("/persons", {"type": "person", "id": sent, "attributes": GRACE})
-    assert (answer.status, answer.id) == (201, "1")
+async def test_any_client_generated_id_is_ignored(api: Api, sent: Any) -> None:
+    response = await api.post("/persons", {"type": "person", "id": sent, "attributes": GRACE})
+    assert (response.status, response.id) == (201, "1")
 
 
-@says("2.1.email", "d.email_null")
-async def test_an_email_that_is_not_given_is_null(api: Api) -> None:
+@pytest.mark.covers("2.1.email", "d.email_null")
+async def test_a_missing_email_is_null(api: Api) -> None:
     names = {"first_name": "Grace", "last_name": "Hopper"}
-    answer = await api.post("/persons", {"type": "person", "attributes": names})
-    assert answer.data["attributes"] == {**names, "email": None}
+    response = await api.post("/persons", {"type": "person", "attributes": names})
+    assert response.data["attributes"] == {**names, "email": None}
     assert (await api.get("/persons/1")).data["attributes"]["email"] is None
 
 
-@says("d.lengths")
+@pytest.mark.covers("d.lengths")
 @pytest.mark.parametrize(
     "name",
     ["x", "x" * 255, "😀" * 255, "  spaced  ", "nul\0inside", "$where", "a.b", "\u202e", "\n", "0"],
 )
-async def test_names_and_serials_are_kept_as_sent(api: Api, name: str) -> None:
+async def test_names_and_serials_are_stored_unchanged(api: Api, name: str) -> None:
     await api.person(name, name)
     await api.computer(name)
     attributes = (await api.get("/persons/1")).data["attributes"]
@@ -95,22 +95,24 @@ async def test_names_and_serials_are_kept_as_sent(api: Api, name: str) -> None:
     assert (await api.get("/computers/1")).data["attributes"]["serial"] == name
 
 
-@says("d.lengths")
+@pytest.mark.covers("d.lengths")
 @pytest.mark.parametrize("name", ["", "x" * 256, "😀" * 256])
-async def test_names_and_serials_of_another_length_are_refused(api: Api, name: str) -> None:
-    answer = await api.post(
+async def test_names_and_serials_that_are_empty_or_too_long_are_refused(
+    api: Api, name: str
+) -> None:
+    response = await api.post(
         "/persons", {"type": "person", "attributes": {"first_name": name, "last_name": name}}
     )
-    assert answer.status == 422
-    assert answer.errors == [
+    assert response.status == 422
+    assert response.errors == [
         (422, "/data/attributes/first_name"),
         (422, "/data/attributes/last_name"),
     ]
-    answer = await api.post("/computers", {"type": "computer", "attributes": {"serial": name}})
-    assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/serial")])
+    response = await api.post("/computers", {"type": "computer", "attributes": {"serial": name}})
+    assert (response.status, response.errors) == (422, [(422, "/data/attributes/serial")])
 
 
-@says("2.1.email", "d.lengths")
+@pytest.mark.covers("2.1.email", "d.lengths")
 @pytest.mark.parametrize(
     "email",
     [
@@ -122,13 +124,13 @@ async def test_names_and_serials_of_another_length_are_refused(api: Api, name: s
         "x" * 64 + "@" + ".".join(["y" * 44] * 4) + ".example",
     ],
 )
-async def test_an_email_is_kept_as_sent(api: Api, email: str) -> None:
+async def test_an_email_is_stored_unchanged(api: Api, email: str) -> None:
     assert len(email) <= 254
     await api.person(email=email)
     assert (await api.get("/persons/1")).data["attributes"]["email"] == email
 
 
-@says("2.1.email", "d.lengths", "d.attributes")
+@pytest.mark.covers("2.1.email", "d.lengths", "d.attributes")
 @pytest.mark.parametrize(
     "email",
     [
@@ -154,77 +156,79 @@ async def test_an_email_is_kept_as_sent(api: Api, email: str) -> None:
         {"$ne": None},
     ],
 )
-async def test_what_is_no_email_is_refused(api: Api, email: Any) -> None:
-    answer = await api.post("/persons", {"type": "person", "attributes": {**GRACE, "email": email}})
-    assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/email")])
+async def test_an_invalid_email_is_refused(api: Api, email: Any) -> None:
+    response = await api.post(
+        "/persons", {"type": "person", "attributes": {**GRACE, "email": email}}
+    )
+    assert (response.status, response.errors) == (422, [(422, "/data/attributes/email")])
     assert (await api.get("/persons")).data == []
 
 
-@says("d.uniqueness")
-async def test_equal_emails_and_serials_may_repeat(api: Api) -> None:
+@pytest.mark.covers("d.uniqueness")
+async def test_emails_and_serials_need_not_be_unique(api: Api) -> None:
     assert [await api.person(email="a@example.com") for _ in range(2)] == ["1", "2"]
     assert [await api.computer("SN-1") for _ in range(2)] == ["1", "2"]
 
 
-@says("2.1.first_name", "2.1.last_name", "2.2.serial", "d.attributes")
-async def test_every_missing_attribute_is_told_at_once(api: Api) -> None:
+@pytest.mark.covers("2.1.first_name", "2.1.last_name", "2.2.serial", "d.attributes")
+async def test_all_missing_attributes_are_reported_together(api: Api) -> None:
     for data in ({"type": "person"}, {"type": "person", "attributes": {}}):
-        answer = await api.post("/persons", data)
-        assert answer.status == 422
-        assert answer.errors == [
+        response = await api.post("/persons", data)
+        assert response.status == 422
+        assert response.errors == [
             (422, "/data/attributes/first_name"),
             (422, "/data/attributes/last_name"),
         ]
-    answer = await api.post("/computers", {"type": "computer"})
-    assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/serial")])
+    response = await api.post("/computers", {"type": "computer"})
+    assert (response.status, response.errors) == (422, [(422, "/data/attributes/serial")])
 
 
-@says("4.2.4", "2.1.full_name", "2.1.password", "d.attributes")
+@pytest.mark.covers("4.2.4", "2.1.full_name", "2.1.password", "d.attributes")
 async def test_read_only_and_unknown_attributes_are_refused(api: Api) -> None:
     extra = {"full_name": "G H", "password": "secret", "rank": 1, "a/b~c": 1, "computers": []}
-    answer = await api.post("/persons", {"type": "person", "attributes": GRACE | extra})
-    assert answer.status == 422
-    assert answer.errors == [
+    response = await api.post("/persons", {"type": "person", "attributes": GRACE | extra})
+    assert response.status == 422
+    assert response.errors == [
         (422, "/data/attributes/full_name"),
         (422, "/data/attributes/password"),
         (422, "/data/attributes/rank"),
         (422, "/data/attributes/a~1b~0c"),
         (422, "/data/attributes/computers"),
     ]
-    details = [error["detail"] for error in answer.document["errors"]]
+    details = [error["detail"] for error in response.document["errors"]]
     assert details[:2] == ["This attribute is read-only."] * 2
     assert (await api.get("/persons")).data == []
 
 
-@says("d.attributes")
+@pytest.mark.covers("d.attributes")
 @pytest.mark.parametrize("value", [None, 1, 1.5, True, [], {}, {"$gt": ""}, ["x"]])
-async def test_a_name_or_serial_of_another_type_is_refused(api: Api, value: Any) -> None:
-    answer = await api.post(
+async def test_a_name_or_serial_that_is_not_a_string_is_refused(api: Api, value: Any) -> None:
+    response = await api.post(
         "/persons", {"type": "person", "attributes": {"first_name": value, "last_name": value}}
     )
-    assert [status for status, _ in answer.errors] == [422, 422]
-    answer = await api.post("/computers", {"type": "computer", "attributes": {"serial": value}})
-    assert (answer.status, answer.errors) == (422, [(422, "/data/attributes/serial")])
+    assert [status for status, _ in response.errors] == [422, 422]
+    response = await api.post("/computers", {"type": "computer", "attributes": {"serial": value}})
+    assert (response.status, response.errors) == (422, [(422, "/data/attributes/serial")])
 
 
-@says("d.type")
+@pytest.mark.covers("d.type")
 @pytest.mark.parametrize("sent", ["computer", "persons", "Person", "", "person "])
-async def test_another_type_than_the_paths_conflicts(api: Api, sent: str) -> None:
-    answer = await api.post("/persons", {"type": sent, "attributes": GRACE})
-    assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
+async def test_a_type_that_does_not_match_the_path_is_a_conflict(api: Api, sent: str) -> None:
+    response = await api.post("/persons", {"type": sent, "attributes": GRACE})
+    assert (response.status, response.errors) == (409, [(409, "/data/type")])
     assert (await api.get("/persons")).data == []
 
 
-@says("d.type")
-async def test_of_a_resource_of_another_type_nothing_but_the_type_is_told(api: Api) -> None:
+@pytest.mark.covers("d.type")
+async def test_a_type_conflict_hides_other_errors_of_the_document(api: Api) -> None:
     await api.person()
     computer = {"type": "computer", "attributes": {"serial": "SN-1"}, "relationships": {"x": 1}}
-    for answer in (await api.post("/persons", computer), await api.patch("/persons/1", computer)):
-        assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
+    for response in (await api.post("/persons", computer), await api.patch("/persons/1", computer)):
+        assert (response.status, response.errors) == (409, [(409, "/data/type")])
 
 
-async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -> None:
-    answer = await api.post(
+async def test_errors_of_different_kinds_are_reported_together_with_status_400(api: Api) -> None:
+    response = await api.post(
         "/persons",
         {
             "type": "person",
@@ -232,8 +236,8 @@ async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -
             "relationships": {"computers": {"data": [{"type": "person", "id": []}]}, "cars": {}},
         },
     )
-    assert answer.status == 400
-    assert sorted(answer.errors) == [
+    assert response.status == 400
+    assert sorted(response.errors) == [
         (400, "/data/relationships/computers/data/0/id"),
         (409, "/data/relationships/computers/data/0/type"),
         (422, "/data/attributes/age"),
@@ -243,10 +247,10 @@ async def test_errors_of_different_kinds_are_told_together_under_400(api: Api) -
     ]
 
 
-@says("d.relationships_on_post")
-async def test_a_computer_may_be_created_with_its_owner(api: Api) -> None:
+@pytest.mark.covers("d.relationships_on_post")
+async def test_a_computer_can_be_created_with_an_owner(api: Api) -> None:
     person = await api.person()
-    answer = await api.post(
+    response = await api.post(
         "/computers",
         {
             "type": "computer",
@@ -254,18 +258,18 @@ async def test_a_computer_may_be_created_with_its_owner(api: Api) -> None:
             "relationships": {"owner": {"data": {"type": "person", "id": person}}},
         },
     )
-    assert answer.status == 201
-    assert linked(answer.data) == {"owner": {"data": {"type": "person", "id": person}}}
-    assert "included" not in answer.document
+    assert response.status == 201
+    assert linkage_of(response.data) == {"owner": {"data": {"type": "person", "id": person}}}
+    assert "included" not in response.document
     read = await api.get(f"/persons/{person}?include=computers")
-    assert read.included == [("computer", answer.id)]
+    assert read.included == [("computer", response.id)]
 
 
-@says("d.relationships_on_post", "d.moves")
-async def test_a_person_may_be_created_with_computers_which_move_there(api: Api) -> None:
+@pytest.mark.covers("d.relationships_on_post", "d.moves")
+async def test_computers_of_a_created_person_move_to_that_person(api: Api) -> None:
     first = await api.person()
     taken, free = await api.computer(owner=first), await api.computer()
-    answer = await api.post(
+    response = await api.post(
         "/persons",
         {
             "type": "person",
@@ -273,16 +277,16 @@ async def test_a_person_may_be_created_with_computers_which_move_there(api: Api)
             "relationships": {"computers": to_many(free, taken)},
         },
     )
-    assert answer.status == 201
-    assert linked(answer.data) == {"computers": to_many(taken, free)}
+    assert response.status == 201
+    assert linkage_of(response.data) == {"computers": to_many(taken, free)}
     assert (await api.get(f"/persons/{first}?include=computers")).included == []
 
 
-@says("d.relationships_on_post", "d.identifiers")
-async def test_a_creation_with_a_link_to_nothing_creates_nothing(
+@pytest.mark.covers("d.relationships_on_post", "d.identifiers")
+async def test_a_creation_that_links_to_a_missing_resource_stores_nothing(
     api: Api, database: Database
 ) -> None:
-    answer = await api.post(
+    response = await api.post(
         "/computers",
         {
             "type": "computer",
@@ -290,14 +294,14 @@ async def test_a_creation_with_a_link_to_nothing_creates_nothing(
             "relationships": {"owner": {"data": {"type": "person", "id": "9"}}},
         },
     )
-    assert (answer.status, answer.errors) == (404, [(404, "/data/relationships/owner/data/id")])
+    assert (response.status, response.errors) == (404, [(404, "/data/relationships/owner/data/id")])
     assert await database.computers.count_documents({}) == 0
-    assert await api.computer() == "2", "an id is never used again, whoever got it"
+    assert await api.computer() == "2", "an id is never reused, even if the creation failed"
 
 
-async def test_a_creation_can_be_read_in_the_words_of_the_request(api: Api) -> None:
+async def test_include_and_fields_apply_to_creations(api: Api) -> None:
     person = await api.person()
-    answer = await api.request(
+    response = await api.request(
         "POST",
         "/computers?include=owner&fields[person]=full_name&fields[computer]=",
         {
@@ -308,34 +312,34 @@ async def test_a_creation_can_be_read_in_the_words_of_the_request(api: Api) -> N
             }
         },
     )
-    assert answer.data["attributes"] == {}
-    assert answer.document["included"][0]["attributes"] == {"full_name": "Grace Hopper"}
+    assert response.data["attributes"] == {}
+    assert response.document["included"][0]["attributes"] == {"full_name": "Grace Hopper"}
 
 
-@says("2.1.password")
+@pytest.mark.covers("2.1.password")
 async def test_the_password_is_stored_as_null_and_never_returned(
     api: Api, database: Database
 ) -> None:
     await api.person()
-    stored = await database.persons.find_one({"_id": 1})
-    assert stored is not None
-    assert stored["password"] is None
+    record = await database.persons.find_one({"_id": 1})
+    assert record is not None
+    assert record["password"] is None
     await database.persons.update_one({"_id": 1}, {"$set": {"password": "$2b$hash"}})
     await api.computer(owner="1")
     for path in ("/persons", "/persons/1", "/computers/1?include=owner"):
-        async with api.client.get(path) as response:
-            text = await response.text()
+        async with api.client.get(path) as raw:
+            text = await raw.text()
         assert "password" not in text
         assert "hash" not in text
-    answer = await api.patch("/persons/1", {"type": "person", "attributes": {"first_name": "G"}})
-    assert "password" not in answer.data["attributes"]
-    stored = await database.persons.find_one({"_id": 1})
-    assert stored is not None
-    assert stored["password"] == "$2b$hash"
+    response = await api.patch("/persons/1", {"type": "person", "attributes": {"first_name": "G"}})
+    assert "password" not in response.data["attributes"]
+    record = await database.persons.find_one({"_id": 1})
+    assert record is not None
+    assert record["password"] == "$2b$hash"
 
 
-async def test_members_that_a_server_does_not_know_are_ignored(api: Api) -> None:
-    answer = await api.request(
+async def test_unknown_members_of_the_document_are_ignored(api: Api) -> None:
+    response = await api.request(
         "POST",
         "/persons",
         {
@@ -345,4 +349,4 @@ async def test_members_that_a_server_does_not_know_are_ignored(api: Api) -> None
             "included": [{"type": "computer", "id": "1"}],
         },
     )
-    assert answer.status == 201
+    assert response.status == 201

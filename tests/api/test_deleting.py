@@ -7,42 +7,43 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, Database, linked, says, to_many
+from tests.support import MEDIA_TYPE, Api, Database, linkage_of, to_many
 
 ROUNDS = 16
-"""How often those who delete and those who link start at the same time."""
+"""Repetitions of each race between deletions and link changes."""
 
 
 async def owners(database: Database) -> dict[int, Any]:
-    """Return who owns each computer, past the service."""
-    return {one["_id"]: one["person"] async for one in database.computers.find().sort("_id")}
+    """Return the stored owner of each computer by id."""
+    return {
+        record["_id"]: record["person"] async for record in database.computers.find().sort("_id")
+    }
 
 
 async def check_links(database: Database) -> None:
-    """See that every computer that has an owner has one who is there."""
-    present = await database.persons.distinct("_id")
-    lost = {number: owner for number, owner in (await owners(database)).items() if owner}
-    assert set(lost.values()) <= set(present)
+    """Check that every stored owner exists."""
+    persons = await database.persons.distinct("_id")
+    assert set((await owners(database)).values()) <= {*persons, None}
 
 
-@says("d.deleting")
-async def test_a_deleted_computer_is_gone(api: Api, database: Database) -> None:
+@pytest.mark.covers("d.deleting")
+async def test_a_deleted_computer_no_longer_exists(api: Api, database: Database) -> None:
     await api.person()
     await api.computer(owner="1")
     await api.computer(owner="1")
-    answer = await api.request("DELETE", "/computers/1")
-    assert (answer.status, answer.document) == (204, None)
-    assert "Content-Type" not in answer.headers
+    response = await api.request("DELETE", "/computers/1")
+    assert (response.status, response.document) == (204, None)
+    assert "Content-Type" not in response.headers
     for method in ("GET", "DELETE"):
-        answer = await api.request(method, "/computers/1")
-        assert (answer.status, answer.errors) == (404, [(404, "")])
-    assert [one["id"] for one in (await api.get("/computers")).data] == ["2"]
+        response = await api.request(method, "/computers/1")
+        assert (response.status, response.errors) == (404, [(404, "")])
+    assert (await api.get("/computers")).ids == ["2"]
     read = await api.get("/persons/1?include=computers")
-    assert linked(read.data) == {"computers": to_many("2")}
+    assert linkage_of(read.data) == {"computers": to_many("2")}
     assert await owners(database) == {2: 1}
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 async def test_the_computers_of_a_deleted_person_become_unowned(
     api: Api, database: Database
 ) -> None:
@@ -50,27 +51,27 @@ async def test_the_computers_of_a_deleted_person_become_unowned(
     await api.person()
     for owner in ("1", "2", "1", None):
         await api.computer(owner=owner)
-    answer = await api.request("DELETE", "/persons/1")
-    assert (answer.status, answer.document) == (204, None)
+    response = await api.request("DELETE", "/persons/1")
+    assert (response.status, response.document) == (204, None)
     assert (await api.get("/persons/1")).status == 404
-    assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
+    assert (await api.get("/persons")).ids == ["2"]
     assert await owners(database) == {1: None, 2: 2, 3: None, 4: None}
     read = await api.get("/computers/1?include=owner")
-    assert (linked(read.data), read.included) == ({"owner": {"data": None}}, [])
+    assert (linkage_of(read.data), read.included) == ({"owner": {"data": None}}, [])
 
 
-@says("d.deleting", "d.no_such")
+@pytest.mark.covers("d.deleting", "d.no_such")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", "%20", str(2**63)])
-async def test_what_is_not_there_cannot_be_deleted(api: Api, number: str) -> None:
+async def test_deleting_a_missing_resource_is_not_found(api: Api, number: str) -> None:
     await api.person()
     await api.computer(owner="1")
     for path in ("/persons", "/computers"):
-        answer = await api.request("DELETE", f"{path}/{number}")
-        assert (answer.status, answer.errors) == (404, [(404, "")])
+        response = await api.request("DELETE", f"{path}/{number}")
+        assert (response.status, response.errors) == (404, [(404, "")])
         assert len((await api.get(path)).data) == 1
 
 
-@says("d.deleting")
+@pytest.mark.covers("d.deleting")
 @pytest.mark.parametrize("path", ["/persons", "/computers", "/persons?filter[id]=1"])
 async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
     await api.person()
@@ -78,61 +79,64 @@ async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
     assert (await api.get("/persons/1")).status == 200
 
 
-@says("d.deleting")
-async def test_what_is_refused_is_not_deleted(api: Api) -> None:
+@pytest.mark.covers("d.deleting")
+async def test_a_refused_deletion_deletes_nothing(api: Api) -> None:
     await api.person()
-    answer = await api.request("DELETE", "/persons/1?force=true")
-    assert (answer.status, answer.errors) == (400, [(400, "force")])
+    response = await api.request("DELETE", "/persons/1?force=true")
+    assert (response.status, response.errors) == (400, [(400, "force")])
     headers = {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}
     assert (await api.request("DELETE", "/persons/1", headers=headers)).status == 406
     assert (await api.get("/persons/1")).status == 200
 
 
-async def test_a_body_that_comes_with_a_delete_is_not_looked_at(api: Api) -> None:
+async def test_the_body_of_a_delete_is_ignored(api: Api) -> None:
     await api.person()
     await api.person()
-    answer = await api.request("DELETE", "/persons/1", {"data": {"type": "person", "id": "2"}})
-    assert answer.status == 204
-    assert [one["id"] for one in (await api.get("/persons")).data] == ["2"]
+    response = await api.request("DELETE", "/persons/1", {"data": {"type": "person", "id": "2"}})
+    assert response.status == 204
+    assert (await api.get("/persons")).ids == ["2"]
 
 
-@says("d.deleting")
-async def test_the_id_of_a_deleted_resource_is_not_given_again(api: Api) -> None:
+@pytest.mark.covers("d.deleting")
+async def test_the_id_of_a_deleted_resource_is_not_reused(api: Api) -> None:
     for create, path in ((api.person, "/persons"), (api.computer, "/computers")):
         last = await create()
         assert (await api.request("DELETE", f"{path}/{last}")).status == 204
-        assert int(await create()) > int(last)
+        assert int(await create()) > int(last), "ids may have gaps, but are never reused"
 
 
-@says("d.deleting")
-async def test_of_many_who_delete_the_same_at_once_one_does(api: Api) -> None:
+@pytest.mark.covers("d.deleting")
+async def test_one_of_several_concurrent_deletions_succeeds(api: Api) -> None:
     for path, create in (("/persons", api.person), ("/computers", api.computer)):
         number = await create()
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(api.request("DELETE", f"{path}/{number}") for _ in range(10))
         )
-        assert sorted(answer.status for answer in answers) == [204] + [404] * 9
+        assert sorted(response.status for response in responses) == [204] + [404] * 9
 
 
-@says("d.deleting")
-async def test_no_computer_is_left_to_a_person_who_is_deleted_meanwhile(
+@pytest.mark.covers("d.deleting")
+async def test_no_computer_stays_linked_to_a_concurrently_deleted_person(
     api: Api, database: Database
 ) -> None:
-    """Every way to link to a person, against a deletion that starts before, among or after them."""
+    """All ways to link to a person race with a deletion that starts before, among or after them."""
     for turn in range(ROUNDS):
-        gone, other = await api.person(), await api.person()
-        computers = [await api.computer(owner=owner) for owner in (gone, other, None, None, None)]
-        requests = _links(api, gone, computers)
-        place = turn % (len(requests) + 1)
-        requests.insert(place, api.request("DELETE", f"/persons/{gone}"))
-        answers = await asyncio.gather(*requests)
-        assert answers.pop(place).status == 204
-        assert {answer.status for answer in answers} <= {200, 201, 204, 404}
+        deleted, other = await api.person(), await api.person()
+        computers = [
+            await api.computer(owner=owner) for owner in (deleted, other, None, None, None)
+        ]
+        requests = _link_requests(api, deleted, computers)
+        position = turn % (len(requests) + 1)
+        requests.insert(position, api.request("DELETE", f"/persons/{deleted}"))
+        responses = await asyncio.gather(*requests)
+        assert responses.pop(position).status == 204
+        # 404: the deletion came first.
+        assert {response.status for response in responses} <= {200, 201, 204, 404}
         await check_links(database)
-        assert gone not in {str(owner) for owner in (await owners(database)).values()}
+        assert deleted not in {str(owner) for owner in (await owners(database)).values()}
 
 
-def _links(api: Api, person: str, computers: list[str]) -> list[Any]:
+def _link_requests(api: Api, person: str, computers: list[str]) -> list[Any]:
     identifier = {"type": "person", "id": person}
     owner = {"owner": {"data": identifier}}
     new = {"type": "computer", "attributes": {"serial": "x"}, "relationships": owner}
@@ -147,8 +151,8 @@ def _links(api: Api, person: str, computers: list[str]) -> list[Any]:
     ]
 
 
-@says("d.deleting")
-async def test_a_computer_that_is_deleted_while_it_moves_is_gone(
+@pytest.mark.covers("d.deleting")
+async def test_a_computer_deleted_while_it_moves_no_longer_exists(
     api: Api, database: Database
 ) -> None:
     persons = [await api.person() for _ in range(3)]
@@ -156,30 +160,31 @@ async def test_a_computer_that_is_deleted_while_it_moves_is_gone(
         number = await api.computer(owner=persons[0])
         deletion, *links = await asyncio.gather(
             api.request("DELETE", f"/computers/{number}"),
-            *(api.give(person, number) for person in persons),
+            *(api.set_computers(person, number) for person in persons),
             api.patch(f"/computers/{number}/relationships/owner", None),
         )
         assert deletion.status == 204
-        assert {answer.status for answer in links} <= {200, 204, 404}
+        # 404: the deletion came first.
+        assert {response.status for response in links} <= {200, 204, 404}
         assert (await api.get(f"/computers/{number}")).status == 404
         assert await owners(database) == {}
 
 
-async def test_owners_who_pass_on_a_computer_and_go_leave_it_with_the_last_or_with_nobody(
+async def test_a_computer_moved_while_its_owner_is_deleted_keeps_its_new_owner(
     api: Api, database: Database
 ) -> None:
     for _ in range(ROUNDS):
         old, new = await api.person(), await api.person()
         number = await api.computer(owner=old)
-        answers = await asyncio.gather(
-            api.give(new, number), api.request("DELETE", f"/persons/{old}")
+        responses = await asyncio.gather(
+            api.set_computers(new, number), api.request("DELETE", f"/persons/{old}")
         )
-        assert [answer.status for answer in answers] == [200, 204]
+        assert [response.status for response in responses] == [200, 204]
         assert (await owners(database))[int(number)] == int(new)
 
 
-@says("d.deleting")
-async def test_a_person_with_many_computers_is_deleted(api: Api, database: Database) -> None:
+@pytest.mark.covers("d.deleting")
+async def test_a_person_with_many_computers_can_be_deleted(api: Api, database: Database) -> None:
     count = 5_000
     await api.person()
     await database.computers.insert_many(
@@ -190,7 +195,7 @@ async def test_a_person_with_many_computers_is_deleted(api: Api, database: Datab
     assert await database.computers.count_documents({"version": 1}) == count
 
 
-async def test_a_record_of_another_tool_is_deleted(api: Api, database: Database) -> None:
+async def test_an_incomplete_external_record_can_be_deleted(api: Api, database: Database) -> None:
     await database.persons.insert_one({"_id": 5})
     await database.computers.insert_many([{"_id": 5}, {"_id": 6, "person": 5}])
     for path in ("/persons/5", "/computers/5", "/computers/6"):

@@ -32,7 +32,7 @@ from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import MEDIA_TYPE, Api, says, to_many
+from tests.support import MEDIA_TYPE, Api, to_many
 
 DESCRIPTION = describe(Graph(RESOURCES), Settings())
 ATOMIC = media_type(EXTENSION)
@@ -94,7 +94,7 @@ def mistakes(schema: Any, document: Any) -> list[str]:
     return [error.message for error in validator.iter_errors(document)]
 
 
-@says("9.openapi")
+@pytest.mark.covers("9.openapi")
 def test_the_description_is_valid_openapi_3_0_0() -> None:
     validate(DESCRIPTION)
     assert DESCRIPTION["openapi"] == "3.0.0"
@@ -119,7 +119,7 @@ def test_a_type_without_examples_and_relationships_is_described_too() -> None:
     }
 
 
-@says("1.6")
+@pytest.mark.covers("1.6")
 def test_operations_are_grouped_by_type() -> None:
     assert [tag["name"] for tag in DESCRIPTION["tags"]] == ["Person", "Computer", "Operations"]
     tags = {path.split("/")[1]: set[str]() for path in DESCRIPTION["paths"]}
@@ -193,7 +193,7 @@ def test_every_error_of_the_service_is_described() -> None:
     assert described == known | {200, 201, 204, 304}
 
 
-@says("4.1")
+@pytest.mark.covers("4.1")
 async def test_every_route_is_described_and_every_operation_exists(api: Api) -> None:
     routes = {
         (route.resource.canonical, method.lower())
@@ -569,7 +569,7 @@ async def test_two_services_in_one_process_are_both_described(serve: Serve) -> N
             assert await response.json() == DESCRIPTION
 
 
-@says("1.6")
+@pytest.mark.covers("1.6")
 @pytest.mark.parametrize("name", ["swagger.json", "openapi.json"])
 async def test_the_description_has_two_names(api: Api, name: str) -> None:
     async with api.client.get(BELOW + name) as response:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, Database, says, to_many
+from tests.support import MEDIA_TYPE, Api, Database, to_many
 
 
 def to_many_computers(ids: Iterable[int]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ POSTING = b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.a
 PERSON = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
 
 
-@says("1.2", "9.version", "d.error_document")
+@pytest.mark.covers("1.2", "9.version", "d.error_document")
 async def test_an_error_names_the_request_the_place_and_the_cause(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -48,13 +48,13 @@ async def test_an_error_names_the_request_the_place_and_the_cause(
     assert request in caplog.text
 
 
-@says("d.error_document")
+@pytest.mark.covers("d.error_document")
 async def test_every_request_has_an_id_of_its_own(api: Api) -> None:
     ids = {(await api.get("/persons")).headers["X-Request-ID"] for _ in range(3)}
     assert len(ids) == 3
 
 
-@says("4.1", "d.error_document")
+@pytest.mark.covers("4.1", "d.error_document")
 @pytest.mark.parametrize("path", ["/", "/person", "/persons/", "/persons/1/", "/persons/1/x", "//"])
 async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
     for method in ("GET", "POST", "DELETE", "OPTIONS"):
@@ -65,7 +65,7 @@ async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
         assert document["errors"][0]["code"] == "not_found"
 
 
-@says("4.1", "d.error_document")
+@pytest.mark.covers("4.1", "d.error_document")
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -85,7 +85,7 @@ async def test_a_wrong_method_is_answered_with_those_allowed(
     assert (answer.status, answer.headers["Allow"], answer.document) == (204, allowed, None)
 
 
-@says("1.2", "d.media_type")
+@pytest.mark.covers("1.2", "d.media_type")
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -111,7 +111,7 @@ async def test_a_body_of_another_media_type_is_refused(api: Api, content_type: s
     assert len((await api.get("/persons")).data) == 1
 
 
-@says("1.2", "d.media_type")
+@pytest.mark.covers("1.2", "d.media_type")
 @pytest.mark.parametrize("content_type", [MEDIA_TYPE, MEDIA_TYPE.upper(), f" {MEDIA_TYPE} "])
 async def test_a_body_of_the_media_type_is_taken(api: Api, content_type: str) -> None:
     answer = await api.request(
@@ -120,7 +120,7 @@ async def test_a_body_of_the_media_type_is_taken(api: Api, content_type: str) ->
     assert answer.status == 201
 
 
-@says("d.media_type")
+@pytest.mark.covers("d.media_type")
 async def test_a_body_without_a_media_type_is_refused(api: Api) -> None:
     body = json.dumps({"data": PERSON}).encode()
     status, document = await api.raw(
@@ -130,7 +130,7 @@ async def test_a_body_without_a_media_type_is_refused(api: Api) -> None:
     assert (status, document["errors"][0]["status"]) == (415, "415")
 
 
-@says("d.media_type")
+@pytest.mark.covers("d.media_type")
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
@@ -151,7 +151,7 @@ async def test_accept_is_refused_only_if_each_jsonapi_carries_parameters(
     assert (await api.get("/persons", Accept=accept)).status == status
 
 
-@says("d.malformed")
+@pytest.mark.covers("d.malformed")
 @pytest.mark.parametrize(
     "body",
     [
@@ -181,7 +181,7 @@ async def test_a_body_that_is_no_json_is_refused(api: Api, body: bytes) -> None:
         assert answer.document["errors"][0]["source"] == {"pointer": ""}
 
 
-@says("d.malformed", "4.2.body")
+@pytest.mark.covers("d.malformed", "4.2.body")
 @pytest.mark.parametrize(
     ("document", "place"),
     [
@@ -208,7 +208,7 @@ async def test_a_document_of_another_shape_is_refused_at_its_place(
     assert (answer.status, answer.errors) == (400, [(400, place)])
 
 
-@says("d.malformed")
+@pytest.mark.covers("d.malformed")
 @pytest.mark.parametrize("attributes", [None, [], ["first_name"], "x", 5, True])
 async def test_attributes_that_are_no_object_are_refused(api: Api, attributes: Any) -> None:
     await api.person()
@@ -216,7 +216,7 @@ async def test_attributes_that_are_no_object_are_refused(api: Api, attributes: A
     assert (answer.status, answer.errors) == (400, [(400, "/data/attributes")])
 
 
-@says("d.body_limits")
+@pytest.mark.covers("d.body_limits")
 async def test_a_body_over_a_mebibyte_is_too_large(api: Api) -> None:
     def padded(size: int) -> bytes:
         body = json.dumps({"data": PERSON}).encode()
@@ -259,20 +259,20 @@ async def test_a_body_that_is_not_encoded_as_it_says_is_refused(
     assert "Traceback" not in caplog.text
 
 
-@says("d.body_limits")
+@pytest.mark.covers("d.body_limits")
 async def test_a_body_that_does_not_arrive_in_time_is_given_up(api: Api) -> None:
     status, document = await api.raw(POSTING + b"Content-Length: 100\r\nConnection: close\r\n\r\n{")
     assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 
-@says("d.body_limits")
+@pytest.mark.covers("d.body_limits")
 @pytest.mark.parametrize("head", [b"GET /per", b"GET /persons HTTP/1.1\r\nHost: h\r\n"])
 async def test_a_head_that_does_not_arrive_in_time_is_given_up(api: Api, head: bytes) -> None:
     status, document = await api.raw(head)
     assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 
-@says("d.error_document")
+@pytest.mark.covers("d.error_document")
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -325,7 +325,7 @@ async def test_a_client_that_hangs_up_in_the_middle_of_its_body_is_no_defect(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-@says("d.body_limits")
+@pytest.mark.covers("d.body_limits")
 async def test_a_body_that_is_declared_too_large_is_not_waited_for(api: Api) -> None:
     status, document = await api.raw(
         POSTING + b"Content-Length: 10000000000\r\nConnection: close\r\n\r\n{"

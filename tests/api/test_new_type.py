@@ -12,7 +12,7 @@ from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
 from tests.conftest import Serve
-from tests.support import linked, says, to_many
+from tests.support import linkage_of, to_many
 
 
 class MonitorSchema(Schema):
@@ -27,7 +27,7 @@ monitor = Resource(
 )
 
 
-@says("r.new_type")
+@pytest.mark.covers("r.new_type")
 async def test_a_third_type_is_served_like_the_others(serve: Serve) -> None:
     api = await serve(resources=(*RESOURCES, monitor))
     grace = await api.person()
@@ -38,7 +38,7 @@ async def test_a_third_type_is_served_like_the_others(serve: Serve) -> None:
         f"/persons/{grace}",
         {"type": "person", "relationships": {"monitors": to_many("1", type="monitor")}},
     )
-    assert linked(changed.data) == {"monitors": to_many("1", type="monitor")}
+    assert linkage_of(changed.data) == {"monitors": to_many("1", type="monitor")}
     answer = await api.get("/monitors?include=owner.computers&fields[monitor]=model,owner,person")
     assert answer.data[0]["attributes"] == {"model": "P27"}
     assert answer.included == [("person", grace), ("computer", "1")]
@@ -47,7 +47,7 @@ async def test_a_third_type_is_served_like_the_others(serve: Serve) -> None:
     assert (await api.get("/monitors/2")).status == 404
 
 
-@says("r.new_type")
+@pytest.mark.covers("r.new_type")
 async def test_a_third_type_is_described_like_the_others(serve: Serve) -> None:
     api = await serve(resources=(*RESOURCES, monitor))
     async with api.client.get("/api/swagger/swagger.json") as response:

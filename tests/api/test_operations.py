@@ -1,4 +1,4 @@
-"""Atomic Operations: several changes in one request, all of them or none."""
+"""Atomic Operations: several operations in one request, applied all or none."""
 
 from __future__ import annotations
 
@@ -20,64 +20,63 @@ from tests.conftest import LIMITS, Serve
 from tests.jsonapi.test_atomic_operations import COMPUTER, DOCUMENT, PERSON
 from tests.support import (
     MEDIA_TYPE,
-    Answer,
     Api,
     Database,
+    Response,
     check_document,
-    linked,
-    says,
-    stored,
+    linkage_of,
+    stored_records,
     to_many,
 )
 
 EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
 
 
-async def send(api: Api, document: Any, path: str = "/operations", **headers: str) -> Answer:
-    """Send a document, or the bytes as they are, and hold the answer against the extension."""
+async def send(api: Api, document: Any, path: str = "/operations", **headers: str) -> Response:
+    """Send a document as JSON, or bytes unchanged; check the response against the extension."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     sent = {"Content-Type": EXTENDED} | headers
-    async with api.client.post(path, data=io.BytesIO(body), headers=sent) as response:
-        answer = Answer(response.status, response.headers, json.loads(await response.read()))
-    assert answer.headers["X-Request-ID"]
-    assert answer.headers["Vary"] == "Accept"
-    if answer.status == 200:
-        assert answer.headers["Content-Type"] == EXTENDED
-        assert answer.document.keys() == {RESULTS, "jsonapi"}
-        for result in results(answer):
+    async with api.client.post(path, data=io.BytesIO(body), headers=sent) as reply:
+        response = Response(reply.status, reply.headers, json.loads(await reply.read()))
+    assert response.headers["X-Request-ID"]
+    assert response.headers["Vary"] == "Accept"
+    if response.status == 200:
+        assert response.headers["Content-Type"] == EXTENDED
+        assert response.document.keys() == {RESULTS, "jsonapi"}
+        for result in results(response):
             assert result.keys() <= {"data"}
             if result:
-                check_document({**result, "jsonapi": answer.document["jsonapi"]})
-        assert len(results(answer)) == len(json.loads(body)[OPERATIONS])
+                check_document({**result, "jsonapi": response.document["jsonapi"]})
+        assert len(results(response)) == len(json.loads(body)[OPERATIONS])
     else:
-        assert answer.headers["Content-Type"] == MEDIA_TYPE
-        check_document(answer.document)
-    return answer
+        assert response.headers["Content-Type"] == MEDIA_TYPE
+        check_document(response.document)
+    return response
 
 
-async def operate(api: Api, *operations: Any) -> Answer:
+async def operate(api: Api, *operations: Any) -> Response:
     return await send(api, {OPERATIONS: operations})
 
 
-def results(answer: Answer) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = answer.document[RESULTS]
-    return found
+def results(response: Response) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = response.document[RESULTS]
+    return items
 
 
-def errors(answer: Answer) -> list[tuple[int, str]]:
-    """Status and pointer, from the array on, of each error."""
-    return [(status, place.removeprefix(f"/{OPERATIONS}")) for status, place in answer.errors]
+def errors(response: Response) -> list[tuple[int, str]]:
+    """Return the status of each error, and its pointer relative to the array of operations."""
+    return [(status, pointer.removeprefix(f"/{OPERATIONS}")) for status, pointer in response.errors]
 
 
 def reference(type_name: str, number: str, relationship: str | None = None) -> dict[str, Any]:
-    found = {"type": type_name, "id": number}
-    return {"ref": found if relationship is None else {**found, "relationship": relationship}}
+    ref = {"type": type_name, "id": number}
+    return {"ref": ref if relationship is None else {**ref, "relationship": relationship}}
 
 
-@says("i.operations")
-async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -> None:
+@pytest.mark.covers("i.operations")
+async def test_operations_are_applied_in_order_and_so_are_their_results(api: Api) -> None:
     owner = {"data": {"type": "person", "lid": "grace"}}
-    answer = await operate(
+    response = await operate(
         api,
         {"op": "add", "data": {**PERSON, "lid": "grace"}},
         {"op": "add", "data": {**COMPUTER, "lid": "first", "relationships": {"owner": owner}}},
@@ -93,27 +92,27 @@ async def test_operations_are_done_in_their_order_and_answered_in_it(api: Api) -
         },
         {"op": "remove", "ref": {"type": "computer", "lid": "first"}},
     )
-    assert answer.status == 200
-    added, first, second, related, updated, removed = results(answer)
+    assert response.status == 200
+    added, first, second, related, updated, removed = results(response)
     assert added["data"]["attributes"]["last_name"] == "Hopper"
-    assert linked(first["data"]) == {"owner": {"data": {"type": "person", "id": "1"}}}
+    assert linkage_of(first["data"]) == {"owner": {"data": {"type": "person", "id": "1"}}}
     assert second["data"]["id"] == "2"
     assert related == {}
     assert updated["data"]["attributes"]["full_name"] == "Grace Murray"
     assert removed == {}
     assert (await api.get("/persons/1")).data == updated["data"]
     read = await api.get("/persons/1?include=computers")
-    assert linked(read.data) == {"computers": to_many("2")}
+    assert linkage_of(read.data) == {"computers": to_many("2")}
 
 
-@says("i.operations")
-async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> None:
+@pytest.mark.covers("i.operations")
+async def test_a_result_equals_the_response_to_a_separate_request(api: Api) -> None:
     added = await operate(api, {"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER})
     created = [await api.post("/persons", PERSON), await api.post("/computers", COMPUTER)]
-    for result, one in zip(results(added), created, strict=True):
-        assert one.id == "2"
+    for result, separate in zip(results(added), created, strict=True):
+        assert separate.id == "2"
         assert result["data"] == json.loads(
-            json.dumps(one.data).replace("s/2", "s/1").replace('"2"', '"1"')
+            json.dumps(separate.data).replace("s/2", "s/1").replace('"2"', '"1"')
         )
     change = {
         "type": "person",
@@ -122,43 +121,43 @@ async def test_a_result_is_what_a_request_of_its_own_answers_with(api: Api) -> N
     }
     updated = await operate(api, {"op": "update", "href": "/persons/1", "data": change})
     assert results(updated) == [{"data": (await api.patch("/persons/1", change)).data}]
-    assert linked(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
+    assert linkage_of(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
 
 
-@says("i.operations")
-async def test_an_id_sent_by_the_client_is_ignored(api: Api) -> None:
-    answer = await operate(
+@pytest.mark.covers("i.operations")
+async def test_a_client_generated_id_is_ignored(api: Api) -> None:
+    response = await operate(
         api,
         {"op": "add", "data": {**PERSON, "id": "900", "lid": "a"}},
         {"op": "update", "href": "/persons/1", "data": {"type": "person", "id": "900"}},
     )
-    assert [one["data"]["id"] for one in results(answer)] == ["1", "1"]
+    assert [result["data"]["id"] for result in results(response)] == ["1", "1"]
     assert (await api.person()) == "2"
 
 
-@says("i.operations")
-async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api: Api) -> None:
+@pytest.mark.covers("i.operations")
+async def test_relationship_members_are_added_removed_replaced_and_cleared(api: Api) -> None:
     await api.person()
     for _ in range(3):
         await api.computer()
-    many, one = reference("person", "1", "computers"), reference("computer", "1", "owner")
+    computers, owner = reference("person", "1", "computers"), reference("computer", "1", "owner")
     steps: list[tuple[dict[str, Any], list[str]]] = [
-        ({"op": "add", **many, "data": to_many("1", "2")["data"]}, ["1", "2"]),
-        ({"op": "add", **many, "data": to_many("2", "3")["data"]}, ["1", "2", "3"]),
-        ({"op": "remove", **many, "data": to_many("1", "9")["data"]}, ["2", "3"]),
-        ({"op": "update", **many, "data": to_many("1")["data"]}, ["1"]),
-        ({"op": "update", **one, "data": None}, []),
-        ({"op": "update", **one, "data": {"type": "person", "id": "1"}}, ["1"]),
+        ({"op": "add", **computers, "data": to_many("1", "2")["data"]}, ["1", "2"]),
+        ({"op": "add", **computers, "data": to_many("2", "3")["data"]}, ["1", "2", "3"]),
+        ({"op": "remove", **computers, "data": to_many("1", "9")["data"]}, ["2", "3"]),
+        ({"op": "update", **computers, "data": to_many("1")["data"]}, ["1"]),
+        ({"op": "update", **owner, "data": None}, []),
+        ({"op": "update", **owner, "data": {"type": "person", "id": "1"}}, ["1"]),
         ({"op": "update", "href": "/persons/1/relationships/computers", "data": []}, []),
     ]
     for operation, expected in steps:
-        answer = await operate(api, operation)
-        assert (answer.status, results(answer)) == (200, [{}])
+        response = await operate(api, operation)
+        assert (response.status, results(response)) == (200, [{}])
         read = await api.get("/persons/1?include=computers")
-        assert linked(read.data) == {"computers": to_many(*expected)}
+        assert linkage_of(read.data) == {"computers": to_many(*expected)}
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("failing", "expected"),
     [
@@ -196,14 +195,14 @@ async def test_relationships_are_added_to_replaced_removed_from_and_cleared(api:
         ),
     ],
 )
-async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
+async def test_a_failing_last_operation_rolls_back_all_others(
     api: Api, database: Database, failing: Any, expected: tuple[int, str]
 ) -> None:
     await api.person()
     await api.person()
     await api.computer(owner="2")
-    before = await stored(database)
-    answer = await operate(
+    before = await stored_records(database)
+    response = await operate(
         api,
         {"op": "add", "data": PERSON},
         {"op": "add", "data": {**COMPUTER, "lid": "gone"}},
@@ -213,14 +212,14 @@ async def test_a_last_operation_that_fails_leaves_nothing_of_those_before(
         {"op": "remove", "ref": {"type": "computer", "lid": "gone"}},
         failing,
     )
-    assert (answer.status, errors(answer)) == (expected[0], [expected])
-    assert await stored(database) == before
-    assert int(await api.person()) > 2, "an id may be left out, but is never given twice"
+    assert (response.status, errors(response)) == (expected[0], [expected])
+    assert await stored_records(database) == before
+    assert int(await api.person()) > 2, "ids may have gaps, but are never reused"
 
 
-@says("i.operations")
-async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> None:
-    answer = await operate(
+@pytest.mark.covers("i.operations")
+async def test_errors_of_several_operations_are_reported_together(api: Api) -> None:
+    response = await operate(
         api,
         {"op": "add", "data": {"type": "person", "attributes": {"email": "x", "first_name": "G"}}},
         {"op": "add", "data": COMPUTER},
@@ -228,8 +227,8 @@ async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> 
         {"op": "jump"},
         {"op": "remove", "href": "/people/1"},
     )
-    assert answer.status == 400
-    assert sorted(errors(answer)) == [
+    assert response.status == 400
+    assert sorted(errors(response)) == [
         (400, "/3/op"),
         (404, "/4/href"),
         (409, "/2/data/type"),
@@ -239,22 +238,25 @@ async def test_the_problems_of_several_operations_are_told_at_once(api: Api) -> 
     assert (await api.get("/computers")).data == []
 
 
-@says("i.operations")
-async def test_every_missing_identifier_of_an_operation_is_told(api: Api) -> None:
+@pytest.mark.covers("i.operations")
+async def test_every_missing_identifier_of_an_operation_is_reported(api: Api) -> None:
     await api.person()
     missing = to_many("8", "9")["data"]
-    answer = await operate(
+    response = await operate(
         api, {"op": "update", **reference("person", "1", "computers"), "data": missing}
     )
-    assert (answer.status, errors(answer)) == (404, [(404, "/0/data/0/id"), (404, "/0/data/1/id")])
+    assert (response.status, errors(response)) == (
+        404,
+        [(404, "/0/data/0/id"), (404, "/0/data/1/id")],
+    )
 
 
-@says("i.operations")
-async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
+@pytest.mark.covers("i.operations")
+async def test_an_added_resource_can_be_linked_updated_and_removed_in_the_same_request(
     api: Api, database: Database
 ) -> None:
     person = {"type": "person", "lid": "a"}
-    answer = await operate(
+    response = await operate(
         api,
         {"op": "add", "data": {**PERSON, **person}},
         {"op": "add", "data": {**COMPUTER, "relationships": {"owner": {"data": person}}}},
@@ -262,14 +264,14 @@ async def test_what_was_added_is_read_changed_and_removed_in_the_same_request(
         {"op": "update", "data": {**person, "attributes": {"last_name": "Murray"}}},
         {"op": "remove", "ref": person},
     )
-    names = [one["data"]["attributes"].get("full_name") for one in results(answer)[2:4]]
+    names = [result["data"]["attributes"].get("full_name") for result in results(response)[2:4]]
     assert names == ["Mary Hopper", "Mary Murray"]
-    persons, (computer,) = await stored(database)
+    persons, (computer,) = await stored_records(database)
     assert (persons, computer["person"]) == ([], None)
 
 
-@says("i.operations", "i.conditional")
-async def test_what_operations_change_gets_another_version(api: Api) -> None:
+@pytest.mark.covers("i.operations", "i.conditional")
+async def test_operations_change_the_etags_of_the_resources_they_write(api: Api) -> None:
     await api.person()
     await api.computer()
     old = [(await api.get(path)).headers["ETag"] for path in ("/persons/1", "/computers/1")]
@@ -288,34 +290,36 @@ async def test_what_operations_change_gets_another_version(api: Api) -> None:
         assert refused.status == 412
 
 
-@says("i.operations")
-async def test_a_thousand_operations_are_done_and_one_more_is_refused(api: Api) -> None:
-    added = [{"op": "add", "data": {**PERSON, "lid": f"p{one}"}} for one in range(500)]
+@pytest.mark.covers("i.operations")
+async def test_a_thousand_operations_are_accepted_and_one_more_is_refused(api: Api) -> None:
+    added = [{"op": "add", "data": {**PERSON, "lid": f"p{number}"}} for number in range(500)]
     owned = [
         {
             "op": "add",
             "data": {
                 **COMPUTER,
-                "relationships": {"owner": {"data": {"type": "person", "lid": f"p{one}"}}},
+                "relationships": {"owner": {"data": {"type": "person", "lid": f"p{number}"}}},
             },
         }
-        for one in range(500)
+        for number in range(500)
     ]
     refused = await operate(api, *added, *owned, {"op": "add", "data": PERSON})
     assert (refused.status, errors(refused)) == (400, [(400, "")])
     assert (await api.get("/persons")).data == []
     began = time.monotonic()
-    answer = await operate(api, *added, *owned)
+    response = await operate(api, *added, *owned)
     seconds = time.monotonic() - began
-    assert answer.status == 200
-    numbers = [one["data"]["id"] for one in results(answer)]
+    assert response.status == 200
+    numbers = [result["data"]["id"] for result in results(response)]
     assert numbers == [*map(str, range(1, 501))] * 2
-    owners = [linked(one["data"])["owner"]["data"]["id"] for one in results(answer)[500:]]
+    owners = [
+        linkage_of(result["data"])["owner"]["data"]["id"] for result in results(response)[500:]
+    ]
     assert owners == numbers[:500]
     assert seconds < 10
 
 
-async def test_how_many_operations_there_may_be_is_a_setting(
+async def test_the_maximum_number_of_operations_is_a_setting(
     serve: Serve, settings: Settings
 ) -> None:
     api = await serve(settings=replace(settings, most_operations=2))
@@ -325,7 +329,7 @@ async def test_how_many_operations_there_may_be_is_a_setting(
     assert (refused.status, errors(refused)) == (400, [(400, "")])
 
 
-@says("i.operations", "i.negotiation")
+@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -339,30 +343,34 @@ async def test_how_many_operations_there_may_be_is_a_setting(
         "",
     ],
 )
-async def test_operations_of_another_media_type_are_refused(api: Api, content_type: str) -> None:
+async def test_operations_of_an_unsupported_media_type_are_refused(
+    api: Api, content_type: str
+) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
-    answer = await send(api, document, **{"Content-Type": content_type})
-    assert answer.status == 415
-    assert EXTENDED in answer.document["errors"][0]["detail"]
+    response = await send(api, document, **{"Content-Type": content_type})
+    assert response.status == 415
+    assert EXTENDED in response.document["errors"][0]["detail"]
     assert (await api.get("/persons")).data == []
 
 
-@says("i.operations", "i.negotiation")
+@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize("content_type", [EXTENDED, EXTENDED.replace("; ", ";")])
-async def test_operations_of_the_media_type_are_taken(api: Api, content_type: str) -> None:
+async def test_operations_of_the_extended_media_type_are_accepted(
+    api: Api, content_type: str
+) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
     assert (await send(api, document, **{"Content-Type": content_type})).status == 200
 
 
-@says("i.operations", "i.negotiation")
-async def test_the_extension_is_of_the_path_of_operations_alone(api: Api) -> None:
-    answer = await send(api, {"data": PERSON}, "/persons")
-    assert answer.status == 415
-    answer = await api.request("GET", "/persons", headers={"Accept": EXTENDED})
-    assert answer.status == 406
+@pytest.mark.covers("i.operations", "i.negotiation")
+async def test_the_extension_applies_only_to_the_operations_path(api: Api) -> None:
+    response = await send(api, {"data": PERSON}, "/persons")
+    assert response.status == 415
+    response = await api.request("GET", "/persons", headers={"Accept": EXTENDED})
+    assert response.status == 406
 
 
-@says("i.operations", "i.negotiation")
+@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
@@ -376,38 +384,38 @@ async def test_the_extension_is_of_the_path_of_operations_alone(api: Api) -> Non
         (f'{MEDIA_TYPE}; ext="https://example.com/other"', 406),
     ],
 )
-async def test_results_are_given_to_those_who_accept_them(
+async def test_results_are_sent_only_to_clients_that_accept_them(
     api: Api, accept: str, status: int
 ) -> None:
-    answer = await send(api, {OPERATIONS: [{"op": "add", "data": PERSON}]}, Accept=accept)
-    assert answer.status == status
+    response = await send(api, {OPERATIONS: [{"op": "add", "data": PERSON}]}, Accept=accept)
+    assert response.status == status
     assert len((await api.get("/persons")).data) == (status == 200)
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
-async def test_operations_are_sent_by_post_alone(api: Api, method: str) -> None:
-    answer = await api.request(method, "/operations")
-    assert (answer.status, answer.headers["Allow"]) == (405, "OPTIONS, POST")
+async def test_the_operations_path_allows_only_post(api: Api, method: str) -> None:
+    response = await api.request(method, "/operations")
+    assert (response.status, response.headers["Allow"]) == (405, "OPTIONS, POST")
 
 
-async def test_the_path_of_operations_tells_its_methods(api: Api) -> None:
-    answer = await api.request("OPTIONS", "/operations")
-    assert (answer.status, answer.headers["Allow"]) == (204, "OPTIONS, POST")
+async def test_options_on_the_operations_path_lists_its_methods(api: Api) -> None:
+    response = await api.request("OPTIONS", "/operations")
+    assert (response.status, response.headers["Allow"]) == (204, "OPTIONS, POST")
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["include", "fields[person]", "x", "page[size]"])
-async def test_operations_take_no_parameters(api: Api, name: str) -> None:
+async def test_query_parameters_are_refused_for_operations(api: Api, name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
-    answer = await send(api, document, f"/operations?{name}=")
-    assert (answer.status, answer.errors) == (400, [(400, name)])
+    response = await send(api, document, f"/operations?{name}=")
+    assert (response.status, response.errors) == (400, [(400, name)])
     assert (await api.get("/persons")).data == []
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "pointer"),
     [
         (b"", ""),
         (b"x", ""),
@@ -425,22 +433,20 @@ async def test_operations_take_no_parameters(api: Api, name: str) -> None:
         (b"\xff" * 1_000_000, ""),
     ],
 )
-async def test_a_body_that_holds_no_operations_is_refused(
-    api: Api, body: bytes, place: str
-) -> None:
-    answer = await send(api, body)
-    assert (answer.status, answer.errors) == (400, [(400, place)])
+async def test_a_body_without_operations_is_refused(api: Api, body: bytes, pointer: str) -> None:
+    response = await send(api, body)
+    assert (response.status, response.errors) == (400, [(400, pointer)])
 
 
-@says("i.operations")
-async def test_a_mebibyte_of_wrong_operations_is_answered_with_a_hundred_errors(api: Api) -> None:
+@pytest.mark.covers("i.operations")
+async def test_at_most_a_hundred_errors_are_reported(api: Api) -> None:
     wrong = {"op": "add", **reference("person", "1", "computers"), "data": [{}] * 340}
-    answer = await operate(api, *[wrong] * 700)
-    assert (answer.status, len(answer.errors)) == (400, 100)
+    response = await operate(api, *[wrong] * 700)
+    assert (response.status, len(response.errors)) == (400, 100)
 
 
-@says("i.operations", "d.body_limits")
-async def test_a_body_over_the_limit_is_refused(api: Api) -> None:
+@pytest.mark.covers("i.operations", "d.body_limits")
+async def test_a_body_above_the_size_limit_is_refused(api: Api) -> None:
     document = json.dumps({OPERATIONS: [{"op": "add", "data": PERSON}]}).encode()
     fitting = await send(api, document.ljust(LIMITS.body_bytes))
     assert fitting.status == 200
@@ -448,25 +454,26 @@ async def test_a_body_over_the_limit_is_refused(api: Api) -> None:
     assert len((await api.get("/persons")).data) == 1
 
 
-@says("i.operations")
-async def test_requests_that_change_the_same_resource_at_once_all_come_through(
+@pytest.mark.covers("i.operations")
+async def test_concurrent_operations_on_the_same_resource_are_isolated(
     api: Api, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each moves the one computer to the person and away: no one may see it half done."""
+    """Each request links the computer and unlinks it again; no intermediate state may remain."""
     caplog.set_level(logging.ERROR, "registry")
     await api.person()
     await api.computer()
-    many, one = reference("person", "1", "computers"), reference("computer", "1", "owner")
+    computers, owner = reference("person", "1", "computers"), reference("computer", "1", "owner")
     operations = [
         {"op": "update", "href": "/persons/1", "data": {"type": "person", "attributes": {}}},
-        {"op": "add", **many, "data": to_many("1")["data"]},
-        {"op": "update", **one, "data": None},
+        {"op": "add", **computers, "data": to_many("1")["data"]},
+        {"op": "update", **owner, "data": None},
         {"op": "add", "data": COMPUTER},
     ]
-    answers = await asyncio.gather(*(operate(api, *operations) for _ in range(20)))
-    assert {answer.status for answer in answers} <= {200, 503}
-    done = sum(answer.status == 200 for answer in answers)
-    persons, computers = await stored(database)
+    responses = await asyncio.gather(*(operate(api, *operations) for _ in range(20)))
+    # 503: the transaction was retried too often.
+    assert {response.status for response in responses} <= {200, 503}
+    done = sum(response.status == 200 for response in responses)
+    persons, computers = await stored_records(database)
     assert done
     assert len(computers) == 1 + done
     assert computers[0]["person"] is None
@@ -474,57 +481,60 @@ async def test_requests_that_change_the_same_resource_at_once_all_come_through(
     assert "Traceback" not in caplog.text
 
 
-@says("i.operations")
-async def test_requests_that_change_the_same_resources_in_another_order_come_through(
+@pytest.mark.covers("i.operations")
+async def test_concurrent_operations_in_opposite_orders_all_succeed(
     api: Api, database: Database
 ) -> None:
     await api.person()
     await api.person()
     there = [
-        {"op": "update", "href": f"/persons/{one}", "data": {"type": "person"}} for one in (1, 2)
+        {"op": "update", "href": f"/persons/{number}", "data": {"type": "person"}}
+        for number in (1, 2)
     ]
-    answers = await asyncio.gather(*(operate(api, *order) for order in [there, there[::-1]] * 10))
-    assert {answer.status for answer in answers} == {200}
-    persons, _ = await stored(database)
-    assert [one["version"] for one in persons] == [21, 21]
+    responses = await asyncio.gather(*(operate(api, *order) for order in [there, there[::-1]] * 10))
+    assert {response.status for response in responses} == {200}
+    persons, _ = await stored_records(database)
+    assert [record["version"] for record in persons] == [21, 21]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("value", ["$serial", "$$ROOT", "{$gt: 0}"])
-async def test_no_value_of_an_operation_is_an_operator(api: Api, value: str) -> None:
+async def test_attribute_values_are_never_evaluated_as_mongodb_operators(
+    api: Api, value: str
+) -> None:
     change = {"type": "computer", "attributes": {"serial": value}}
-    answer = await operate(
+    response = await operate(
         api,
         {"op": "add", "data": {**COMPUTER, "lid": "a"}},
         {"op": "update", "ref": {"type": "computer", "lid": "a"}, "data": change},
         {"op": "add", "data": change},
     )
-    assert [one["data"]["attributes"]["serial"] for one in results(answer)[1:]] == [value] * 2
+    assert [result["data"]["attributes"]["serial"] for result in results(response)[1:]] == [
+        value
+    ] * 2
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @given(document=DOCUMENT)
 @hypothesis_settings(
     max_examples=100,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # one service for all examples
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # all examples may share a service
 )
-async def test_any_document_is_answered_and_never_a_defect(api: Api, document: Any) -> None:
-    answer = await send(api, document)
-    assert answer.status in {200, 400, 404, 409, 422}
+async def test_arbitrary_documents_never_cause_an_internal_error(api: Api, document: Any) -> None:
+    response = await send(api, document)
+    assert response.status in {200, 400, 404, 409, 422}
 
 
-@says("i.operations")
-async def test_members_sent_to_remove_a_resource_remove_nothing(
-    api: Api, database: Database
-) -> None:
+@pytest.mark.covers("i.operations")
+async def test_a_resource_removal_with_data_is_refused(api: Api, database: Database) -> None:
     person = await api.person()
     await api.computer(owner=person)
-    before = await stored(database)
+    before = await stored_records(database)
     members = to_many("1")["data"]
     for target in (reference("person", person), {"href": f"/persons/{person}"}):
-        answer = await operate(api, {"op": "remove", **target, "data": members})
-        assert (answer.status, errors(answer)) == (400, [(400, "/0/data")])
-    assert await stored(database) == before
-    answer = await operate(api, {"op": "remove", **reference("person", person), "data": None})
-    assert answer.status == 200
+        response = await operate(api, {"op": "remove", **target, "data": members})
+        assert (response.status, errors(response)) == (400, [(400, "/0/data")])
+    assert await stored_records(database) == before
+    response = await operate(api, {"op": "remove", **reference("person", person), "data": None})
+    assert response.status == 200

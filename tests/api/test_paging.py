@@ -1,13 +1,15 @@
-"""`page`: numbered pages, pages by cursor, the links between them, and included pages."""
+"""`page`: numbered pages, cursor pages, page links, and paged includes."""
 
 from __future__ import annotations
 
 import random
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import orjson
 import pytest
 
 from registry.jsonapi.cursors import END, Cursors
@@ -16,7 +18,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says
+from tests.support import Api, Database, Response
 
 GRAPH = Graph(RESOURCES)
 END_OF_PERSONS = Cursors("person", BY_ID).encode(END)
@@ -24,7 +26,7 @@ END_OF_PERSONS = Cursors("person", BY_ID).encode(END)
 
 @pytest.fixture
 async def seven(api: Api, database: Database) -> Api:
-    """Persons 1 to 7, of whom 1 has computers 1 to 5, 2 has 6 and 7, and nobody has 8."""
+    """Persons 1 to 7; computers 1 to 5 belong to person 1, 6 and 7 to person 2, 8 to nobody."""
     await database.persons.insert_many(
         {"_id": number, "first_name": "Ann", "last_name": f"L{number}", "email": None}
         for number in range(1, 8)
@@ -36,41 +38,37 @@ async def seven(api: Api, database: Database) -> Api:
     return api
 
 
-def origin(api: Api) -> str:
-    return str(api.client.make_url("/")).rstrip("/")
-
-
-async def follow(api: Api, answer: Answer, name: str) -> Answer:
-    """Get the page that a link leads to; the link has to be absolute, with nothing to encode."""
-    link = answer.document["links"][name]
-    assert link.startswith(f"{origin(api)}/")
+async def follow(api: Api, response: Response, name: str) -> Response:
+    """Get the page that a link leads to; the link must be absolute and percent-encoded."""
+    link = response.document["links"][name]
+    assert link.startswith(f"{api.origin}/")
     assert "[" not in link
-    found = await api.get(link.removeprefix(origin(api)))
-    assert found.status == 200, found.document
-    assert found.document["links"]["self"] == link
-    return found
+    page = await api.get(link.removeprefix(api.origin))
+    assert page.status == 200, page.document
+    assert page.document["links"]["self"] == link
+    return page
 
 
-def ids(answer: Answer) -> str:
-    return " ".join(one["id"] for one in answer.data)
+def ids(response: Response) -> str:
+    return " ".join(response.ids)
 
 
-def present(answer: Answer) -> set[str]:
-    """The links that lead to other pages."""
-    links = answer.document["links"]
+def page_links(response: Response) -> set[str]:
+    """Return the names of the page links that are not null."""
+    links = response.document["links"]
     return {name for name in ("first", "last", "prev", "next") if links.get(name) is not None}
 
 
-@says("i.paging", "4.7.members")
-async def test_numbered_pages_are_counted_and_linked(seven: Api) -> None:
+@pytest.mark.covers("i.paging", "4.7.members")
+async def test_numbered_pages_have_a_total_and_links(seven: Api) -> None:
     first = await seven.get("/persons?page[number]=1&page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3, "total": 7})
-    assert present(first) == {"first", "last", "next"}
+    assert page_links(first) == {"first", "last", "next"}
     assert first.document["links"]["prev"] is None
     second = await follow(seven, first, "next")
-    assert (ids(second), present(second)) == ("4 5 6", {"first", "last", "prev", "next"})
+    assert (ids(second), page_links(second)) == ("4 5 6", {"first", "last", "prev", "next"})
     third = await follow(seven, second, "next")
-    assert (ids(third), present(third)) == ("7", {"first", "last", "prev"})
+    assert (ids(third), page_links(third)) == ("7", {"first", "last", "prev"})
     assert third.document["meta"] == {"count": 1, "total": 7}
     assert third.document["links"]["next"] is None
     assert ids(await follow(seven, second, "prev")) == "1 2 3"
@@ -78,59 +76,59 @@ async def test_numbered_pages_are_counted_and_linked(seven: Api) -> None:
     assert ids(await follow(seven, third, "first")) == "1 2 3"
 
 
-@says("i.paging")
-async def test_a_page_that_just_holds_the_rest_is_the_last(seven: Api) -> None:
+@pytest.mark.covers("i.paging")
+async def test_a_page_that_exactly_fits_the_remaining_resources_is_the_last(seven: Api) -> None:
     for path in ("/persons?page[size]=7", "/persons?page[size]=7&page[number]=1"):
-        answer = await seven.get(path)
-        assert (ids(answer), answer.document["links"]["next"]) == ("1 2 3 4 5 6 7", None)
+        response = await seven.get(path)
+        assert (ids(response), response.document["links"]["next"]) == ("1 2 3 4 5 6 7", None)
 
 
-@says("i.paging")
-async def test_the_total_can_be_left_out(seven: Api) -> None:
-    answer = await seven.get("/persons?page[number]=2&page[size]=3&page[total]=false")
-    assert (ids(answer), answer.document["meta"]) == ("4 5 6", {"count": 3})
-    assert "last" not in answer.document["links"]
-    following = await follow(seven, answer, "next")
-    assert (ids(following), following.document["meta"]) == ("7", {"count": 1})
-    assert following.document["links"]["next"] is None
+@pytest.mark.covers("i.paging")
+async def test_the_total_can_be_omitted(seven: Api) -> None:
+    response = await seven.get("/persons?page[number]=2&page[size]=3&page[total]=false")
+    assert (ids(response), response.document["meta"]) == ("4 5 6", {"count": 3})
+    assert "last" not in response.document["links"]
+    last = await follow(seven, response, "next")
+    assert (ids(last), last.document["meta"]) == ("7", {"count": 1})
+    assert last.document["links"]["next"] is None
 
 
-@says("i.paging")
-async def test_the_total_counts_what_a_filter_lets_through(seven: Api) -> None:
-    answer = await seven.get("/persons?filter[id][gt]=2&page[number]=2&page[size]=2")
-    assert (ids(answer), answer.document["meta"]) == ("5 6", {"count": 2, "total": 5})
-    assert ids(await follow(seven, answer, "last")) == "7"
-    owned = await seven.get("/persons/1/computers?filter[serial][ge]=SN-3&page[number]=1")
-    assert (ids(owned), owned.document["meta"]) == ("3 4 5", {"count": 3, "total": 3})
+@pytest.mark.covers("i.paging")
+async def test_the_total_counts_only_filtered_resources(seven: Api) -> None:
+    response = await seven.get("/persons?filter[id][gt]=2&page[number]=2&page[size]=2")
+    assert (ids(response), response.document["meta"]) == ("5 6", {"count": 2, "total": 5})
+    assert ids(await follow(seven, response, "last")) == "7"
+    related = await seven.get("/persons/1/computers?filter[serial][ge]=SN-3&page[number]=1")
+    assert (ids(related), related.document["meta"]) == ("3 4 5", {"count": 3, "total": 3})
 
 
-@says("i.paging")
-async def test_a_numbered_page_beyond_the_end_is_empty_and_leads_back(seven: Api) -> None:
-    answer = await seven.get("/persons?page[number]=9&page[size]=3")
-    assert (answer.data, answer.document["meta"]) == ([], {"count": 0, "total": 7})
-    assert present(answer) == {"first", "last", "prev"}
-    assert ids(await follow(seven, answer, "prev")) == "7"
+@pytest.mark.covers("i.paging")
+async def test_a_page_number_beyond_the_end_is_empty_and_links_to_the_last_page(seven: Api) -> None:
+    response = await seven.get("/persons?page[number]=9&page[size]=3")
+    assert (response.data, response.document["meta"]) == ([], {"count": 0, "total": 7})
+    assert page_links(response) == {"first", "last", "prev"}
+    assert ids(await follow(seven, response, "prev")) == "7"
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("query", ["sort=id", "sort=-email", "sort=last_name,-email"])
-async def test_the_farthest_page_that_can_be_named_is_empty(seven: Api, query: str) -> None:
-    for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):
-        answer = await seven.get(f"/persons?{query}&page[number]={number}&page[size]={size}")
-        assert (answer.status, answer.data) == (200, [])
+async def test_the_largest_page_number_is_an_empty_page(seven: Api, query: str) -> None:
+    for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):  # skips just under 2**63
+        response = await seven.get(f"/persons?{query}&page[number]={number}&page[size]={size}")
+        assert (response.status, response.data) == (200, [])
         owners = "/computers?sort=owner.email"
-        answer = await seven.get(f"{owners}&page[number]={number}&page[size]={size}")
-        assert (answer.status, answer.data) == (200, [])
+        response = await seven.get(f"{owners}&page[number]={number}&page[size]={size}")
+        assert (response.status, response.data) == (200, [])
 
 
-@says("i.paging")
-async def test_pages_by_cursor_are_linked_and_not_counted(seven: Api) -> None:
+@pytest.mark.covers("i.paging")
+async def test_cursor_pages_have_links_and_no_total(seven: Api) -> None:
     first = await seven.get("/persons?page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3})
-    assert present(first) == {"first", "last", "next"}
+    assert page_links(first) == {"first", "last", "next"}
     assert first.document["links"].keys() == {"self", "first", "last", "prev", "next"}
     second = await follow(seven, first, "next")
-    assert (ids(second), present(second)) == ("4 5 6", {"first", "last", "prev", "next"})
+    assert (ids(second), page_links(second)) == ("4 5 6", {"first", "last", "prev", "next"})
     third = await follow(seven, second, "next")
     assert (ids(third), third.document["links"]["next"]) == ("7", None)
     assert ids(await follow(seven, third, "prev")) == "4 5 6"
@@ -144,22 +142,22 @@ async def test_pages_by_cursor_are_linked_and_not_counted(seven: Api) -> None:
     assert (ids(top), top.document["links"]["prev"]) == ("1", None)
 
 
-@says("i.paging")
-async def test_nothing_follows_the_end_and_before_it_is_the_last_page(seven: Api) -> None:
-    answer = await seven.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
-    assert (answer.data, answer.document["links"]["next"]) == ([], None)
-    assert ids(await follow(seven, answer, "prev")) == "5 6 7"
+@pytest.mark.covers("i.paging")
+async def test_cursors_at_either_end_give_empty_pages_with_a_link_back(seven: Api) -> None:
+    response = await seven.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
+    assert (response.data, response.document["links"]["next"]) == ([], None)
+    assert ids(await follow(seven, response, "prev")) == "5 6 7"
     cursor = Cursors("person", BY_ID).encode((7,))
-    answer = await seven.get(f"/persons?page[size]=3&page[after]={cursor}")
-    assert (answer.data, answer.document["links"]["next"]) == ([], None)
-    assert ids(await follow(seven, answer, "prev")) == "5 6 7"
+    response = await seven.get(f"/persons?page[size]=3&page[after]={cursor}")
+    assert (response.data, response.document["links"]["next"]) == ([], None)
+    assert ids(await follow(seven, response, "prev")) == "5 6 7"
     cursor = Cursors("person", BY_ID).encode((1,))
-    answer = await seven.get(f"/persons?page[size]=3&page[before]={cursor}")
-    assert (answer.data, answer.document["links"]["prev"]) == ([], None)
-    assert ids(await follow(seven, answer, "next")) == "1 2 3"
+    response = await seven.get(f"/persons?page[size]=3&page[before]={cursor}")
+    assert (response.data, response.document["links"]["prev"]) == ([], None)
+    assert ids(await follow(seven, response, "next")) == "1 2 3"
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("path", "totals"),
     [
@@ -176,14 +174,16 @@ async def test_nothing_follows_the_end_and_before_it_is_the_last_page(seven: Api
 async def test_an_empty_collection_has_empty_pages(
     api: Api, path: str, totals: dict[str, int]
 ) -> None:
-    answer = await api.get(path)
-    assert (answer.status, answer.data) == (200, [])
-    assert answer.document["meta"] == {"count": 0, **totals}
-    assert answer.document["links"]["next"] is None
+    response = await api.get(path)
+    assert (response.status, response.data) == (200, [])
+    assert response.document["meta"] == {"count": 0, **totals}
+    assert response.document["links"]["next"] is None
 
 
-@says("i.paging")
-async def test_the_sizes_are_settings(serve: Serve, settings: Settings, database: Database) -> None:
+@pytest.mark.covers("i.paging")
+async def test_default_and_maximum_page_sizes_are_settings(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
     api = await serve(settings=replace(settings, page_size=2, largest_page=4))
     await database.persons.insert_many(
         {"_id": number, "first_name": "A", "last_name": "B"} for number in range(1, 8)
@@ -196,14 +196,14 @@ async def test_the_sizes_are_settings(serve: Serve, settings: Settings, database
     assert (refused.status, refused.errors) == (400, [(400, "page[size]")])
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 30, "9" * 4400])
 @pytest.mark.parametrize("parameter", ["page[size]", "page[computers][size]"])
-async def test_a_page_that_is_too_large_is_refused_as_the_profile_says(
+async def test_a_page_size_above_the_maximum_is_refused_as_the_cursor_profile_specifies(
     api: Api, parameter: str, size: str
 ) -> None:
-    answer = await api.get(f"/persons?include=computers&{parameter}={size}")
-    (error,) = answer.document["errors"]
+    response = await api.get(f"/persons?include=computers&{parameter}={size}")
+    (error,) = response.document["errors"]
     assert (error["status"], error["code"]) == ("400", "page_too_large")
     assert error["source"] == {"parameter": parameter}
     assert error["meta"] == {"page": {"maxSize": 1000}}
@@ -211,20 +211,25 @@ async def test_a_page_that_is_too_large_is_refused_as_the_profile_says(
     assert error["links"] == {"type": f"{profile}/max-size-exceeded"}
 
 
-@says("i.paging")
-async def test_a_page_between_two_cursors_is_refused_as_the_profile_says(api: Api) -> None:
-    answer = await api.get(f"/persons?page[after]={END_OF_PERSONS}&page[before]={END_OF_PERSONS}")
-    (error,) = answer.document["errors"]
+@pytest.mark.covers("i.paging")
+async def test_a_range_between_two_cursors_is_refused_as_the_cursor_profile_specifies(
+    api: Api,
+) -> None:
+    response = await api.get(f"/persons?page[after]={END_OF_PERSONS}&page[before]={END_OF_PERSONS}")
+    (error,) = response.document["errors"]
     assert error["status"] == "400"
     profile = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
     assert error["links"] == {"type": f"{profile}/range-pagination-not-supported"}
 
 
 def cursor_of(type_name: str, sort: str, *position: Any) -> str:
-    return Cursors(type_name, parse_sort(sort, GRAPH[type_name], GRAPH)).encode(position)
+    """Return a cursor as a client could forge it, of any values."""
+    order = parse_sort(sort, GRAPH[type_name], GRAPH)
+    content = orjson.dumps([f"{type_name}:{','.join(map(str, order))}", position])
+    return urlsafe_b64encode(content).decode().rstrip("=")
 
 
-@says("i.paging", "d.bad_parameters")
+@pytest.mark.covers("i.paging", "d.bad_parameters")
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
@@ -258,32 +263,30 @@ def cursor_of(type_name: str, sort: str, *position: Any) -> str:
         ("page[Size]=1", "page[Size]"),
     ],
 )
-async def test_a_page_that_has_no_meaning_is_refused(api: Api, query: str, parameter: str) -> None:
-    answer = await api.get(f"/persons?{query}")
-    assert (answer.status, answer.errors) == (400, [(400, parameter)])
+async def test_invalid_page_parameters_are_refused(api: Api, query: str, parameter: str) -> None:
+    response = await api.get(f"/persons?{query}")
+    assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
-async def test_a_cursor_of_values_that_are_nowhere_is_a_place_all_the_same(
-    seven: Api, sort: str
-) -> None:
+async def test_a_cursor_need_not_match_a_stored_resource(seven: Api, sort: str) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
     for value in ("Hopper", "", "9", -1, 0, 2**63 - 1, None):
         cursor = Cursors("person", order).encode((value,) * len(order))
         for member in ("after", "before"):
-            answer = await seven.get(f"/persons?sort={sort}&page[{member}]={cursor}")
-            assert answer.status == 200, value
+            response = await seven.get(f"/persons?sort={sort}&page[{member}]={cursor}")
+            assert response.status == 200, value
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["/persons/1", "/computers/1/owner"])
-async def test_what_is_no_collection_has_no_pages(seven: Api, path: str) -> None:
-    answer = await seven.get(f"{path}?page[size]=1")
-    assert (answer.status, answer.errors) == (400, [(400, "page[size]")])
+async def test_a_single_resource_cannot_be_paged(seven: Api, path: str) -> None:
+    response = await seven.get(f"{path}?page[size]=1")
+    assert (response.status, response.errors) == (400, [(400, "page[size]")])
 
 
-@says("i.paging", "4.7.url")
+@pytest.mark.covers("i.paging", "4.7.url")
 @pytest.mark.parametrize(
     ("query", "kept"),
     [
@@ -301,26 +304,27 @@ async def test_what_is_no_collection_has_no_pages(seven: Api, path: str) -> None
         ),
     ],
 )
-async def test_links_keep_every_other_parameter_as_it_was_sent(
+async def test_page_links_keep_all_other_parameters_unchanged(
     seven: Api, query: str, kept: str
 ) -> None:
-    answer = await seven.get(f"/persons?{query}")
-    assert answer.status == 200, answer.document
-    links = answer.document["links"]
-    assert links["first"] == f"{origin(seven)}/persons?{kept}&page%5Bsize%5D=2"
+    response = await seven.get(f"/persons?{query}")
+    assert response.status == 200, response.document
+    links = response.document["links"]
+    assert links["first"] == f"{seven.origin}/persons?{kept}&page%5Bsize%5D=2"
     for name in ("last", "next"):
         assert links[name].startswith(f"{links['first']}&page%5B")
-        assert len((await follow(seven, answer, name)).data) == 2
+        assert len((await follow(seven, response, name)).data) == 2
 
 
-@says("i.paging", "d.collection_self")
-async def test_links_begin_with_the_public_url(serve: Serve, settings: Settings) -> None:
+@pytest.mark.covers("i.paging", "d.collection_self")
+async def test_page_links_start_with_the_public_url(serve: Serve, settings: Settings) -> None:
     api = await serve(settings=replace(settings, public_url="https://registry.example.com/api"))
     await api.person()
     await api.person()
     for page in ("page[number]=1&page[size]=1", "page[size]=1"):
         links = (await api.get(f"/persons?{page}")).document["links"]
         assert links.pop("prev") is None
+        assert links.keys() == {"self", "first", "last", "next"}
         expected = "https://registry.example.com/api/persons?"
         assert all(link.startswith(expected) for link in links.values()), links
 
@@ -328,10 +332,10 @@ async def test_links_begin_with_the_public_url(serve: Serve, settings: Settings)
 Write = Callable[[Database, random.Random], Awaitable[object]]
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("step", ["next", "prev"])
 @pytest.mark.parametrize("sort", ["id", "last_name", "-email", "last_name,-first_name,email"])
-async def test_what_nobody_touches_is_met_once_while_others_write(
+async def test_unmodified_resources_appear_exactly_once_during_concurrent_writes(
     api: Api, database: Database, sort: str, step: str
 ) -> None:
     chance = random.Random(sort + step)  # noqa: S311 - the same writes at each run
@@ -347,84 +351,85 @@ async def test_what_nobody_touches_is_met_once_while_others_write(
 
     await database.persons.insert_many(person(number) for number in range(100, 180))
     touched = set(chance.sample(range(100, 180), 40))
-    new, met = iter(chance.sample(range(1, 1000), 900)), []
-    answer = await api.get(f"/persons?sort={sort}&page[size]=3")
-    answer = answer if step == "next" else await follow(api, answer, "last")
+    new_ids, visited = iter(chance.sample(range(1, 1000), 900)), []
+    response = await api.get(f"/persons?sort={sort}&page[size]=3")
+    response = response if step == "next" else await follow(api, response, "last")
     while True:
-        met += [int(one["id"]) for one in answer.data]
-        victims = {"_id": {"$in": chance.sample(sorted(touched), 3)}}
+        visited += [int(id_) for id_ in response.ids]
+        modified = {"_id": {"$in": chance.sample(sorted(touched), 3)}}
         await database.persons.update_many(
-            victims, {"$set": {"last_name": chance.choice("abcd"), "email": None}}
+            modified, {"$set": {"last_name": chance.choice("abcd"), "email": None}}
         )
-        # The last that was met is where the cursor is.
-        await database.persons.delete_one({"_id": {"$in": [*touched & set(met[-3:])]}})
-        number = next(new)
+        # The last resource visited is the position of the cursor.
+        await database.persons.delete_one({"_id": {"$in": [*touched & set(visited[-3:])]}})
+        number = next(new_ids)
         if not await database.persons.find_one({"_id": number}):
             await database.persons.insert_one(person(number))
-        if answer.document["links"][step] is None:
+        if response.document["links"][step] is None:
             break
-        answer = await follow(api, answer, step)
+        response = await follow(api, response, step)
     untouched = set(range(100, 180)) - touched
-    assert sorted(one for one in met if one in untouched) == sorted(untouched)
+    assert sorted(number for number in visited if number in untouched) == sorted(untouched)
 
 
-@says("i.include_pages")
-async def test_an_included_relationship_can_be_bounded(seven: Api) -> None:
-    answer = await seven.get("/persons?page[size]=3&include=computers&page[computers][size]=2")
-    computers = {one["id"]: one["relationships"]["computers"] for one in answer.data}
-    linked = {number: [one["id"] for one in some["data"]] for number, some in computers.items()}
-    assert linked == {"1": ["1", "2"], "2": ["6", "7"], "3": []}
-    assert answer.included == [("computer", number) for number in ("1", "2", "6", "7")]
-    links = {number: some["links"] for number, some in computers.items()}
-    linkage = "/persons/1/relationships/computers?page%5Bsize%5D=2"
-    assert links["1"]["first"] == linkage
-    assert links["1"]["next"].startswith(f"{linkage}&page%5Bafter%5D=")
-    assert links["1"]["last"].startswith(f"{linkage}&page%5Bbefore%5D=")
+@pytest.mark.covers("i.include_pages")
+async def test_an_included_relationship_can_be_paged(seven: Api) -> None:
+    response = await seven.get("/persons?page[size]=3&include=computers&page[computers][size]=2")
+    computers = {
+        resource["id"]: resource["relationships"]["computers"] for resource in response.data
+    }
+    linkage = {
+        id_: [identifier["id"] for identifier in relationship["data"]]
+        for id_, relationship in computers.items()
+    }
+    assert linkage == {"1": ["1", "2"], "2": ["6", "7"], "3": []}
+    assert response.included == [("computer", number) for number in ("1", "2", "6", "7")]
+    links = {id_: relationship["links"] for id_, relationship in computers.items()}
+    path = "/persons/1/relationships/computers?page%5Bsize%5D=2"
+    assert links["1"]["first"] == path
+    assert links["1"]["next"].startswith(f"{path}&page%5Bafter%5D=")
+    assert links["1"]["last"].startswith(f"{path}&page%5Bbefore%5D=")
     assert links["1"]["prev"] is None
     assert (links["2"]["prev"], links["2"]["next"]) == (None, None)
     assert (links["3"]["prev"], links["3"]["next"]) == (None, None)
 
 
-@says("i.include_pages", "i.linkage_routes")
-async def test_the_links_of_an_included_page_lead_through_the_whole_relationship(
+@pytest.mark.covers("i.include_pages", "i.linkage_routes")
+async def test_the_next_links_of_an_included_page_visit_the_whole_relationship(
     seven: Api,
 ) -> None:
-    answer = await seven.get("/persons/1?include=computers&page[computers][size]=2")
-    relationship = answer.data["relationships"]["computers"]
-    found, link = [one["id"] for one in relationship["data"]], relationship["links"]["next"]
-    while link is not None:
-        async with seven.client.get(link.removeprefix(origin(seven))) as response:
-            document = await response.json(content_type=MEDIA_TYPE)
-        found += [one["id"] for one in document["data"]]
-        link = document["links"]["next"]
-    assert found == ["1", "2", "3", "4", "5"]
+    response = await seven.get("/persons/1?include=computers&page[computers][size]=2")
+    relationship = response.data["relationships"]["computers"]
+    assert [identifier["id"] for identifier in relationship["data"]] == ["1", "2"]
+    pages = await seven.pages(relationship["links"]["next"])
+    assert [page.ids for page in pages] == [["3", "4"], ["5"]]
 
 
-@says("i.include_pages")
-async def test_a_bound_holds_for_its_path_alone(seven: Api) -> None:
-    bound = "page[owner.computers][size]=3"
-    answer = await seven.get(f"/computers/1?include=owner.computers.owner&{bound}")
-    assert answer.included == [("person", "1"), ("computer", "2"), ("computer", "3")]
-    owner = answer.document["included"][0]
+@pytest.mark.covers("i.include_pages")
+async def test_the_page_size_of_an_include_path_applies_to_that_path_only(seven: Api) -> None:
+    page = "page[owner.computers][size]=3"
+    response = await seven.get(f"/computers/1?include=owner.computers.owner&{page}")
+    assert response.included == [("person", "1"), ("computer", "2"), ("computer", "3")]
+    owner = response.document["included"][0]
     assert len(owner["relationships"]["computers"]["data"]) == 3
-    whole = await seven.get("/persons/1?include=computers.owner")
-    assert len(whole.data["relationships"]["computers"]["data"]) == 5
-    assert "next" not in whole.data["relationships"]["computers"]["links"]
+    unpaged = await seven.get("/persons/1?include=computers.owner")
+    assert len(unpaged.data["relationships"]["computers"]["data"]) == 5
+    assert "next" not in unpaged.data["relationships"]["computers"]["links"]
 
 
-@says("i.include_pages")
-async def test_a_bound_of_an_unpaged_collection_and_of_a_written_resource(seven: Api) -> None:
+@pytest.mark.covers("i.include_pages")
+async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(seven: Api) -> None:
     query = "include=computers&page[computers][size]=1"
-    answer = await seven.get(f"/persons?{query}")
-    assert answer.included == [("computer", "1"), ("computer", "6")]
-    assert len(answer.data) == 7
-    changed = await seven.request(
+    response = await seven.get(f"/persons?{query}")
+    assert response.included == [("computer", "1"), ("computer", "6")]
+    assert len(response.data) == 7
+    updated = await seven.request(
         "PATCH", f"/persons/1?{query}", {"data": {"type": "person", "id": "1"}}
     )
-    assert (changed.status, changed.included) == (200, [("computer", "1")])
+    assert (updated.status, updated.included) == (200, [("computer", "1")])
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -447,15 +452,15 @@ async def test_a_bound_of_an_unpaged_collection_and_of_a_written_resource(seven:
         ("/persons/1/computers?include=owner&page[computers][size]=1", "page[computers][size]"),
     ],
 )
-async def test_a_bound_of_what_is_not_included_or_not_many_is_refused(
+async def test_paging_an_include_path_that_is_not_included_or_to_one_is_refused(
     seven: Api, path: str, parameter: str
 ) -> None:
-    answer = await seven.get(path)
-    assert (answer.status, answer.errors) == (400, [(400, parameter)])
+    response = await seven.get(path)
+    assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@says("i.paging", "i.related_routes")
-async def test_related_resources_and_their_linkage_have_pages(seven: Api) -> None:
+@pytest.mark.covers("i.paging", "i.related_routes")
+async def test_related_resources_and_linkage_can_be_paged(seven: Api) -> None:
     first = await seven.get("/persons/1/computers?page[size]=2&sort=-serial&include=owner")
     assert (ids(first), first.included) == ("5 4", [("person", "1")])
     second = await follow(seven, first, "next")
@@ -464,10 +469,9 @@ async def test_related_resources_and_their_linkage_have_pages(seven: Api) -> Non
     numbered = await seven.get("/persons/1/computers?page[number]=3&page[size]=2")
     assert (ids(numbered), numbered.document["meta"]) == ("5", {"count": 1, "total": 5})
     linkage = "/persons/1/relationships/computers?page[number]=3&page[size]=2"
-    async with seven.client.get(linkage) as response:
-        document = await response.json(content_type=MEDIA_TYPE)
+    document = (await seven.get(linkage)).document
     assert document["data"] == [{"type": "computer", "id": "5"}]
     assert document["meta"] == {"count": 1, "total": 5}
     previous = dict(parse_qsl(urlsplit(document["links"]["prev"]).query))
     assert previous == {"page[number]": "2", "page[size]": "2"}
-    assert document["links"]["prev"].startswith(f"{origin(seven)}/persons/1/relationships/")
+    assert document["links"]["prev"].startswith(f"{seven.origin}/persons/1/relationships/")

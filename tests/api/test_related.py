@@ -1,138 +1,137 @@
-"""What relationships lead to: JSON:API 1.0, Related Resource Links and Fetching Resources."""
+"""Related resources: JSON:API 1.0, Related Resource Links and Fetching Resources."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from registry.storage.reads.listings import CHUNK
-from tests.support import MEDIA_TYPE, Api, Database, linked, says, to_many
+from tests.support import Api, Database, linkage_of, to_many
 
 COMPUTERS = "/persons/1/computers"
 OWNER = "/computers/1/owner"
 
 
 async def fleet(api: Api) -> None:
-    """Store two persons with two and one computers, and a computer that nobody owns."""
+    """Create two persons, with two computers and one computer, and an unowned computer."""
     await api.person("Grace", "Hopper")
     await api.person("Ada", "Lovelace")
     for serial, owner in (("SN-9", "1"), ("SN-8", "2"), ("SN-7", "1"), ("SN-6", None)):
         await api.computer(serial, owner=owner)
 
 
-async def read_empty(api: Api, path: str) -> Any:
-    """Return a document whose primary data are null."""
-    async with api.client.get(path) as response:
-        assert (response.status, response.headers["Content-Type"]) == (200, MEDIA_TYPE)
-        document = json.loads(await response.read())
-    assert document["data"] is None
-    return document
+async def read_null(api: Api, path: str) -> Any:
+    """Return a document after checking that its primary data is null."""
+    response = await api.get(path)
+    assert (response.status, response.data) == (200, None)
+    return response.document
 
 
-@says("i.related_routes")
-async def test_a_related_collection_is_read_like_any_other(api: Api) -> None:
+@pytest.mark.covers("i.related_routes")
+async def test_a_related_collection_is_read_like_a_collection(api: Api) -> None:
     await fleet(api)
-    answer = await api.get(COMPUTERS)
-    assert answer.status == 200
-    everything = (await api.get("/computers")).data
-    assert answer.document == {
-        "data": [everything[0], everything[2]],
+    response = await api.get(COMPUTERS)
+    assert response.status == 200
+    computers = (await api.get("/computers")).data
+    assert response.document == {
+        "data": [computers[0], computers[2]],
         "jsonapi": {"version": "1.0"},
         "links": {"self": str(api.client.make_url(COMPUTERS))},
         "meta": {"count": 2},
     }
 
 
-@says("i.related_routes")
-async def test_a_related_resource_is_read_like_any_other(api: Api) -> None:
+@pytest.mark.covers("i.related_routes")
+async def test_a_related_resource_is_read_like_a_resource(api: Api) -> None:
     await fleet(api)
-    answer = await api.get(OWNER)
-    assert answer.status == 200
-    assert answer.document == {
+    response = await api.get(OWNER)
+    assert response.status == 200
+    assert response.document == {
         "data": (await api.get("/persons/1")).data,
         "jsonapi": {"version": "1.0"},
         "links": {"self": OWNER},
     }
 
 
-@says("i.related_routes")
-async def test_the_owner_of_what_nobody_owns_is_null(api: Api) -> None:
+@pytest.mark.covers("i.related_routes")
+async def test_the_owner_of_an_unowned_computer_is_null(api: Api) -> None:
     await fleet(api)
-    assert await read_empty(api, "/computers/4/owner") == {
+    assert await read_null(api, "/computers/4/owner") == {
         "data": None,
         "jsonapi": {"version": "1.0"},
         "links": {"self": "/computers/4/owner"},
     }
     path = "/computers/4/owner?include=computers.owner&fields[person]=email"
-    assert (await read_empty(api, path))["included"] == []
+    assert (await read_null(api, path))["included"] == []
 
 
-@says("i.related_routes")
-async def test_the_computers_of_a_person_who_has_none_are_an_empty_array(api: Api) -> None:
+@pytest.mark.covers("i.related_routes")
+async def test_the_computers_of_a_person_without_computers_are_an_empty_array(api: Api) -> None:
     await api.person()
     for query in ("", "?include=owner", "?page[size]=1", "?page[number]=1", "?sort=-serial"):
-        answer = await api.get(COMPUTERS + query)
-        assert (answer.status, answer.data) == (200, [])
-        assert answer.document["meta"]["count"] == 0
+        response = await api.get(COMPUTERS + query)
+        assert (response.status, response.data) == (200, [])
+        assert response.document["meta"]["count"] == 0
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
-async def test_what_is_related_to_a_resource_that_is_not_there_is_not_found(
+async def test_the_related_resources_of_a_missing_resource_are_not_found(
     api: Api, number: str
 ) -> None:
     await fleet(api)
     for path in (f"/persons/{number}/computers", f"/computers/{number}/owner"):
         for query in ("", "?include=", "?fields[person]=email"):
-            answer = await api.get(path + query)
-            assert (answer.status, answer.errors) == (404, [(404, "")])
+            response = await api.get(path + query)
+            assert (response.status, response.errors) == (404, [(404, "")])
         assert (await api.request("HEAD", path)).status == 404
 
 
-@says("i.related_routes")
-async def test_an_owner_that_is_gone_is_null(api: Api, database: Database) -> None:
+@pytest.mark.covers("i.related_routes")
+async def test_an_owner_that_no_longer_exists_is_null(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})
-    await read_empty(api, OWNER)
+    await read_null(api, OWNER)
     assert (await api.get("/persons/99/computers")).status == 404
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 async def test_include_starts_at_the_related_resources(api: Api) -> None:
     await fleet(api)
-    answer = await api.get(f"{COMPUTERS}?include=owner")
-    assert answer.included == [("person", "1")]
-    assert [linked(one) for one in answer.data] == [
+    response = await api.get(f"{COMPUTERS}?include=owner")
+    assert response.included == [("person", "1")]
+    assert [linkage_of(resource) for resource in response.data] == [
         {"owner": {"data": {"type": "person", "id": "1"}}}
     ] * 2
-    answer = await api.get(f"{OWNER}?include=computers")
-    assert answer.included == [("computer", "1"), ("computer", "3")]
-    assert linked(answer.data) == {"computers": to_many("1", "3")}
-    answer = await api.get(f"{OWNER}?include=computers.owner")
-    assert linked(answer.document["included"][0])["owner"]["data"]["id"] == "1"
+    response = await api.get(f"{OWNER}?include=computers")
+    assert response.included == [("computer", "1"), ("computer", "3")]
+    assert linkage_of(response.data) == {"computers": to_many("1", "3")}
+    response = await api.get(f"{OWNER}?include=computers.owner")
+    assert linkage_of(response.document["included"][0])["owner"]["data"]["id"] == "1"
 
 
-@says("i.related_routes", "i.include_pages")
-async def test_what_a_related_resource_includes_can_be_bounded(api: Api) -> None:
+@pytest.mark.covers("i.related_routes", "i.include_pages")
+async def test_an_included_relationship_of_a_related_resource_can_be_paged(api: Api) -> None:
     await fleet(api)
-    answer = await api.get(f"{OWNER}?include=computers&page[computers][size]=1")
-    assert answer.included == [("computer", "1")]
-    assert answer.data["relationships"]["computers"]["links"]["next"]
+    response = await api.get(f"{OWNER}?include=computers&page[computers][size]=1")
+    assert response.included == [("computer", "1")]
+    assert response.data["relationships"]["computers"]["links"]["next"]
 
 
-@says("i.related_routes")
-async def test_fields_limit_related_resources(api: Api) -> None:
+@pytest.mark.covers("i.related_routes")
+async def test_fields_restrict_related_resources(api: Api) -> None:
     await fleet(api)
-    answer = await api.get(f"{OWNER}?fields[person]=full_name")
-    assert answer.data["attributes"] == {"full_name": "Grace Hopper"}
-    answer = await api.get(f"{COMPUTERS}?fields[computer]=&fields[person]=email&include=owner")
-    assert [one["attributes"] for one in answer.data] == [{}, {}]
-    assert [one["attributes"] for one in answer.document["included"]] == [{"email": None}]
+    response = await api.get(f"{OWNER}?fields[person]=full_name")
+    assert response.data["attributes"] == {"full_name": "Grace Hopper"}
+    response = await api.get(f"{COMPUTERS}?fields[computer]=&fields[person]=email&include=owner")
+    assert [resource["attributes"] for resource in response.data] == [{}, {}]
+    assert [resource["attributes"] for resource in response.document["included"]] == [
+        {"email": None}
+    ]
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -154,35 +153,31 @@ async def test_fields_limit_related_resources(api: Api) -> None:
         ("page[number]=3&page[size]=1", []),
     ],
 )
-async def test_a_related_collection_is_sorted_filtered_and_paged(
+async def test_a_related_collection_can_be_sorted_filtered_and_paged(
     api: Api, query: str, ids: list[str]
 ) -> None:
     await fleet(api)
-    answer = await api.get(f"{COMPUTERS}?{query}")
-    assert (answer.status, [one["id"] for one in answer.data]) == (200, ids)
-    assert answer.document["meta"]["count"] == len(ids)
+    response = await api.get(f"{COMPUTERS}?{query}")
+    assert (response.status, response.ids) == (200, ids)
+    assert response.document["meta"]["count"] == len(ids)
     if "page[number]" in query:
-        assert answer.document["meta"]["total"] == 2
+        assert response.document["meta"]["total"] == 2
 
 
-@says("i.related_routes", "i.paging")
-@pytest.mark.parametrize("page", ["page[size]=2", "page[number]=1&page[size]=2"])
-async def test_the_pages_of_a_related_collection_follow_each_other(api: Api, page: str) -> None:
+@pytest.mark.covers("i.related_routes", "i.paging")
+@pytest.mark.parametrize("query", ["page[size]=2", "page[number]=1&page[size]=2"])
+async def test_the_next_links_of_a_related_collection_visit_all_pages(api: Api, query: str) -> None:
     await api.person()
     for number in range(5):
         await api.computer(f"SN-{9 - number}", owner="1")
     await api.computer("SN-0")
-    found, path = [], f"{COMPUTERS}?{page}&sort=serial&include=owner&filter[serial][ne]=SN-7"
-    while path:
-        answer = await api.get(path)
-        assert answer.included == [("person", "1")]
-        found += [one["id"] for one in answer.data]
-        following = answer.document["links"]["next"] or ""
-        path = following.removeprefix(str(api.client.make_url("/"))[:-1])
-    assert found == ["5", "4", "2", "1"]
+    query += "&sort=serial&include=owner&filter[serial][ne]=SN-7"
+    pages = await api.pages(f"{COMPUTERS}?{query}")
+    assert [page.ids for page in pages] == [["5", "4"], ["2", "1"]]
+    assert [page.included for page in pages] == [[("person", "1")]] * 2
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -199,28 +194,28 @@ async def test_the_pages_of_a_related_collection_follow_each_other(api: Api, pag
         (f"{OWNER}?fields[person]=password", "fields[person]"),
     ],
 )
-async def test_a_parameter_that_the_related_does_not_have_is_refused(
+async def test_a_parameter_that_does_not_apply_to_related_resources_is_refused(
     api: Api, path: str, parameter: str
 ) -> None:
     await fleet(api)
-    answer = await api.get(path)
-    assert (answer.status, answer.errors) == (400, [(400, parameter)])
+    response = await api.get(path)
+    assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER])
-async def test_the_related_is_only_read(api: Api, path: str) -> None:
+async def test_related_resources_are_read_only(api: Api, path: str) -> None:
     await fleet(api)
-    answer = await api.request("OPTIONS", path)
-    assert (answer.status, answer.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+    response = await api.request("OPTIONS", path)
+    assert (response.status, response.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
     for method in ("POST", "PATCH", "DELETE", "PUT"):
-        answer = await api.request(method, path, {"data": None})
-        assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+        response = await api.request(method, path, {"data": None})
+        assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
-@says("i.related_routes")
+@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, f"{COMPUTERS}?page[size]=1", OWNER])
-async def test_head_of_the_related_is_its_get_without_the_body(api: Api, path: str) -> None:
+async def test_head_of_related_resources_responds_like_get(api: Api, path: str) -> None:
     await fleet(api)
     head, get = await api.request("HEAD", path), await api.get(path)
     assert (head.status, head.document) == (200, None)
@@ -228,8 +223,8 @@ async def test_head_of_the_related_is_its_get_without_the_body(api: Api, path: s
         assert head.headers.get(header) == get.headers.get(header)
 
 
-@says("i.related_routes", "d.no_page")
-async def test_a_related_collection_larger_than_a_chunk_is_whole_and_in_order(
+@pytest.mark.covers("i.related_routes", "d.no_page")
+async def test_a_related_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
     api: Api, database: Database
 ) -> None:
     count = 2 * CHUNK + 1
@@ -238,6 +233,6 @@ async def test_a_related_collection_larger_than_a_chunk_is_whole_and_in_order(
         {"_id": number, "serial": f"SN-{number}", "person": 1 + number % 2}
         for number in range(2 * count)
     )
-    answer = await api.get(COMPUTERS)
-    assert [int(one["id"]) for one in answer.data] == list(range(0, 2 * count, 2))
-    assert answer.document["meta"] == {"count": count}
+    response = await api.get(COMPUTERS)
+    assert [int(resource["id"]) for resource in response.data] == list(range(0, 2 * count, 2))
+    assert response.document["meta"] == {"count": count}

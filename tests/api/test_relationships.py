@@ -1,14 +1,13 @@
-"""The linkage of relationships: JSON:API 1.0, Fetching Relationships, Updating Relationships."""
+"""Relationships: JSON:API 1.0, Fetching Relationships, Updating Relationships."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says, stored, to_many
+from tests.support import Api, Database, Response, identity, stored_records, to_many
 
 COMPUTERS = "/persons/1/relationships/computers"
 OWNER = "/computers/1/relationships/owner"
@@ -23,19 +22,15 @@ def computer(number: Any) -> dict[str, Any]:
 
 
 async def read(api: Api, path: str) -> Any:
-    """Return a document whose primary data are identifiers."""
-    async with api.client.get(path) as response:
-        assert (response.status, response.headers["Content-Type"]) == (200, MEDIA_TYPE)
-        document = json.loads(await response.read())
-    assert document["jsonapi"] == {"version": "1.0"}
-    assert document.keys() <= {"data", "included", "jsonapi", "links", "meta"}
-    return document
+    response = await api.get(path)
+    assert response.status == 200
+    return response.document
 
 
 async def members(api: Api, number: str = "1") -> list[str]:
     document = await read(api, f"/persons/{number}/relationships/computers")
-    assert all(one["type"] == "computer" for one in document["data"])
-    return [one["id"] for one in document["data"]]
+    assert all(identifier["type"] == "computer" for identifier in document["data"])
+    return [identifier["id"] for identifier in document["data"]]
 
 
 async def owner(api: Api, number: str = "1") -> str | None:
@@ -43,32 +38,31 @@ async def owner(api: Api, number: str = "1") -> str | None:
     return str(data["id"]) if data else None
 
 
-async def send(api: Api, method: str, path: str, data: Any) -> Answer:
+async def send(api: Api, method: str, path: str, data: Any) -> Response:
     return await api.request(method, path, {"data": data})
 
 
 async def fleet(api: Api, persons: int = 2, computers: int = 4) -> None:
-    """Store persons, the first of whom owns the first two computers."""
+    """Create persons and computers; the first person owns the first two computers."""
     for _ in range(persons):
         await api.person()
     for number in range(computers):
         await api.computer(f"SN-{9 - number}", owner="1" if number < 2 else None)
 
 
-@says("i.linkage_routes")
-async def test_a_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
     await fleet(api)
-    origin = str(api.client.make_url("")).rstrip("/")
     assert await read(api, COMPUTERS) == {
         "data": [computer("1"), computer("2")],
         "jsonapi": {"version": "1.0"},
-        "links": {"self": origin + COMPUTERS, "related": f"{origin}/persons/1/computers"},
+        "links": {"self": api.origin + COMPUTERS, "related": f"{api.origin}/persons/1/computers"},
         "meta": {"count": 2},
     }
 
 
-@says("i.linkage_routes")
-async def test_a_to_one_linkage_is_an_identifier(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_to_one_linkage_is_an_identifier(api: Api) -> None:
     await fleet(api)
     assert await read(api, OWNER) == {
         "data": person("1"),
@@ -77,20 +71,20 @@ async def test_a_to_one_linkage_is_an_identifier(api: Api) -> None:
     }
 
 
-@says("i.linkage_routes")
-async def test_an_empty_relationship_is_there(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_an_empty_relationship_can_be_read(api: Api) -> None:
     await fleet(api)
     assert (await read(api, "/persons/2/relationships/computers"))["data"] == []
     assert (await read(api, "/computers/3/relationships/owner"))["data"] is None
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
-async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
+async def test_the_relationship_of_a_missing_resource_is_not_found(
     api: Api, database: Database, number: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     for path, data in (
         (f"/persons/{number}/relationships/computers", [computer("1")]),
         (f"/computers/{number}/relationships/owner", person("2")),
@@ -98,9 +92,9 @@ async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
         assert (await api.get(path)).errors == [(404, "")]
         assert (await api.request("HEAD", path)).status == 404
         for method in ("PATCH", "POST", "DELETE") if isinstance(data, list) else ("PATCH",):
-            answer = await send(api, method, path, data)
-            assert (answer.status, answer.errors) == (404, [(404, "")])
-    assert await stored(database) == before
+            response = await send(api, method, path, data)
+            assert (response.status, response.errors) == (404, [(404, "")])
+    assert await stored_records(database) == before
 
 
 @pytest.mark.parametrize(
@@ -114,14 +108,16 @@ async def test_the_relationship_of_a_resource_that_is_not_there_is_not_found(
         "/computers/1/relationships/person",
     ],
 )
-async def test_a_relationship_that_the_type_does_not_have_is_not_found(api: Api, path: str) -> None:
+async def test_an_unknown_relationship_is_not_found(api: Api, path: str) -> None:
     await fleet(api)
     for method in ("GET", "PATCH", "POST", "DELETE"):
         assert (await send(api, method, path, [])).status == 404
 
 
-@says("i.linkage_routes")
-async def test_every_link_of_a_relationship_object_leads_to_what_it_says(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_the_links_of_a_relationship_object_lead_to_its_linkage_and_resources(
+    api: Api,
+) -> None:
     await fleet(api)
     for path in ("/persons?include=computers", "/computers?include=owner"):
         for resource in (await api.get(path)).data:
@@ -132,24 +128,23 @@ async def test_every_link_of_a_relationship_object_leads_to_what_it_says(api: Ap
                 assert document["links"]["related"] == related
 
 
-async def test_the_related_link_is_right_however_the_path_is_written(api: Api) -> None:
+async def test_the_related_link_does_not_depend_on_how_the_path_is_encoded(api: Api) -> None:
     await fleet(api)
     document = await read(api, "/persons/1/%72elationships/computers?sort=id")
     assert document["links"]["related"].endswith("/persons/1/computers")
 
 
-@says("i.linkage_routes", "i.negotiation")
+@pytest.mark.covers("i.linkage_routes", "i.negotiation")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER, f"{COMPUTERS}?page[size]=1"])
-async def test_head_of_a_linkage_is_its_get_without_the_body(api: Api, path: str) -> None:
+async def test_head_of_a_relationship_responds_like_get(api: Api, path: str) -> None:
     await fleet(api)
-    head = await api.request("HEAD", path)
-    async with api.client.get(path) as get:
-        assert (head.status, head.document) == (200, None)
-        for header in ("Content-Type", "Content-Length", "ETag", "Vary"):
-            assert head.headers[header] == get.headers[header]
+    head, get = await api.request("HEAD", path), await api.get(path)
+    assert (head.status, head.document) == (200, None)
+    for header in ("Content-Type", "Content-Length", "ETag", "Vary"):
+        assert head.headers[header] == get.headers[header]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "included"),
     [
@@ -168,42 +163,51 @@ async def test_head_of_a_linkage_is_its_get_without_the_body(api: Api, path: str
         ("/computers/3/relationships/owner?include=owner.computers", set()),
     ],
 )
-async def test_include_on_a_linkage_starts_with_the_relationship(
+async def test_include_paths_of_a_relationship_start_with_its_name(
     api: Api, path: str, included: set[tuple[str, str]]
 ) -> None:
     await fleet(api)
     document = await read(api, path)
-    found = [(one["type"], one["id"]) for one in document["included"]]
-    assert len(found) == len(included)
-    assert set(found) == included
+    resources = [identity(resource) for resource in document["included"]]
+    assert len(resources) == len(included)
+    assert set(resources) == included
     data = document["data"]
     for identifier in data if isinstance(data, list) else [data]:
         assert identifier is None or identifier.keys() == {"type", "id"}
 
 
-@says("i.linkage_routes")
-async def test_fields_limit_what_a_linkage_includes(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_fields_restrict_resources_included_with_linkage(api: Api) -> None:
     await fleet(api)
     path = f"{COMPUTERS}?include=computers.owner&fields[computer]=&fields[person]=full_name"
-    for one in (await read(api, path))["included"]:
-        shown = {"full_name": "Grace Hopper"} if one["type"] == "person" else {}
-        assert one["attributes"] == shown
-        if one["type"] == "computer":
-            assert one["relationships"]["owner"]["data"] == person("1")
+    included = (await read(api, path))["included"]
+    assert [identity(resource) for resource in included] == [
+        ("computer", "1"),
+        ("computer", "2"),
+        ("person", "1"),
+    ]
+    for resource in included:
+        attributes = {"full_name": "Grace Hopper"} if resource["type"] == "person" else {}
+        assert resource["attributes"] == attributes
+        if resource["type"] == "computer":
+            assert resource["relationships"]["owner"]["data"] == person("1")
 
 
-@says("i.linkage_routes", "i.include_pages")
-async def test_what_a_linkage_includes_further_on_can_be_bounded(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes", "i.include_pages")
+async def test_only_a_nested_include_of_a_relationship_can_be_paged(api: Api) -> None:
     await fleet(api)
     path = f"{OWNER}?include=owner.computers&page[owner.computers][size]=1"
     included = (await read(api, path))["included"]
-    assert [(one["type"], one["id"]) for one in included] == [("person", "1"), ("computer", "1")]
+    assert [identity(resource) for resource in included] == [
+        ("person", "1"),
+        ("computer", "1"),
+    ]
     assert (await api.get(f"{COMPUTERS}?include=computers&page[computers][size]=1")).errors == [
         (400, "page[computers][size]")
     ]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -224,7 +228,7 @@ async def test_what_a_linkage_includes_further_on_can_be_bounded(api: Api) -> No
         ("page[number]=9", []),
     ],
 )
-async def test_a_to_many_linkage_is_sorted_filtered_and_paged_like_a_collection(
+async def test_to_many_linkage_can_be_sorted_filtered_and_paged(
     api: Api, query: str, ids: list[str]
 ) -> None:
     await fleet(api)
@@ -233,23 +237,19 @@ async def test_a_to_many_linkage_is_sorted_filtered_and_paged_like_a_collection(
     assert document["meta"]["count"] == len(ids)
 
 
-@says("i.linkage_routes", "i.paging")
-@pytest.mark.parametrize("page", ["page[size]=2", "page[number]=1&page[size]=2"])
-async def test_the_pages_of_a_linkage_follow_each_other(api: Api, page: str) -> None:
+@pytest.mark.covers("i.linkage_routes", "i.paging")
+@pytest.mark.parametrize("query", ["page[size]=2", "page[number]=1&page[size]=2"])
+async def test_the_next_links_of_linkage_visit_all_pages(api: Api, query: str) -> None:
     await fleet(api, computers=5)
     await send(api, "PATCH", COMPUTERS, [computer(str(number)) for number in range(1, 6)])
-    found, path = [], f"{COMPUTERS}?{page}&sort=serial&include=computers"
-    while path:
-        document = await read(api, path)
-        ids = [one["id"] for one in document["data"]]
-        assert {one["id"] for one in document["included"]} == set(ids)
-        assert document["links"]["related"].endswith("/persons/1/computers")
-        found += ids
-        path = (document["links"]["next"] or "").removeprefix(str(api.client.make_url("/"))[:-1])
-    assert found == ["5", "4", "3", "2", "1"]
+    pages = await api.pages(f"{COMPUTERS}?{query}&sort=serial&include=computers")
+    assert [page.ids for page in pages] == [["5", "4"], ["3", "2"], ["1"]]
+    for page in pages:
+        assert {("computer", id_) for id_ in page.ids} == set(page.included)
+        assert page.document["links"]["related"].endswith("/persons/1/computers")
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -270,123 +270,126 @@ async def test_the_pages_of_a_linkage_follow_each_other(api: Api, page: str) -> 
         (f"{OWNER}?page[size]=1", "page[size]"),
     ],
 )
-async def test_a_parameter_that_a_linkage_does_not_have_is_refused(
+async def test_a_parameter_that_does_not_apply_to_linkage_is_refused(
     api: Api, path: str, parameter: str
 ) -> None:
     await fleet(api)
-    answer = await api.get(path)
-    assert (answer.status, answer.errors) == (400, [(400, parameter)])
+    response = await api.get(path)
+    assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@says("i.linkage_routes", "d.replaces")
-async def test_patch_replaces_every_member(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes", "d.replaces")
+async def test_patch_replaces_all_members(api: Api) -> None:
     await fleet(api)
-    answer = await send(api, "PATCH", COMPUTERS, [computer("2"), computer(3), computer("3")])
-    assert (answer.status, answer.document) == (204, None)
-    assert "Content-Type" not in answer.headers
+    response = await send(api, "PATCH", COMPUTERS, [computer("2"), computer(3), computer("3")])
+    assert (response.status, response.document) == (204, None)
+    assert "Content-Type" not in response.headers
     assert await members(api) == ["2", "3"]
     assert await owner(api, "1") is None
     assert (await send(api, "PATCH", COMPUTERS, [])).status == 204
     assert await members(api) == []
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 async def test_post_adds_members_unless_they_are_present(api: Api) -> None:
     await fleet(api)
-    answer = await send(api, "POST", COMPUTERS, [computer("2"), computer("3"), computer(3)])
-    assert (answer.status, answer.document) == (204, None)
+    response = await send(api, "POST", COMPUTERS, [computer("2"), computer("3"), computer(3)])
+    assert (response.status, response.document) == (204, None)
     assert await members(api) == ["1", "2", "3"]
     for data in ([computer("1"), computer("3")], []):
         assert (await send(api, "POST", COMPUTERS, data)).status == 204
         assert await members(api) == ["1", "2", "3"]
 
 
-@says("i.linkage_routes")
-async def test_delete_removes_members_and_lets_the_others_be(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_delete_removes_only_the_listed_members(api: Api) -> None:
     await fleet(api)
     await send(api, "POST", "/persons/2/relationships/computers", [computer("3")])
-    absent = [computer(number) for number in ("3", "4", "99", "abc", "0", 2**70)]
-    answer = await send(api, "DELETE", COMPUTERS, [computer("1"), *absent])
-    assert (answer.status, answer.document) == (204, None)
+    others = [computer(number) for number in ("3", "4", "99", "abc", "0", 2**70)]
+    response = await send(api, "DELETE", COMPUTERS, [computer("1"), *others])
+    assert (response.status, response.document) == (204, None)
     assert await members(api) == ["2"]
     assert await members(api, "2") == ["3"]
-    assert (await send(api, "DELETE", COMPUTERS, absent)).status == 204
+    assert (await send(api, "DELETE", COMPUTERS, others)).status == 204
     assert (await send(api, "DELETE", COMPUTERS, [])).status == 204
     assert await members(api) == ["2"]
     assert len((await api.get("/computers")).data) == 4
 
 
-@says("i.linkage_routes")
-async def test_the_owner_is_set_and_cleared_by_its_linkage(api: Api) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_patch_sets_and_clears_the_owner(api: Api) -> None:
     await fleet(api)
     for number in ("2", None, None, "1", "1"):
-        answer = await send(api, "PATCH", OWNER, number and person(number))
-        assert (answer.status, answer.document) == (204, None)
+        response = await send(api, "PATCH", OWNER, number and person(number))
+        assert (response.status, response.document) == (204, None)
         assert await owner(api) == number
         assert ("1" in await members(api, "1")) == (number == "1")
         assert ("1" in await members(api, "2")) == (number == "2")
 
 
-@says("i.linkage_routes", "d.moves")
+@pytest.mark.covers("i.linkage_routes", "d.moves")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
-async def test_a_member_of_another_owner_moves(api: Api, method: str) -> None:
+async def test_a_member_owned_by_another_person_moves(api: Api, method: str) -> None:
     await fleet(api)
     path = "/persons/2/relationships/computers"
     assert (await send(api, method, path, [computer("2"), computer("3")])).status == 204
     assert (await members(api, "1"), await members(api, "2")) == (["1"], ["2", "3"])
 
 
-@says("i.linkage_routes", "d.identifiers")
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
-async def test_members_that_do_not_exist_are_told_each_and_nothing_changes(
+async def test_each_missing_member_is_reported_and_nothing_changes(
     api: Api, database: Database, method: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     sent = [computer(number) for number in ("3", "99", "abc", 2**63, "0", "1", -1, "")]
-    answer = await send(api, method, COMPUTERS, sent)
-    assert answer.status == 404
-    assert answer.errors == [(404, f"/data/{index}/id") for index in (1, 2, 3, 4, 6, 7)]
-    assert await stored(database) == before
+    response = await send(api, method, COMPUTERS, sent)
+    assert response.status == 404
+    assert response.errors == [(404, f"/data/{index}/id") for index in (1, 2, 3, 4, 6, 7)]
+    assert await stored_records(database) == before
 
 
-@says("i.linkage_routes", "d.identifiers")
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("number", ["99", "abc", 2**63, 0, "", 1.5])
-async def test_an_owner_that_does_not_exist_is_told_and_nothing_changes(
+async def test_a_missing_owner_is_reported_and_nothing_changes(
     api: Api, database: Database, number: Any
 ) -> None:
     await fleet(api)
-    before = await stored(database)
-    answer = await send(api, "PATCH", OWNER, person(number))
-    assert (answer.status, answer.errors) == (404, [(404, "/data/id")])
-    assert await stored(database) == before
+    before = await stored_records(database)
+    response = await send(api, "PATCH", OWNER, person(number))
+    assert (response.status, response.errors) == (404, [(404, "/data/id")])
+    assert await stored_records(database) == before
 
 
-@says("i.linkage_routes", "d.identifiers")
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE"])
-async def test_members_of_another_type_conflict_at_their_places(
+async def test_members_of_the_wrong_type_are_conflicts_with_pointers(
     api: Api, database: Database, method: str
 ) -> None:
     await fleet(api)
-    before = await stored(database)
+    before = await stored_records(database)
     sent = [computer("1"), person("1"), computer("3"), {"type": "x", "id": "99"}]
-    answer = await send(api, method, COMPUTERS, sent)
-    assert (answer.status, answer.errors) == (409, [(409, "/data/1/type"), (409, "/data/3/type")])
-    assert await stored(database) == before
+    response = await send(api, method, COMPUTERS, sent)
+    assert (response.status, response.errors) == (
+        409,
+        [(409, "/data/1/type"), (409, "/data/3/type")],
+    )
+    assert await stored_records(database) == before
 
 
-@says("i.linkage_routes", "d.identifiers")
-async def test_an_owner_of_another_type_conflicts(api: Api, database: Database) -> None:
+@pytest.mark.covers("i.linkage_routes", "d.identifiers")
+async def test_an_owner_of_the_wrong_type_is_a_conflict(api: Api, database: Database) -> None:
     await fleet(api)
-    before = await stored(database)
-    answer = await send(api, "PATCH", OWNER, computer("2"))
-    assert (answer.status, answer.errors) == (409, [(409, "/data/type")])
-    assert await stored(database) == before
+    before = await stored_records(database)
+    response = await send(api, "PATCH", OWNER, computer("2"))
+    assert (response.status, response.errors) == (409, [(409, "/data/type")])
+    assert await stored_records(database) == before
 
 
-@says("i.linkage_routes", "d.malformed")
+@pytest.mark.covers("i.linkage_routes", "d.malformed")
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "pointer"),
     [
         (b"", ""),
         (b"{", ""),
@@ -409,19 +412,19 @@ async def test_an_owner_of_another_type_conflicts(api: Api, database: Database) 
         (b'{"data": [{"type": {"$ne": 0}, "id": "2"}]}', "/data/0/type"),
     ],
 )
-async def test_what_is_no_array_of_identifiers_is_refused_at_its_place(
-    api: Api, body: bytes, place: str
+async def test_malformed_to_many_linkage_is_reported_with_its_pointer(
+    api: Api, body: bytes, pointer: str
 ) -> None:
     await fleet(api)
     for method in ("PATCH", "POST", "DELETE"):
-        answer = await api.request(method, COMPUTERS, body)
-        assert (answer.status, answer.errors) == (400, [(400, place)])
+        response = await api.request(method, COMPUTERS, body)
+        assert (response.status, response.errors) == (400, [(400, pointer)])
     assert await members(api) == ["1", "2"]
 
 
-@says("i.linkage_routes", "d.malformed")
+@pytest.mark.covers("i.linkage_routes", "d.malformed")
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "pointer"),
     [
         (b"", ""),
         (b"{}", "/data"),
@@ -435,29 +438,31 @@ async def test_what_is_no_array_of_identifiers_is_refused_at_its_place(
         (b'{"data": {"id": "2"}}', "/data/type"),
     ],
 )
-async def test_what_is_neither_identifier_nor_null_is_refused_at_its_place(
-    api: Api, body: bytes, place: str | None
+async def test_malformed_to_one_linkage_is_reported_with_its_pointer(
+    api: Api, body: bytes, pointer: str | None
 ) -> None:
     await fleet(api)
-    answer = await api.request("PATCH", OWNER, body)
-    places = ["/data/type", "/data/id"] if place is None else [place]
-    assert (answer.status, answer.errors) == (400, [(400, place) for place in places])
+    response = await api.request("PATCH", OWNER, body)
+    pointers = ["/data/type", "/data/id"] if pointer is None else [pointer]
+    assert (response.status, response.errors) == (400, [(400, pointer) for pointer in pointers])
     assert await owner(api) == "1"
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("parameter", ["include", "fields[computer]", "sort", "page[size]", "x"])
-async def test_a_change_of_linkage_has_no_parameters(api: Api, parameter: str) -> None:
+async def test_query_parameters_are_refused_when_linkage_is_changed(
+    api: Api, parameter: str
+) -> None:
     await fleet(api)
     for method in ("PATCH", "POST", "DELETE"):
-        answer = await send(api, method, f"{COMPUTERS}?{parameter}=1", [computer("1")])
-        assert (answer.status, answer.errors) == (400, [(400, parameter)])
-    answer = await send(api, "PATCH", f"{OWNER}?{parameter}=1", None)
-    assert (answer.status, answer.errors) == (400, [(400, parameter)])
+        response = await send(api, method, f"{COMPUTERS}?{parameter}=1", [computer("1")])
+        assert (response.status, response.errors) == (400, [(400, parameter)])
+    response = await send(api, "PATCH", f"{OWNER}?{parameter}=1", None)
+    assert (response.status, response.errors) == (400, [(400, parameter)])
     assert await members(api) == ["1", "2"]
 
 
-@says("i.linkage_routes")
+@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -465,18 +470,20 @@ async def test_a_change_of_linkage_has_no_parameters(api: Api, parameter: str) -
         (OWNER, "GET, HEAD, OPTIONS, PATCH"),
     ],
 )
-async def test_a_linkage_says_which_methods_it_takes(api: Api, path: str, allowed: str) -> None:
+async def test_a_relationship_allows_only_the_methods_of_its_kind(
+    api: Api, path: str, allowed: str
+) -> None:
     await fleet(api)
-    answer = await api.request("OPTIONS", path)
-    assert (answer.status, answer.headers["Allow"]) == (204, allowed)
+    response = await api.request("OPTIONS", path)
+    assert (response.status, response.headers["Allow"]) == (204, allowed)
     for method in {"PUT", "POST", "DELETE"} - set(allowed.split(", ")):
-        answer = await send(api, method, path, None)
-        assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+        response = await send(api, method, path, None)
+        assert (response.status, response.headers["Allow"]) == (405, allowed)
     assert await owner(api) == "1"
 
 
-@says("i.linkage_routes")
-async def test_a_key_that_leads_nowhere_is_no_link(api: Api, database: Database) -> None:
+@pytest.mark.covers("i.linkage_routes")
+async def test_a_dangling_owner_key_is_shown_as_null_linkage(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})
     assert (await read(api, OWNER))["data"] is None
@@ -485,28 +492,28 @@ async def test_a_key_that_leads_nowhere_is_no_link(api: Api, database: Database)
     assert await owner(api) == "1"
 
 
-async def test_members_that_many_add_at_once_are_all_there(api: Api) -> None:
+async def test_concurrently_added_members_are_all_stored(api: Api) -> None:
     count = 20
     await fleet(api, computers=count)
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(send(api, "POST", COMPUTERS, [computer(number)]) for number in range(1, count + 1, 2)),
         *(
             send(api, "PATCH", f"/computers/{number}/relationships/owner", person("1"))
             for number in range(2, count + 1, 2)
         ),
     )
-    assert {answer.status for answer in answers} == {204}
+    assert {response.status for response in responses} == {204}
     assert await members(api) == [str(number) for number in range(1, count + 1)]
 
 
-async def test_a_member_that_many_ask_for_at_once_has_one_owner(api: Api) -> None:
+async def test_a_member_claimed_concurrently_has_one_owner(api: Api) -> None:
     await fleet(api, persons=6)
     paths = [f"/persons/{number}/relationships/computers" for number in range(1, 7)]
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(send(api, "POST", path, [computer("1")]) for path in paths),
         *(send(api, "PATCH", OWNER, person(number)) for number in range(1, 7)),
     )
-    assert {answer.status for answer in answers} == {204}
+    assert {response.status for response in responses} == {204}
     owners = [str(number) for number in range(1, 7) if "1" in await members(api, str(number))]
     assert owners == [await owner(api)]
 
@@ -519,8 +526,8 @@ async def test_many_members_are_added_and_removed_in_one_request(
     await database.computers.insert_many(
         {"_id": number, "serial": "x"} for number in range(1, count + 1)
     )
-    everyone = to_many(*map(str, range(1, count + 1)))["data"]
-    assert (await send(api, "POST", COMPUTERS, everyone)).status == 204
+    identifiers = to_many(*map(str, range(1, count + 1)))["data"]
+    assert (await send(api, "POST", COMPUTERS, identifiers)).status == 204
     assert len(await members(api)) == count
-    assert (await send(api, "DELETE", COMPUTERS, everyone[1:])).status == 204
+    assert (await send(api, "DELETE", COMPUTERS, identifiers[1:])).status == 204
     assert await members(api) == ["1"]

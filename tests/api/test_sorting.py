@@ -1,4 +1,4 @@
-"""`sort`: each order held against the same one in Python, as a whole and page by page."""
+"""`sort`: compared with sorting in Python, for unpaged collections and page by page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from tests.support import MEDIA_TYPE, Api, Database, says
+from tests.support import Api, Database
 
 GRAPH = Graph(RESOURCES)
 NAMES = {resource.collection: sort_names(resource, GRAPH) for resource in GRAPH.values()}
 
-# Spaces, prefixes, NUL, cases, and characters whose order by UTF-16 is another than by code point.
+# Spaces, prefixes, NUL, mixed case, and characters that sort differently in UTF-16 order.
 WORDS = ["Ann", "Ann Marie", "Anna", "ann", "Marie", "Änn", "An", "Ann\0", "\uffff", "😀", "", " "]
 EMAILS = [None, "a@example.com", "ab@example.com", "B@example.com"]
 
@@ -27,8 +27,8 @@ Resources = list[dict[str, Any]]
 
 @pytest.fixture
 async def people(database: Database) -> People:
-    """Persons that agree in many fields, as other tools may have stored them too."""
-    chance = random.Random(1)  # noqa: S311 - the same persons at each run
+    """Persons by id, with many equal values; some lack an e-mail, as after external writes."""
+    chance = random.Random(1)  # noqa: S311 - the same persons in each run
     stored: Resources = [
         {
             "_id": number,
@@ -40,21 +40,21 @@ async def people(database: Database) -> People:
     ]
     await database.persons.insert_many(stored)
     return {
-        one["_id"]: {
-            **one,
-            "id": one["_id"],
-            "full_name": f"{one['first_name']} {one['last_name']}",
-            "email": one.get("email"),
+        record["_id"]: {
+            **record,
+            "id": record["_id"],
+            "full_name": f"{record['first_name']} {record['last_name']}",
+            "email": record.get("email"),
         }
-        for one in stored
+        for record in stored
     }
 
 
 @pytest.fixture
 async def resources(database: Database, people: People) -> dict[str, Resources]:
-    """All resources of each collection, with what they can be sorted by.
+    """The resources of each collection with all sort fields.
 
-    Some computers are owned, some are not, and the owners of some are gone.
+    Some computers are owned, some unowned, and the owners of some do not exist.
     """
     chance = random.Random(2)  # noqa: S311 - the same computers at each run
     owners = [*chance.sample(sorted(people), 6), 1, 10**6, None]
@@ -69,56 +69,50 @@ async def resources(database: Database, people: People) -> dict[str, Resources]:
     await database.computers.insert_many(stored)
     computers = [
         {
-            "id": one["_id"],
-            "serial": one["serial"],
-            "owner": one.get("person"),
+            "id": record["_id"],
+            "serial": record["serial"],
+            "owner": record.get("person"),
             **{
-                f"owner.{name}": people.get(one.get("person", 0), {}).get(name)
+                f"owner.{name}": people.get(record.get("person", 0), {}).get(name)
                 for name in NAMES["persons"]
             },
         }
-        for one in stored
+        for record in stored
     ]
     return {"persons": list(people.values()), "computers": computers}
 
 
 def ordered(resources: Resources, sort: str) -> list[str]:
-    """Return the ids in the order that `sort` asks for, as Python knows it."""
+    """Return the ids in the order of `sort`, computed in Python."""
     keys = sort.split(",")
-    found = list(resources)
+    result = list(resources)
     for key in reversed([*keys, "-id" if keys[-1].startswith("-") else "id"]):
         name = key.removeprefix("-")
-        found.sort(
-            key=lambda one: (0,) if one[name] is None else (1, one[name]),
+        result.sort(
+            key=lambda resource: (0,) if resource[name] is None else (1, resource[name]),
             reverse=key.startswith("-"),
         )
-    return [str(one["id"]) for one in found]
+    return [str(resource["id"]) for resource in result]
 
 
-async def walk(api: Api, path: str, step: str, size: int) -> list[list[str]]:
-    """Return the ids on each page, from this one on by the links of this name."""
-    pages: list[list[str]] = []
-    link: str | None = path
-    while link is not None:
-        answer = await api.get(link.removeprefix(str(api.client.make_url("/")).rstrip("/")))
-        assert answer.status == 200, answer.document
-        pages.append([one["id"] for one in answer.data])
-        assert answer.document["meta"] == {"count": len(pages[-1])}
-        assert len(pages) < 100, "the links lead round in circles"
-        link = answer.document["links"][step]
-    assert all(len(page) == size for page in pages[:-1])
-    return pages
+async def page_ids(api: Api, path: str, link: str, size: int) -> list[list[str]]:
+    """Return the ids on each page, starting at a path and following the links of this name."""
+    pages = await api.pages(path, link)
+    for page in pages:
+        assert page.document["meta"] == {"count": len(page.ids)}
+    assert all(len(page.ids) == size for page in pages[:-1])
+    return [page.ids for page in pages]
 
 
 async def check(api: Api, collection: str, sort: str, expected: list[str], size: int) -> None:
-    """Hold the whole collection, and all walks through its pages, against the ids."""
+    """Check the ids of the whole collection, and of its pages in both directions."""
     path = f"/{collection}?sort={sort}"
-    assert [one["id"] for one in (await api.get(path)).data] == expected, sort
-    forwards = await walk(api, f"{path}&page[size]={size}", "next", size)
-    assert [one for page in forwards for one in page] == expected, sort
+    assert (await api.get(path)).ids == expected, sort
+    forwards = await page_ids(api, f"{path}&page[size]={size}", "next", size)
+    assert [number for page in forwards for number in page] == expected, sort
     last = (await api.get(f"{path}&page[size]={size}")).document["links"]["last"]
-    backwards = await walk(api, last, "prev", size)
-    assert [one for page in reversed(backwards) for one in page] == expected, sort
+    backwards = await page_ids(api, last, "prev", size)
+    assert [number for page in reversed(backwards) for number in page] == expected, sort
 
 
 FIELDS = [(collection, name) for collection, names in NAMES.items() for name in names]
@@ -126,8 +120,8 @@ FIELDS = [(collection, name) for collection, names in NAMES.items() for name in 
 PAIRS = [("last_name", "first_name"), ("email", "last_name"), ("last_name", "id")]
 
 
-def several(collection: str) -> Iterator[str]:
-    """Yield orders by more than one field."""
+def multi_key_sorts(collection: str) -> Iterator[str]:
+    """Yield sorts by more than one field."""
     chance = random.Random(3)  # noqa: S311 - the same orders at each run
     names = NAMES[collection]
     for _ in range(12):
@@ -138,99 +132,105 @@ def several(collection: str) -> Iterator[str]:
             yield f"{signs[0]}{first},{signs[1]}{second}"
 
 
-@says("i.sorting", "i.paging")
+@pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize(("collection", "name"), FIELDS)
-async def test_an_order_by_one_field_is_that_of_code_points_and_null_comes_first(
+async def test_sorting_by_a_field_uses_code_point_order_with_nulls_first(
     api: Api, resources: dict[str, Resources], collection: str, name: str
 ) -> None:
     for sort in (name, f"-{name}"):
         await check(api, collection, sort, ordered(resources[collection], sort), size=4)
 
 
-@says("i.sorting", "i.paging")
+@pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize("collection", list(NAMES))
-async def test_an_order_by_several_fields_is_total_by_id(
+async def test_sorting_by_several_fields_breaks_ties_by_id(
     api: Api, resources: dict[str, Resources], collection: str
 ) -> None:
-    for sort in several(collection):
+    for sort in multi_key_sorts(collection):
         await check(api, collection, sort, ordered(resources[collection], sort), size=7)
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("name", ["last_name", "email", "id"])
-async def test_the_order_downwards_is_the_reverse_of_the_order_upwards(
+async def test_descending_order_is_the_reverse_of_ascending_order(
     api: Api, resources: dict[str, Resources], name: str
 ) -> None:
-    upwards = [one["id"] for one in (await api.get(f"/persons?sort={name}")).data]
-    downwards = [one["id"] for one in (await api.get(f"/persons?sort=-{name}")).data]
-    assert upwards == downwards[::-1]
-    assert len(upwards) == len(resources["persons"])
+    ascending = (await api.get(f"/persons?sort={name}")).ids
+    descending = (await api.get(f"/persons?sort=-{name}")).ids
+    assert ascending == descending[::-1]
+    assert len(ascending) == len(resources["persons"])
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("sort", ["serial", "-owner.last_name,serial", "id", "-owner"])
-async def test_numbered_pages_follow_the_order(
+async def test_numbered_pages_follow_the_sort_order(
     api: Api, resources: dict[str, Resources], sort: str
 ) -> None:
     expected = ordered(resources["computers"], sort)
-    found: list[str] = []
+    ids: list[str] = []
     for number in range(1, 6):
-        answer = await api.get(f"/computers?sort={sort}&page[number]={number}&page[size]=7")
-        found += [one["id"] for one in answer.data]
-        assert answer.document["meta"]["total"] == len(expected)
-    assert found == expected
+        response = await api.get(f"/computers?sort={sort}&page[number]={number}&page[size]=7")
+        ids += response.ids
+        assert response.document["meta"]["total"] == len(expected)
+    assert ids == expected
 
 
-@says("i.sorting", "i.related_routes")
+@pytest.mark.covers("i.sorting", "i.related_routes")
 @pytest.mark.parametrize("sort", ["", "-id", "serial", "-serial,id", "-owner.last_name"])
-async def test_the_computers_of_one_owner_are_sorted_and_paged_alike(
+async def test_the_computers_of_a_person_can_be_sorted_and_paged(
     api: Api, database: Database, resources: dict[str, Resources], sort: str
 ) -> None:
-    owner = next(one["owner"] for one in resources["computers"] if one["owner.id"] is not None)
+    owner = next(
+        resource["owner"] for resource in resources["computers"] if resource["owner.id"] is not None
+    )
     await database.computers.update_many({"_id": {"$mod": [2, 0]}}, {"$set": {"person": owner}})
-    owned = [one for one in resources["computers"] if one["owner"] == owner or not one["id"] % 2]
+    owned = [
+        resource
+        for resource in resources["computers"]
+        if resource["owner"] == owner or not resource["id"] % 2
+    ]
     order = "id" if sort == "-owner.last_name" else sort or "id"
     expected = ordered(owned, order)
     if sort == "-owner.last_name":
-        expected.reverse()  # all are equal but for their ids
+        expected.reverse()  # all have the same owner, so only the ids differ
     path = f"/persons/{owner}/computers?sort={sort}"
-    assert [one["id"] for one in (await api.get(path)).data] == expected
-    pages = await walk(api, f"{path}&page[size]=4", "next", 4)
-    assert [one for page in pages for one in page] == expected
+    assert (await api.get(path)).ids == expected
+    pages = await page_ids(api, f"{path}&page[size]=4", "next", 4)
+    assert [number for page in pages for number in page] == expected
     linkage = f"/persons/{owner}/relationships/computers?sort={sort}&page[size]=1000"
-    async with api.client.get(linkage) as response:
-        found = await response.json(content_type=MEDIA_TYPE)
-    assert found["data"] == [{"type": "computer", "id": one} for one in expected]
+    assert (await api.get(linkage)).data == [
+        {"type": "computer", "id": number} for number in expected
+    ]
 
 
-@says("i.sorting")
-async def test_what_is_sorted_by_is_not_shown_unless_it_is_asked_for(
-    api: Api, resources: dict[str, Resources]
-) -> None:
-    assert resources
-    answer = await api.get("/computers?sort=owner.last_name,serial&fields[computer]=&page[size]=5")
-    assert all(one.keys() == {"type", "id", "attributes", "links"} for one in answer.data)
-    assert all(one["attributes"] == {} for one in answer.data)
+@pytest.mark.covers("i.sorting")
+@pytest.mark.usefixtures("resources")
+async def test_sort_fields_are_not_added_to_the_response(api: Api) -> None:
+    response = await api.get(
+        "/computers?sort=owner.last_name,serial&fields[computer]=&page[size]=5"
+    )
+    assert len(response.data) == 5
+    for resource in response.data:
+        assert resource.keys() == {"type", "id", "attributes", "links"}
+        assert resource["attributes"] == {}
 
 
-@says("i.sorting")
-async def test_an_order_and_an_include_go_together(
-    api: Api, resources: dict[str, Resources]
-) -> None:
-    answer = await api.get("/computers?sort=-owner.email,-serial&include=owner")
+@pytest.mark.covers("i.sorting")
+async def test_sort_and_include_can_be_combined(api: Api, resources: dict[str, Resources]) -> None:
+    response = await api.get("/computers?sort=-owner.email,-serial&include=owner")
     expected = ordered(resources["computers"], "-owner.email,-serial")
-    assert [one["id"] for one in answer.data] == expected
+    assert response.ids == expected
     emails = {
-        one["id"]: one["attributes"]["email"] or ""
-        for one in answer.document["included"]
-        if one["type"] == "person"
+        resource["id"]: resource["attributes"]["email"] or ""
+        for resource in response.document["included"]
+        if resource["type"] == "person"
     }
-    owners = [one["relationships"]["owner"]["data"] for one in answer.data]
-    shown = [emails[owner["id"]] if owner else "" for owner in owners]
-    assert all(first >= second for first, second in pairwise(shown))
+    owners = [resource["relationships"]["owner"]["data"] for resource in response.data]
+    sorted_emails = [emails[owner["id"]] if owner else "" for owner in owners]
+    assert all(first >= second for first, second in pairwise(sorted_emails))
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize(
     "path",
     [
@@ -240,6 +240,6 @@ async def test_an_order_and_an_include_go_together(
         *["/persons/1?sort=id", "/computers/1/owner?sort=id"],
     ],
 )
-async def test_an_order_that_there_is_not_is_refused(api: Api, path: str) -> None:
-    answer = await api.get(path)
-    assert (answer.status, answer.errors) == (400, [(400, "sort")])
+async def test_an_invalid_sort_is_refused(api: Api, path: str) -> None:
+    response = await api.get(path)
+    assert (response.status, response.errors) == (400, [(400, "sort")])

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from registry.storage.reads.listings import CHUNK
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Api, CommandLog, Database, Response
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -40,7 +40,7 @@ def key(resource: Any) -> tuple[str, int]:
     return resource["type"], int(resource["id"])
 
 
-async def pages(api: Api, path: str) -> list[Answer]:
+async def pages(api: Api, path: str) -> list[Response]:
     """All pages of a collection, none of which is more than a chunk."""
     answers, following = [], f"{path}&page[size]=500"
     while following:
@@ -50,12 +50,12 @@ async def pages(api: Api, path: str) -> list[Answer]:
     return answers
 
 
-def reached(answers: list[Answer]) -> Iterator[tuple[tuple[str, int], Any]]:
+def reached(answers: list[Response]) -> Iterator[tuple[tuple[str, int], Any]]:
     for answer in answers:
         yield from ((key(one), one) for one in answer.document["included"])
 
 
-@says("d.no_page", "d.nested_include")
+@pytest.mark.covers("d.no_page", "d.nested_include")
 @pytest.mark.parametrize(
     "path",
     [

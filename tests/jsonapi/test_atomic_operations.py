@@ -15,7 +15,6 @@ from registry.jsonapi.request_documents import Mode
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.jsonapi.test_request_documents import JSON, NAMED, resolve
-from tests.support import says
 
 GRAPH = Graph(RESOURCES)
 
@@ -63,7 +62,7 @@ def problems_of(*operations: Any) -> list[tuple[int, str]]:
     return [(status, pointer.removeprefix(f"/{OPERATIONS}")) for status, pointer in found]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @given(document=DOCUMENT)
 def test_any_document_is_loaded_or_refused_at_its_places(document: Any) -> None:
     try:
@@ -85,7 +84,7 @@ def test_random_bytes_are_refused(body: bytes) -> None:
         load_operations(body, GRAPH, 3)
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("sent", "verb", "type_name", "number"),
     [
@@ -112,7 +111,7 @@ def test_an_operation_on_a_resource_is_one_of_its_verb_and_target(
     assert found.shown == (verb is not Verb.DELETE)
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("code", "mode"), [("add", Mode.ADD), ("update", Mode.REPLACE), ("remove", Mode.REMOVE)]
 )
@@ -126,7 +125,7 @@ def test_a_to_many_relationship_gains_is_replaced_or_loses(
     assert (linkage.relationship.name, linkage.mode, linkage.ids) == ("computers", mode, [5])
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("data", [{"type": "person", "id": "5"}, None])
 def test_a_to_one_relationship_is_assigned_or_cleared(data: Any) -> None:
     (found,) = load({"op": "update", "ref": OWNER, "data": data})
@@ -134,7 +133,7 @@ def test_a_to_one_relationship_is_assigned_or_cleared(data: Any) -> None:
     assert (linkage.relationship.name, linkage.linked) == ("owner", 5 if data else None)
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
@@ -192,7 +191,7 @@ def test_a_wrong_operation_is_told_by_its_place(sent: Any, expected: Any) -> Non
     assert problems_of(sent) == expected
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["", None, 0, False, [], {}, "cars", "serial"])
 def test_what_is_no_relationship_does_not_pass_for_the_whole_resource(name: Any) -> None:
     sent = {"op": "remove", "ref": {"type": "person", "id": "1", "relationship": name}, "data": []}
@@ -200,7 +199,7 @@ def test_what_is_no_relationship_does_not_pass_for_the_whole_resource(name: Any)
     assert problems_of(sent) == [(status, "/0/ref/relationship")]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     "href",
     [
@@ -230,7 +229,7 @@ def test_an_href_is_a_string(href: Any) -> None:
     assert problems_of({"op": "remove", "href": href}) == [(400, "/0/href")]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 def test_a_local_id_stands_for_the_resource_that_an_operation_before_adds() -> None:
     owner = {"data": {"type": "person", "lid": "a"}}
     found = load(
@@ -250,7 +249,7 @@ def test_a_local_id_stands_for_the_resource_that_an_operation_before_adds() -> N
     assert linkages == [[10], [3, 20]]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 def test_a_local_id_that_no_operation_before_adds_is_refused() -> None:
     reference = {"type": "person", "lid": "a"}
     own = {**COMPUTER, "lid": "a", "relationships": {"owner": {"data": reference}}}
@@ -270,14 +269,14 @@ def test_a_local_id_that_no_operation_before_adds_is_refused() -> None:
     ]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 def test_a_local_id_of_an_operation_stands_for_nothing_in_the_same_operation() -> None:
     itself = {"computers": {"data": [{"type": "computer", "lid": "a"}]}}
     sent = {"op": "add", "data": {**PERSON, "lid": "a", "relationships": itself}}
     assert problems_of(sent) == [(400, "/0/data/relationships/computers/data/0/lid")]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 def test_a_local_id_is_one_of_its_type_and_given_once() -> None:
     added = {"op": "add", "data": {**PERSON, "lid": "a"}}
     load(added, {"op": "add", "data": {**COMPUTER, "lid": "a"}})
@@ -290,13 +289,13 @@ def test_a_local_id_is_one_of_its_type_and_given_once() -> None:
     assert problems_of(computer) == [(409, "/0/data/type")]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("sent", [None, 1, [], {}])
 def test_a_local_id_is_a_string(sent: Any) -> None:
     assert problems_of({"op": "add", "data": {**PERSON, "lid": sent}}) == [(400, "/0/data/lid")]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 def test_a_refused_operation_is_not_told_again_by_those_that_mean_its_local_id() -> None:
     reference = {"type": "person", "lid": "a"}
     assert problems_of(
@@ -304,7 +303,7 @@ def test_a_refused_operation_is_not_told_again_by_those_that_mean_its_local_id()
     ) == [(422, "/0/data/attributes/first_name"), (422, "/0/data/attributes/last_name")]
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 def test_the_problems_of_all_operations_are_told_up_to_a_hundred() -> None:
     wrong = {"op": "add", "data": {**PERSON, "attributes": {"full_name": "A B"}}}
     found = problems_of(wrong, {"op": "add", "data": PERSON}, {"op": "x"})
@@ -313,7 +312,7 @@ def test_the_problems_of_all_operations_are_told_up_to_a_hundred() -> None:
     assert len(problems_of(*[wrong] * 1_000)) == 100
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("sent", [[], None, {}, "add", 0, {"op": "add"}])
 def test_operations_are_an_array_of_one_at_least(sent: Any) -> None:
     with pytest.raises(MalformedDocument) as refused:
@@ -328,7 +327,7 @@ def test_there_are_no_more_operations_than_the_setting_allows() -> None:
         load(*[added] * 4, most=3)
 
 
-@says("i.operations")
+@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["data", "included", "errors", "atomic:results"])
 def test_a_document_of_operations_has_nothing_that_only_others_have(name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}], name: []}

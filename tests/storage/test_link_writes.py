@@ -15,7 +15,7 @@ from registry.jsonapi.errors import ApiErrors, PreconditionFailed, Unavailable
 from registry.jsonapi.request_documents import Change, Identifier, Linkage, Mode
 from registry.model.record import Record
 from registry.storage.records import Versions
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Api, CommandLog, Database, Response
 
 PERSONS = 5
 COMPUTERS = 9
@@ -113,7 +113,7 @@ def replacing(person: int, *computers: int, **more: Any) -> Wish:
     return Wish("person", person, computers, **more)
 
 
-@says("r.shared")
+@pytest.mark.covers("r.batching")
 @pytest.mark.parametrize(
     ("command", "sent"),
     [
@@ -133,7 +133,7 @@ async def test_links_that_are_changed_at_once_take_as_many_commands_as_one(
     assert sorted(commands.take(command)) == sent
 
 
-@says("r.shared")
+@pytest.mark.covers("r.batching")
 async def test_computers_that_are_created_for_owners_at_once_share_a_transaction(
     api: Api, commands: CommandLog
 ) -> None:
@@ -150,7 +150,7 @@ async def test_a_created_resource_that_links_to_nothing_is_not_there(
 ) -> None:
     before = await records(database)
 
-    def create(owner: int) -> Awaitable[Answer]:
+    def create(owner: int) -> Awaitable[Response]:
         relationships = {"owner": {"data": {"type": "person", "id": owner}}}
         data = {"type": "computer", "attributes": {"serial": "x"}, "relationships": relationships}
         return api.post("/computers", data)

@@ -22,7 +22,7 @@ from registry.storage.batching import Coalescer
 from registry.storage.commands import Commands
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.range_scans import RangeScans
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Api, CommandLog, Database, Response
 
 GRAPH = Graph(RESOURCES)
 
@@ -57,8 +57,8 @@ async def many(api: Api, database: Database) -> Api:
 
 
 async def looked_at(
-    database: Database, request: Callable[[], Awaitable[Answer]]
-) -> tuple[int, Answer]:
+    database: Database, request: Callable[[], Awaitable[Response]]
+) -> tuple[int, Response]:
     """Return how many keys of indexes or documents MongoDB looked at, whichever are more."""
     await database.command("profile", 2)
     answer = await request()
@@ -74,7 +74,7 @@ def position(record: dict[str, Any], order: Order) -> Position:
     return tuple(record.get(key.column) for key in order)
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("direction", ["", "-"])
 @pytest.mark.parametrize(
     ("collection", "names"),
@@ -115,7 +115,7 @@ def origin(api: Api) -> str:
     return str(api.client.make_url("/")).rstrip("/")
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["computers", "relationships/computers"])
 async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
     many: Api, database: Database, path: str
@@ -127,15 +127,15 @@ async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
         assert cost <= FEW
 
 
-async def identifiers(api: Api, path: str) -> Answer:
+async def identifiers(api: Api, path: str) -> Response:
     """Get a document of identifiers, which are no resource objects."""
     async with api.client.get(path) as response:
         document = await response.json(content_type=None)
         assert len(document["data"]) == SIZE
-        return Answer(response.status, response.headers, document)
+        return Response(response.status, response.headers, document)
 
 
-@says("i.paging", "i.sorting")
+@pytest.mark.covers("i.paging", "i.sorting")
 async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
     many: Api, database: Database
 ) -> None:
@@ -145,7 +145,7 @@ async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
     assert cost <= FEW
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: Database) -> None:
     path = f"/persons/{OWNER}?include=computers&page[computers][size]={SIZE}"
     cost, answer = await looked_at(database, partial(many.get, path))
@@ -153,7 +153,7 @@ async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: D
     assert cost <= FEW
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "path",
     [
@@ -214,7 +214,7 @@ def ids(window: Window) -> list[int]:
     return [record["_id"] for record in window.records]
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["last_name,-id", "last_name,first_name"])
 async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
     mongodb_uri: str, settings: Settings, database: Database, sort: str
@@ -232,7 +232,7 @@ async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
     assert window.more
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_what_is_renamed_while_a_page_is_read_is_neither_repeated_nor_ends_the_walk(
     mongodb_uri: str, settings: Settings, database: Database
 ) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, CommandLog, Database, says
+from tests.support import MEDIA_TYPE, Api, CommandLog, Database
 
 
-@says("2.2.owner")
+@pytest.mark.covers("2.2.owner")
 async def test_a_link_is_stored_once_on_the_side_of_the_computer(
     api: Api, database: Database
 ) -> None:
@@ -46,7 +46,7 @@ async def test_a_replaced_relationship_changes_the_version_of_both_ends(
 ) -> None:
     await api.person()
     await api.computer()
-    await api.give("1", "1")
+    await api.set_computers("1", "1")
     person = await database.persons.find_one()
     computer = await database.computers.find_one()
     assert person is not None

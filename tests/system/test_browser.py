@@ -18,7 +18,7 @@ from playwright.async_api import Browser, Locator, Page, Request, async_playwrig
 
 from registry.openapi import swagger_ui
 from tests.conftest import Serve
-from tests.support import MEDIA_TYPE, says
+from tests.support import MEDIA_TYPE
 
 ARGUMENTS = [
     "--headless=new",
@@ -87,7 +87,7 @@ def choices(block: Locator, parameter: str) -> Locator:
     return block.locator(f'tr[data-param-name="{parameter}"] select')
 
 
-@says("1.6", "9.openapi")
+@pytest.mark.covers("1.6", "9.openapi")
 @pytest.mark.parametrize("files", ["installed", "bundled"])
 async def test_a_person_is_created_and_computers_are_listed_from_the_page(
     files: str, browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

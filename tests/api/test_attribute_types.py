@@ -1,0 +1,373 @@
+"""Every feature works for attributes of every type, with nulls and with equal values."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import decimal
+import operator
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from openapi_schema_validator import OAS30Validator, oas30_format_checker
+
+from registry.model.graph import Graph
+from registry.openapi.description import describe
+from registry.settings import Settings
+from tests.conftest import Serve
+from tests.devices import WITH_DEVICES, device
+from tests.support import Api, Database
+
+SENT = {
+    "name": "Router",
+    "contact": "ada@example.com",
+    "color": "green",
+    "active": False,
+    "size": -(2**63),
+    "price": "12.50",
+    "bought": "2024-02-29",
+    "seen": "2026-02-28T23:30:00.1239-01:00",
+    "rank": None,
+}
+STORED = SENT | {"seen": "2026-03-01T00:30:00.123Z"}
+SHOWN = STORED | {"state": "new", "label": "Router green"}
+DEFAULTS = {
+    **dict.fromkeys(["contact", "active", "size", "price", "bought", "seen"]),
+    "color": "red",
+    "rank": 7,
+}
+NULLABLE = ["contact", "active", "size", "price", "bought", "seen", "rank"]
+
+
+@pytest.fixture
+async def api(serve: Serve) -> Api:
+    """The service with a type that has attributes of all types."""
+    return await serve(resources=WITH_DEVICES)
+
+
+def creation(**attributes: Any) -> dict[str, Any]:
+    return {"type": "device", "attributes": {"name": "Router", **attributes}}
+
+
+async def test_all_types_are_stored_and_shown(api: Api) -> None:
+    created = await api.post("/devices", creation(**SENT))
+    assert (created.status, created.data["attributes"]) == (201, STORED)
+    assert (await api.get("/devices/1")).data["attributes"] == SHOWN
+    assert (await api.get("/devices")).data[0]["attributes"] == SHOWN
+
+
+async def test_attributes_not_sent_get_their_defaults(api: Api) -> None:
+    created = await api.post("/devices", creation())
+    assert created.data["attributes"] == DEFAULTS | {"name": "Router"}
+    shown = (await api.get("/devices/1")).data["attributes"]
+    assert shown == DEFAULTS | {"name": "Router", "state": "new", "label": "Router red"}
+
+
+async def test_values_have_the_bson_types_that_mongodb_compares(
+    api: Api, database: Database
+) -> None:
+    await api.post("/devices", creation(**SENT))
+    types = {name: {"$type": f"${name}"} for name in SENT}
+    (stored,) = await database.devices.aggregate([{"$project": types}]).to_list(None)
+    assert (stored["size"], stored["price"], stored["seen"]) == ("long", "decimal", "date")
+    assert (stored["active"], stored["bought"], stored["rank"]) == ("bool", "string", "null")
+
+
+@pytest.mark.parametrize("name", NULLABLE)
+async def test_an_optional_attribute_is_cleared_by_null(api: Api, name: str) -> None:
+    await api.post("/devices", creation(**SENT | {"rank": 5}))
+    changed = await api.patch("/devices/1", {"type": "device", "attributes": {name: None}})
+    expected = SHOWN | {"rank": 5} | {name: None}
+    assert (changed.status, changed.data["attributes"]) == (200, expected)
+    assert (await api.get("/devices/1")).data["attributes"] == expected
+
+
+INVALID: list[tuple[str, Any]] = [
+    ("name", None),
+    ("name", 5),
+    ("name", ""),
+    ("contact", "a@localhost"),
+    ("color", None),
+    ("color", "violet"),
+    ("color", ["red"]),
+    ("active", 0),
+    ("active", "true"),
+    ("size", "5"),
+    ("size", 5.0),
+    ("size", True),
+    ("size", 2**63),
+    ("size", 10**30),
+    ("price", 1.5),
+    ("price", "NaN"),
+    ("price", "1e5"),
+    ("price", "9" * 10_000),
+    ("bought", "2026-02-30"),
+    ("bought", "2026-02-28T00:00:00Z"),
+    ("seen", "2026-02-28T12:30:00"),
+    ("seen", "2026-02-30T12:30:00Z"),
+    ("seen", "0001-01-01T00:00:00+23:59"),
+    ("seen", 1_772_281_800),
+    ("state", "old"),
+    ("label", "Router red"),
+    ("unknown", 1),
+]
+
+
+BEYOND_JSON_SCHEMA = [
+    ("contact", "a@localhost"),
+    ("seen", "0001-01-01T00:00:00+23:59"),
+]
+"""Invalid values that a JSON schema has no way to exclude."""
+
+
+@pytest.mark.parametrize(("name", "value"), INVALID)
+async def test_an_invalid_value_is_refused_at_its_pointer_and_changes_nothing(
+    api: Api, database: Database, name: str, value: Any
+) -> None:
+    await api.post("/devices", creation(**SENT))
+    before = await database.devices.find().to_list(None)
+    for response in (
+        await api.post("/devices", creation(**{name: value})),
+        await api.patch("/devices/1", {"type": "device", "attributes": {name: value}}),
+    ):
+        assert (response.status, response.errors) == (422, [(422, f"/data/attributes/{name}")])
+    assert await database.devices.find().to_list(None) == before
+
+
+@pytest.mark.parametrize("token", [b"NaN", b"Infinity", b'"\\ud800"', b"1" * 10_000])
+async def test_a_token_that_is_not_a_value_is_refused(api: Api, token: bytes) -> None:
+    body = b'{"data":{"type":"device","attributes":{"name":"x","size":' + token + b"}}}"
+    response = await api.request("POST", "/devices", body)
+    assert response.status in {400, 422}
+    assert (await api.get("/devices")).data == []
+
+
+async def test_all_errors_of_a_document_are_reported_at_once(api: Api) -> None:
+    wrong = dict(INVALID[1:5] + INVALID[7:9] + INVALID[12:15])
+    response = await api.post("/devices", creation(**wrong))
+    assert sorted(response.errors) == sorted((422, f"/data/attributes/{name}") for name in wrong)
+
+
+@pytest.mark.parametrize("name", device.attributes)
+async def test_sparse_fields_restrict_to_one_attribute(api: Api, name: str) -> None:
+    await api.post("/devices", creation(**SENT))
+    response = await api.get(f"/devices/1?fields[device]={name}")
+    assert response.data["attributes"] == {name: SHOWN[name]}
+
+
+async def test_entity_tags_follow_changes(api: Api) -> None:
+    await api.post("/devices", creation(**SENT))
+    tag = (await api.get("/devices/1")).headers["ETag"]
+    assert (await api.get("/devices/1", **{"If-None-Match": tag})).status == 304
+    body = {"data": {"type": "device", "attributes": {"price": "13.00"}}}
+    match = {"If-Match": tag}
+    assert (await api.request("PATCH", "/devices/1", body, match)).status == 200
+    assert (await api.request("PATCH", "/devices/1", body, match)).status == 412
+    assert (await api.get("/devices/1", **{"If-None-Match": tag})).status == 200
+
+
+async def test_atomic_operations_take_all_types(api: Api) -> None:
+    extension = 'application/vnd.api+json; ext="https://jsonapi.org/ext/atomic"'
+    operations = [
+        {"op": "add", "data": {**creation(**SENT), "lid": "new"}},
+        {
+            "op": "update",
+            "ref": {"type": "device", "lid": "new"},
+            "data": {"type": "device", "lid": "new", "attributes": {"price": "0.10"}},
+        },
+    ]
+    async with api.client.post(
+        "/operations",
+        data=orjson.dumps({"atomic:operations": operations}),
+        headers={"Content-Type": extension},
+    ) as response:
+        results = (orjson.loads(await response.read()))["atomic:results"]
+    assert results[0]["data"]["attributes"] == STORED
+    assert results[1]["data"]["attributes"] == SHOWN | {"price": "0.10"}
+    assert (await api.get("/devices/1")).data["attributes"] == SHOWN | {"price": "0.10"}
+
+
+async def test_changes_in_flight_together_keep_their_types(api: Api) -> None:
+    await api.post("/devices", creation(**SENT))
+    await api.post("/devices", creation(**SENT))
+    (one, two) = await asyncio.gather(
+        api.patch("/devices/1", {"type": "device", "attributes": {"price": "1.10"}}),
+        api.patch("/devices/2", {"type": "device", "attributes": {"seen": None, "size": 3}}),
+    )
+    assert one.data["attributes"] == SHOWN | {"price": "1.10"}
+    assert two.data["attributes"] == SHOWN | {"seen": None, "size": 3}
+
+
+# What follows compares lists of records with plain Python.
+
+VALUES: dict[str, list[Any]] = {
+    "name": ["a", "B", "é"],
+    "contact": [None, "a@example.com", "b@example.com"],
+    "color": ["red", "green", "blue"],
+    "active": [None, False, True],
+    "size": [None, -(2**63), -1, 0, 5, 2**63 - 1],
+    "price": [None, "-1.50", "0", "0.10", "0.1", "10", "9", "9" * 24 + ".9999999999"],
+    "bought": [None, "0001-01-01", "2024-02-29", "2024-03-01"],
+    "seen": [
+        None,
+        "1969-12-31T23:59:59.999Z",
+        "2026-02-28T12:00:00.000Z",
+        "2026-02-28T12:00:00.001Z",
+    ],
+}
+
+DEVICES = st.lists(
+    st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}),
+    min_size=1,
+    max_size=12,
+)
+KEYS = st.lists(st.sampled_from([*VALUES, "label", "state"]), min_size=1, max_size=2, unique=True)
+
+Row = dict[str, Any]
+
+
+def comparable(name: str, value: Any) -> Any:
+    """Return what Python compares as MongoDB compares the value."""
+    if value is None:
+        return None
+    if name == "price":
+        return decimal.Decimal(value)
+    return datetime.datetime.fromisoformat(value) if name == "seen" else value
+
+
+def expected_order(rows: list[Row], keys: list[tuple[str, bool]]) -> list[str]:
+    """Return the ids in the order of the keys, null first, equal ones by id."""
+    found = sorted(rows, key=lambda row: row["id"], reverse=keys[-1][1])
+    for name, descending in reversed(keys):
+        found.sort(
+            key=lambda row: (row[name] is not None, comparable(name, row[name])), reverse=descending
+        )
+    return [str(row["id"]) for row in found]
+
+
+async def stored_rows(api: Api, database: Database, devices: list[Row]) -> list[Row]:
+    """Store devices in place of those of the example before; return them with their ids."""
+    await database.devices.delete_many({})
+    rows = []
+    for attributes in devices:
+        data = (await api.post("/devices", creation(**attributes))).data
+        label = f"{attributes['name']} {attributes['color']}"
+        rows.append({**attributes, "label": label, "state": "new", "id": int(data["id"])})
+    return rows
+
+
+def relative(url: str) -> str:
+    """Return path and query of a URL, encoded as they are."""
+    return "/" + url.partition("//")[2].partition("/")[2]
+
+
+async def pages(api: Api, path: str, link: str) -> list[str]:
+    """Return the ids on all pages, following a link; fails if the links do not end."""
+    found: list[str] = []
+    for _ in range(30):
+        response = await api.get(path)
+        ids = response.ids
+        found = [*found, *ids] if link == "next" else [*ids, *found]
+        following = response.document["links"][link]
+        if following is None:
+            return found
+        path = relative(following)
+    raise AssertionError(f"{link} leads nowhere")
+
+
+EXAMPLES = hypothesis_settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+
+
+@EXAMPLES
+@given(devices=DEVICES, names=KEYS, data=st.data())
+async def test_sorting_and_both_kinds_of_pages_agree_with_python(
+    api: Api, database: Database, devices: list[Row], names: list[str], data: st.DataObject
+) -> None:
+    rows = await stored_rows(api, database, devices)
+    keys = [(name, data.draw(st.booleans())) for name in names]
+    sort = ",".join(f"{'-' if descending else ''}{name}" for name, descending in keys)
+    expected = expected_order(rows, keys)
+    assert (await api.get(f"/devices?sort={sort}")).ids == expected
+    first = f"/devices?sort={sort}&page[size]={data.draw(st.integers(1, 4))}"
+    assert await pages(api, first, "next") == expected
+    last = (await api.get(first)).document["links"]["last"]
+    assert (
+        await pages(api, last.partition("//")[2].partition("/")[2].join(["/", ""]), "prev")
+        == expected
+    )
+    assert await pages(api, f"{first}&page[number]=1", "next") == expected
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": lambda stored, value: stored is not None and stored < value,
+    "le": lambda stored, value: stored is not None and stored <= value,
+    "gt": lambda stored, value: stored is not None and stored > value,
+    "ge": lambda stored, value: stored is not None and stored >= value,
+}
+
+
+@EXAMPLES
+@given(devices=DEVICES, name=st.sampled_from(sorted(VALUES)), data=st.data())
+async def test_filters_in_both_notations_agree_with_python(
+    api: Api, database: Database, devices: list[Row], name: str, data: st.DataObject
+) -> None:
+    rows = await stored_rows(api, database, devices)
+    operators = [one for one in device.attributes[name].operators if one in COMPARISONS]
+    chosen = data.draw(st.sampled_from(operators))
+    value = data.draw(st.sampled_from([one for one in VALUES[name] if one is not None]))
+    expected = [
+        str(row["id"])
+        for row in rows
+        if COMPARISONS[chosen](comparable(name, row[name]), comparable(name, value))
+    ]
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    assert (await api.get(f"/devices?filter[{name}][{chosen}]={quote(text)}")).ids == expected
+    condition = quote(orjson.dumps([{"name": name, "op": chosen, "val": value}]).decode())
+    assert (await api.get(f"/devices?filter={condition}")).ids == expected
+
+
+@EXAMPLES
+@given(devices=DEVICES, name=st.sampled_from(sorted(VALUES)), data=st.data())
+async def test_lists_and_null_agree_with_python(
+    api: Api, database: Database, devices: list[Row], name: str, data: st.DataObject
+) -> None:
+    rows = await stored_rows(api, database, devices)
+    values = data.draw(st.lists(st.sampled_from(VALUES[name]), min_size=1, max_size=3))
+    wanted = [comparable(name, value) for value in values]
+    expected = [str(row["id"]) for row in rows if comparable(name, row[name]) in wanted]
+    condition = quote(orjson.dumps([{"name": name, "op": "in", "val": values}]).decode())
+    assert (await api.get(f"/devices?filter={condition}")).ids == expected
+    for is_null in (True, False):
+        expected = [str(row["id"]) for row in rows if (row[name] is None) is is_null]
+        path = f"/devices?filter[{name}][null]={str(is_null).lower()}"
+        assert (await api.get(path)).ids == expected
+
+
+def test_the_description_fits_what_is_sent_and_shown() -> None:
+    description = describe(Graph(WITH_DEVICES), Settings())
+    schemas = description["components"]["schemas"]
+
+    def errors(attributes_schema: Any, attributes: Any) -> list[str]:
+        validator = OAS30Validator(attributes_schema, format_checker=oas30_format_checker)
+        return [error.message for error in validator.iter_errors(attributes)]
+
+    shown = schemas["DeviceResource"]["properties"]["attributes"]
+    assert errors(shown, SHOWN) == []
+    assert errors(shown, SHOWN | dict.fromkeys(NULLABLE)) == []
+    created = schemas["DeviceCreate"]["properties"]["data"]["properties"]["attributes"]
+    assert errors(created, SENT) == []
+    accepted = [one for one in INVALID if not errors(created, SENT | {one[0]: one[1]})]
+    assert accepted == BEYOND_JSON_SCHEMA

@@ -1,0 +1,45 @@
+"""A type that only the tests declare, with attributes of all types."""
+
+from __future__ import annotations
+
+from marshmallow import Schema
+
+from registry.model.attributes import (
+    Boolean,
+    ComputedText,
+    Date,
+    DateTime,
+    Decimal,
+    Email,
+    Enumeration,
+    Integer,
+    Text,
+)
+from registry.model.resource import Link, Resource
+from registry.resources import RESOURCES
+
+
+class DeviceSchema(Schema):
+    """Required, optional, read-only and computed attributes, with and without defaults."""
+
+    name = Text(required=True)
+    contact = Email()
+    color = Enumeration("red", "green", "blue", default="red")
+    active = Boolean()
+    size = Integer()
+    price = Decimal()
+    bought = Date()
+    seen = DateTime()
+    rank = Integer(default=7, nullable=True)
+    state = Enumeration("new", "old", default="new", read_only=True)
+    label = ComputedText("name", "color")
+
+
+device = Resource(
+    type="device",
+    collection="devices",
+    schema=DeviceSchema,
+    links=(Link(name="keeper", target="person", foreign_key="keeper_id", inverse="devices"),),
+)
+
+WITH_DEVICES = (*RESOURCES, device)

@@ -1,0 +1,72 @@
+"""Declarations that cannot work fail at start, with a message that names the place."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from marshmallow import Schema, fields
+
+from registry.model.attributes import (
+    Attribute,
+    Boolean,
+    ComputedText,
+    DateTime,
+    Enumeration,
+    Integer,
+    Text,
+)
+from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.resource import Link, Resource
+
+
+def declared(**attributes: fields.Field[Any]) -> Resource:
+    schema = Schema.from_dict(dict(attributes))
+    return Resource("monitor", "monitors", schema)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "defect"),
+    [
+        (fields.String(), "is a String: declare it with a type of registry.model.attributes"),
+        (Text(required=True, read_only=True), "is required, but clients cannot send it"),
+        (Text(nullable=False), "has to be required, nullable or to have a default"),
+        (Integer(default="5"), "has a default that cannot be stored: Not an integer of 64 bits"),
+        (Integer(default=2**63), "has a default that cannot be stored"),
+        (Boolean(default=1), "has a default that cannot be stored"),
+        (Text(default=""), "has a default that cannot be stored: Length must be between 1 and 255"),
+        (Enumeration("a", default="b"), "has a default that cannot be stored: Not one of a"),
+        (Enumeration(), "has to have values, which differ"),
+        (Enumeration("a", "a"), "has to have values, which differ"),
+        (ComputedText("other"), "is computed from other, which are not all text attributes"),
+        (ComputedText("size"), "is computed from size, which are not all text attributes"),
+        (ComputedText("model"), "is computed from model, which are not all text attributes"),
+    ],
+)
+def test_an_attribute_that_cannot_work_is_named(attribute: fields.Field[Any], defect: str) -> None:
+    resource = declared(model=attribute, size=Integer())
+    with pytest.raises(InvalidDeclaration) as raised:
+        Graph([resource])
+    assert str(raised.value).startswith(f"attribute monitor.model {defect}")
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        Text(required=True),
+        Text(read_only=True),
+        Text(default="x", nullable=True),
+        DateTime(default=datetime.datetime(2026, 2, 28, tzinfo=datetime.UTC)),
+        Enumeration("a", "b", default="b", read_only=True),
+    ],
+)
+def test_an_attribute_that_can_work_is_accepted(attribute: Attribute) -> None:
+    assert list(Graph([declared(model=attribute)])["monitor"].attributes) == ["model"]
+
+
+def test_a_many_to_many_link_is_refused() -> None:
+    team = Resource("team", "teams", Schema, (Link("users", "user", "user_id", "teams"),))
+    user = Resource("user", "users", Schema, (Link("teams", "team", "team_id", "users"),))
+    with pytest.raises(InvalidDeclaration, match=r"team\.users and user\.teams .* many-to-many"):
+        Graph([team, user])

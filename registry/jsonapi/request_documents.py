@@ -22,7 +22,7 @@ from registry.jsonapi.errors import (
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import LinkedIds
 from registry.model.resource import Relationship, Resource
-from registry.model.validation import validator_for
+from registry.model.validation import load_attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _attributes(
     details = {name: _refusal(name, resource) for name in sent if name not in resource.writable}
     accepted = {name: value for name, value in sent.items() if name not in details}
     try:
-        loaded = validator_for(resource)(accepted, creating)
+        loaded = load_attributes(resource, accepted, creating=creating)
     except ValidationError as error:
         # A schema reports {name: [message, ...]}; one error object each.
         details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}

@@ -139,7 +139,7 @@ def _resource_object(
 
 def written_links(record: Record, change: Change) -> Mapping[str, Mapping[int, LinkedIds]]:
     """Return the relationships that a request has changed, as `LinkageById` has those of a type."""
-    return {one.relationship.name: {record["_id"]: one.linked} for one in change.linkages}
+    return {one.relationship.name: {record["_id"]: one.linked_ids} for one in change.linkages}
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:

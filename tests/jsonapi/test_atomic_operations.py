@@ -131,7 +131,7 @@ def test_a_to_many_relationship_gains_is_replaced_or_loses(
 def test_a_to_one_relationship_is_assigned_or_cleared(data: Any) -> None:
     (found,) = load({"op": "update", "ref": OWNER, "data": data})
     (linkage,) = found.change.linkages
-    assert (linkage.relationship.name, linkage.linked) == ("owner", 5 if data else None)
+    assert (linkage.relationship.name, linkage.linked_ids) == ("owner", 5 if data else None)
 
 
 @says("i.operations")
@@ -244,7 +244,7 @@ def test_a_local_id_stands_for_the_resource_that_an_operation_before_adds() -> N
         },
         {"op": "remove", "ref": {"type": "computer", "lid": "a"}},
     )
-    numbered = [one.numbered({-1: 10, -2: 20}) for one in found]
+    numbered = [one.with_assigned_ids({-1: 10, -2: 20}) for one in found]
     assert [one.target.id for one in numbered] == [10, 20, 10, 10, 20]
     linkages = [linkage.ids for one in numbered for linkage in one.change.linkages]
     assert linkages == [[10], [3, 20]]

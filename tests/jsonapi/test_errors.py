@@ -13,8 +13,8 @@ from registry.jsonapi.errors import (
     InvalidParameter,
     NotFound,
     TypeConflict,
-    pointer_to,
 )
+from registry.jsonapi.pointers import pointer_to
 
 
 def test_a_pointer_escapes_what_separates() -> None:

@@ -19,17 +19,17 @@ from registry.model.record import LinkedIds, Record
 from registry.model.resource import Resource
 
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
-"""Type -> name of a relationship to show -> id of a resource -> what that is linked to."""
+"""Type -> name of a relationship to show -> id of a resource -> the linked ids."""
 
 JSONAPI = {"version": "1.0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """What goes into a document beside the primary resources.
+    """The relationships and the included resources of a document.
 
-    links: the relationships to show, of primary and included resources alike. included: records
-    of each type; None when the request did not ask for included resources.
+    links: the relationships to show of primary and of included resources. included: records by
+    type; None if the request does not have `include`.
     """
 
     links: LinkageById
@@ -37,12 +37,12 @@ class Compound:
 
 
 PLAIN = Compound({}, None)
-"""Nothing beside the primary resources."""
+"""Neither relationships nor included resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some resources of one type, with the relationships to show of them."""
+    """Resources of one type, with the relationships to show of them."""
 
     resource: Resource
     records: Sequence[Record]
@@ -57,9 +57,9 @@ def whole(
     links: Mapping[str, str | None],
     meta: Mapping[str, int] | None = None,
 ) -> bytes:
-    """Return a document in one piece (sections 4.6 and 4.7 of the service description).
+    """Return a document (sections 4.6 and 4.7 of the service description).
 
-    data: as JSON, a resource object, an identifier or null, or an array of them. meta: counts.
+    data: a resource object, an identifier, null, or an array of them, as JSON. meta: counts.
     """
     return orjson.dumps(
         {
@@ -73,9 +73,9 @@ def whole(
 
 
 def results(objects: Sequence[str | None]) -> bytes:
-    """Return what operations have led to, each a resource object or nothing to be shown."""
-    found = [{} if one is None else {"data": Fragment(one)} for one in objects]
-    return orjson.dumps({RESULTS: found, "jsonapi": JSONAPI})
+    """Return a document of operation results; None is a result without a resource object."""
+    members = [{} if text is None else {"data": Fragment(text)} for text in objects]
+    return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
 async def collection(
@@ -83,63 +83,67 @@ async def collection(
 ) -> AsyncGenerator[bytes]:
     """Yield a collection document in pieces (section 4.7 of the service description).
 
-    primary: the parts of `data`, none of them empty; no more than one is held. included: those of
-    `included`, read after the others; None when the request did not ask for them. url: the
-    absolute URL of the request.
+    primary: the parts of `data`, none of them empty; one is in memory at a time. included: the
+    parts of `included`, consumed after `primary`; None if the request does not have `include`.
+    url: the absolute URL of the request.
     """
-    lead, count = b'{"data":[', 0
+    prefix, count = b'{"data":[', 0
     async for part in primary:
-        yield lead + _members(part, query)
-        lead, count = b",", count + len(part.records)
-    lead = (b"" if count else lead) + b"],"
+        yield prefix + _members(part, query)
+        prefix, count = b",", count + len(part.records)
+    prefix = (b"" if count else prefix) + b"],"
     if included is not None:
-        lead += b'"included":['
+        prefix += b'"included":['
         async for part in included:
-            yield lead + _members(part, query)
-            lead = b","
-        lead = lead.removesuffix(b",") + b"],"
+            yield prefix + _members(part, query)
+            prefix = b","
+        prefix = prefix.removesuffix(b",") + b"],"
     closing = {"jsonapi": JSONAPI, "links": {"self": url}, "meta": {"count": count}}
-    yield lead + orjson.dumps(closing)[1:]
+    yield prefix + orjson.dumps(closing)[1:]
 
 
 def _members(part: Part, query: Query) -> bytes:
     return ",".join(resource_objects(part.resource, part.records, part.links, query)).encode()
 
 
-def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
+def errors(errors: Sequence[ApiError], request_id: str) -> bytes:
     """Return a document of error objects (JSON:API 1.0, Errors)."""
-    return orjson.dumps(
-        {"errors": [problem.to_object(request_id) for problem in problems], "jsonapi": JSONAPI}
-    )
+    objects = [error.to_object(request_id) for error in errors]
+    return orjson.dumps({"errors": objects, "jsonapi": JSONAPI})
 
 
 def resource_objects(
     resource: Resource, records: Sequence[Record], links: LinkageById, query: Query
 ) -> list[str]:
     """Return resource objects as JSON."""
-    attributes, linked = query.attributes(resource), links.get(resource.type)
-    if not linked:
+    attributes, linkage = query.attributes(resource), links.get(resource.type)
+    if not linkage:
         return renderer(resource, attributes, ())(records)
     try:
-        return renderer(resource, attributes, tuple(linked))(records, *linked.values())
-    except KeyError:  # some do not show all of the relationships
-        return [_resource_object(resource, one, attributes, linked) for one in records]
+        return renderer(resource, attributes, tuple(linkage))(records, *linkage.values())
+    except KeyError:  # not every resource shows every relationship
+        return [_resource_object(resource, record, attributes, linkage) for record in records]
 
 
 def _resource_object(
     resource: Resource,
     record: Record,
     attributes: frozenset[str],
-    linked: Mapping[str, Mapping[int, LinkedIds]],
+    linkage: Mapping[str, Mapping[int, LinkedIds]],
 ) -> str:
-    shown = {name: of for name, of in linked.items() if record["_id"] in of}
+    shown = {
+        name: linked_ids for name, linked_ids in linkage.items() if record["_id"] in linked_ids
+    }
     (text,) = renderer(resource, attributes, tuple(shown))([record], *shown.values())
     return text
 
 
 def written_links(record: Record, change: Change) -> Mapping[str, Mapping[int, LinkedIds]]:
-    """Return the relationships that a request has changed, as `LinkageById` has those of a type."""
-    return {one.relationship.name: {record["_id"]: one.linked_ids} for one in change.linkages}
+    """Return the relationships that a request has changed, by name and id of the resource."""
+    return {
+        linkage.relationship.name: {record["_id"]: linkage.linked_ids}
+        for linkage in change.linkages
+    }
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:

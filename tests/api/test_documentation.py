@@ -31,10 +31,10 @@ from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from tests.conftest import Serve
+from tests.conftest import LIMITS, Serve
 from tests.support import MEDIA_TYPE, Api, says, to_many
 
-DESCRIPTION = describe(Graph(RESOURCES), Settings())
+DESCRIPTION = describe(Graph(RESOURCES), Settings(), LIMITS)
 ATOMIC = media_type(EXTENSION)
 BELOW = "/api/swagger/"
 
@@ -108,7 +108,7 @@ class BareSchema(Schema):
 
 
 def test_a_type_without_examples_and_relationships_is_described_too() -> None:
-    description = describe(Graph([Resource("office", "offices", BareSchema)]), Settings())
+    description = describe(Graph([Resource("office", "offices", BareSchema)]), Settings(), LIMITS)
     validate(description)
     post = description["paths"]["/offices"]["post"]
     assert post["summary"] == "Create an office"

@@ -7,6 +7,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 from itertools import product
@@ -24,7 +25,7 @@ from openapi_spec_validator import validate
 from registry.http.views.base import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.errors import ApiError, MethodNotAllowed
+from registry.jsonapi.errors import ApiError, MethodNotAllowed, QueryTooSlow, RequestTimeout
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.openapi import swagger_ui
@@ -563,6 +564,29 @@ def sample(schema: Any) -> Any:
     if schema["type"] == "array":
         return [sample(schema["items"])]
     return {"integer": 1, "boolean": True, "string": "text"}[schema["type"]]
+
+
+async def test_documented_limits_are_those_of_the_running_service(
+    serve: Serve, settings: Settings
+) -> None:
+    settings = replace(settings, query_seconds=1.25, largest_page=7, most_operations=3)
+    limits = replace(LIMITS, body_bytes=512, arrival_seconds=0.75)
+    api = await serve(settings=settings, limits=limits)
+    async with api.client.get(BELOW + "swagger.json") as response:
+        components = (await response.json())["components"]
+    details: dict[str, set[str]] = {}
+    for response_object in components["responses"].values():
+        for example in examples(response_object["content"][MEDIA_TYPE]):
+            (error,) = example["errors"]
+            details.setdefault(error["code"], set()).add(error["detail"])
+    assert details["request_timeout"] == {str(RequestTimeout("head", 0.75))}
+    assert details["query_too_slow"] == {str(QueryTooSlow(1.25))}
+    too_large = await api.post("/persons", {"type": "person", "id": "x" * 512})
+    assert details["body_too_large"] == {too_large.document["errors"][0]["detail"]}
+    too_many = await api.get("/persons?page[size]=8")
+    assert details["page_too_large"] == {too_many.document["errors"][0]["detail"]}
+    operations = components["schemas"]["Operations"]["properties"]["atomic:operations"]
+    assert operations["maxItems"] == 3
 
 
 async def test_two_services_in_one_process_are_both_described(serve: Serve) -> None:

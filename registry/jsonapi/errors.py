@@ -244,7 +244,7 @@ class InternalError(ApiError):
 
 
 class Unavailable(ApiError):
-    """The database did not respond in time; a change may or may not have been applied."""
+    """The database did not respond in time; the change may or may not have been applied."""
 
     status = 503
     code = "unavailable"
@@ -252,8 +252,9 @@ class Unavailable(ApiError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The database did not respond in time, or too many requests change the same resources. "
-            "A change may or may not have been applied: read the resource before you retry.",
+            "The database did not respond in time, or too many requests changed the same "
+            "resources. A change may or may not have been applied: read the resource before "
+            "retrying.",
             headers={"Retry-After": "5"},
         )
 

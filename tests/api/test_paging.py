@@ -263,14 +263,6 @@ async def test_a_page_that_has_no_meaning_is_refused(api: Api, query: str, param
     assert (answer.status, answer.errors) == (400, [(400, parameter)])
 
 
-@pytest.mark.parametrize("query", ["page[total]=true", "page[size]=1&page[total]=false"])
-async def test_a_total_without_a_page_number_is_refused_with_the_parameter_to_send(
-    api: Api, query: str
-) -> None:
-    answer = await api.get(f"/persons?{query}")
-    assert "Send `page[number]=1` for the total" in answer.document["errors"][0]["detail"]
-
-
 @says("i.paging")
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
 async def test_a_cursor_of_values_that_are_nowhere_is_a_place_all_the_same(
@@ -479,3 +471,11 @@ async def test_related_resources_and_their_linkage_have_pages(seven: Api) -> Non
     previous = dict(parse_qsl(urlsplit(document["links"]["prev"]).query))
     assert previous == {"page[number]": "2", "page[size]": "2"}
     assert document["links"]["prev"].startswith(f"{origin(seven)}/persons/1/relationships/")
+
+
+@pytest.mark.parametrize("query", ["page[total]=true", "page[size]=1&page[total]=false"])
+async def test_a_total_without_a_page_number_is_refused_with_the_parameter_to_send(
+    api: Api, query: str
+) -> None:
+    answer = await api.get(f"/persons?{query}")
+    assert "Send `page[number]=1` for the total" in answer.document["errors"][0]["detail"]

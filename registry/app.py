@@ -38,7 +38,7 @@ def create_app(
     app.cleanup_ctx.append(_open_repository)
     app.on_response_prepare.append(add_common_headers)
     app.add_routes(routes(graph, settings.sizes))
-    swagger_ui.mount(app, describe(graph, settings))
+    swagger_ui.mount(app, describe(graph, settings, limits))
     return app
 
 

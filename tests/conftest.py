@@ -86,9 +86,11 @@ async def serve(
     clients: list[TestClient[web.Request, web.Application]] = []
 
     async def start(
-        resources: tuple[Resource, ...] = RESOURCES, settings: Settings = settings
+        resources: tuple[Resource, ...] = RESOURCES,
+        settings: Settings = settings,
+        limits: Limits = LIMITS,
     ) -> Api:
-        app = create_app(settings, resources=resources, limits=LIMITS)
+        app = create_app(settings, resources=resources, limits=limits)
         clients.append(TestClient(_Server(app)))
         await clients[-1].start_server()
         return Api(clients[-1])

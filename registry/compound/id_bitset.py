@@ -1,38 +1,38 @@
-"""Ids of resources, very many of them in little memory."""
+"""A compact set of ids, for the resources of large compound documents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-_BITS = 10
-"""An id is a bit in a number that stands for 1024 of them; counters give ids that lie so close."""
+_PAGE_BITS = 10
+"""A page holds 2 ** 10 ids as bits of one integer. Assigned ids are dense, so few pages exist."""
 
-_MASK = (1 << _BITS) - 1
+_OFFSET_MASK = (1 << _PAGE_BITS) - 1
 
 
 class IdBitset:
-    """A set of ids, which takes about a bit for each where none are left out."""
+    """A set of ids that takes about one bit per id where they are consecutive."""
 
     def __init__(self) -> None:
         self._pages: dict[int, int] = {}
 
-    def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and bool(
-            self._pages.get(number >> _BITS, 0) >> (number & _MASK) & 1
+    def __contains__(self, id_: object) -> bool:
+        return isinstance(id_, int) and bool(
+            self._pages.get(id_ >> _PAGE_BITS, 0) >> (id_ & _OFFSET_MASK) & 1
         )
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the ids, rising."""
-        for place in sorted(self._pages):
-            page = self._pages[place]
+        """Yield the ids in ascending order."""
+        for index in sorted(self._pages):
+            page = self._pages[index]
             while page:
                 lowest = page & -page
-                yield (place << _BITS) + lowest.bit_length() - 1
+                yield (index << _PAGE_BITS) + lowest.bit_length() - 1
                 page ^= lowest
 
-    def update(self, numbers: Iterable[int]) -> None:
-        """Add ids; what other tools have stored in their place may be none, and is left out."""
-        for number in numbers:
-            if isinstance(number, int):
-                place = number >> _BITS
-                self._pages[place] = self._pages.get(place, 0) | 1 << (number & _MASK)
+    def update(self, ids: Iterable[int]) -> None:
+        """Add ids, ignoring values of other types, which external writers may have stored."""
+        for id_ in ids:
+            if isinstance(id_, int):
+                index = id_ >> _PAGE_BITS
+                self._pages[index] = self._pages.get(index, 0) | 1 << (id_ & _OFFSET_MASK)

@@ -1,4 +1,4 @@
-"""The include resolver: what a compound document holds, one query a step of the include path."""
+"""Include paths -> the included resources of a compound document, one query per step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from registry.jsonapi.documents import PLAIN, Compound
-from registry.jsonapi.query import Include, Query, Steps
+from registry.jsonapi.query import Include, IncludePath, Query
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record
 from registry.model.resource import Relationship, Resource
@@ -24,14 +24,15 @@ async def resolve(
 ) -> Compound:
     """Return the resources related to the primary records along the include paths.
 
-    Each resource is in the document once, and not in `included` if it is primary. A key that
-    leads to no resource counts as no link. Raises Unavailable if the database does not answer.
+    Each resource appears once in the document, and not in `included` if it is primary. A foreign
+    key of a missing resource counts as null. Raises Unavailable if the database does not respond.
     """
     if query.include is None:
         return PLAIN
-    walk = _Walk(query, repository, graph, (resource, records))
-    await walk.follow(resource, records, query.include)
-    return Compound(walk.links, walk.included)
+    resolver = IncludeResolver(query, repository, graph)
+    resolver.add_primary(resource, records)
+    await resolver.resolve(resource, records, query.include)
+    return resolver.compound()
 
 
 async def resolve_linkage(
@@ -41,111 +42,108 @@ async def resolve_linkage(
     repository: Repository,
     graph: Graph,
 ) -> Compound:
-    """Return what is related when the primary data are the identifiers of these records.
+    """Return the included resources when the primary data are identifiers of the records.
 
-    relationship: what led to the records, and the first step of each include path. Raises as
+    relationship: leads to the records, and is the first step of each include path. Raises as
     `resolve` does.
     """
     if query.include is None:
         return PLAIN
-    target = graph[relationship.target]
-    walk = _Walk(query, repository, graph, (target, ()))
+    resolver = IncludeResolver(query, repository, graph)
     if relationship.name in query.include:
-        walk.add(target, records)
-        rest, path = query.include[relationship.name], (relationship.name,)
-        await walk.follow(target, records, rest, path)
-    return Compound(walk.links, walk.included)
+        target, path = graph[relationship.target], (relationship.name,)
+        resolver.add_included(target, records)
+        await resolver.resolve(target, records, query.include[relationship.name], path)
+    return resolver.compound()
 
 
-class _Walk:
-    """One traversal of the include tree; remembers what it has met."""
+class IncludeResolver:
+    """Resolves the include paths of one document; each resource is loaded at most once."""
 
-    def __init__(
-        self,
-        query: Query,
-        repository: Repository,
-        graph: Graph,
-        primary: tuple[Resource, Sequence[Record]],
-    ) -> None:
+    def __init__(self, query: Query, repository: Repository, graph: Graph) -> None:
         self._query = query
         self._repository = repository
         self._graph = graph
-        self._primary = primary
-        self._known: dict[str, dict[int, Record]] = {}
-        self.links: dict[str, dict[str, dict[int, LinkedIds]]] = defaultdict(
+        self._records: dict[str, dict[int, Record]] = defaultdict(dict)
+        self._included: dict[str, list[Record]] = defaultdict(list)
+        self._linkage: dict[str, dict[str, dict[int, LinkedIds]]] = defaultdict(
             partial(defaultdict, dict)
         )
-        self.included: dict[str, list[Record]] = defaultdict(list)
 
-    def add(self, resource: Resource, records: Iterable[Record]) -> None:
+    def compound(self) -> Compound:
+        """Return the linkage and the included resources."""
+        return Compound(self._linkage, self._included)
+
+    def add_primary(self, resource: Resource, records: Iterable[Record]) -> None:
+        """Register the primary resources, which are not included again."""
+        self._records[resource.type] = {record["_id"]: record for record in records}
+
+    def add_included(self, resource: Resource, records: Iterable[Record]) -> None:
         """Include the records that are not in the document yet."""
-        known = self._known_of(resource.type)
-        new = {number: one for one in records if (number := one["_id"]) not in known}
+        known = self._records[resource.type]
+        new = {id_: record for record in records if (id_ := record["_id"]) not in known}
         known |= new
-        self.included[resource.type] += new.values()
+        self._included[resource.type] += new.values()
 
-    def _known_of(self, type_name: str) -> dict[int, Record]:
-        """Return by id what the document holds already of a type."""
-        if type_name not in self._known:
-            resource, records = self._primary
-            held = records if resource.type == type_name else ()
-            self._known[type_name] = {record["_id"]: record for record in held}
-        return self._known[type_name]
-
-    async def follow(
-        self, resource: Resource, records: Iterable[Record], include: Include, path: Steps = ()
+    async def resolve(
+        self,
+        resource: Resource,
+        records: Iterable[Record],
+        include: Include,
+        path: IncludePath = (),
     ) -> None:
-        """Take every step that starts at these records; path: the steps that led to them."""
-        for name, rest in include.items():
-            relationship, here = resource.relationships[name], (*path, name)
+        """Resolve the include tree below these records. path: the steps that lead to them."""
+        for name, subtree in include.items():
+            relationship, subpath = resource.relationships[name], (*path, name)
             if relationship.to_many:
-                bound = self._query.bounds.get(here)
-                found = await self._to_many(resource, records, relationship, bound)
+                size = self._query.include_sizes.get(subpath)
+                related = await self._resolve_to_many(resource, records, relationship, size)
             else:
-                found = await self._to_one(resource, records, relationship)
-            await self.follow(self._graph[relationship.target], found, rest, here)
+                related = await self._resolve_to_one(resource, records, relationship)
+            await self.resolve(self._graph[relationship.target], related, subtree, subpath)
 
-    async def _to_one(
+    async def _resolve_to_one(
         self, resource: Resource, records: Iterable[Record], relationship: Relationship
     ) -> list[Record]:
-        target, known = self._graph[relationship.target], self._known_of(relationship.target)
+        target, known = self._graph[relationship.target], self._records[relationship.target]
         keys = {record["_id"]: key_of(record, relationship.foreign_key) for record in records}
-        wanted = {key for key in keys.values() if key is not None}
-        if unknown := wanted - known.keys():
-            shown = self._query.attributes(target)
-            self.add(target, await self._repository.find(target, "_id", unknown, shown))
-        if gone := wanted - known.keys():
-            keys = {number: None if key in gone else key for number, key in keys.items()}
-        self.links[resource.type][relationship.name].update(keys)
-        return [known[key] for key in wanted - gone]
+        targets = {key for key in keys.values() if key is not None}
+        if unknown := targets - known.keys():
+            attributes = self._query.attributes(target)
+            self.add_included(
+                target, await self._repository.find(target, "_id", unknown, attributes)
+            )
+        if missing := targets - known.keys():
+            keys = {id_: None if key in missing else key for id_, key in keys.items()}
+        self._linkage[resource.type][relationship.name].update(keys)
+        return [known[key] for key in targets - missing]
 
-    async def _to_many(
+    async def _resolve_to_many(
         self,
         resource: Resource,
         records: Iterable[Record],
         relationship: Relationship,
-        bound: int | None,
+        size: int | None,
     ) -> list[Record]:
-        target = self._graph[relationship.target]
+        """size: the maximum number of members per record."""
+        target, key = self._graph[relationship.target], relationship.foreign_key
         members: dict[int, list[Record]] = {record["_id"]: [] for record in records}
         if not members:
             return []
         attributes = self._query.attributes(target)
-        if bound is None:
-            found = await self._repository.find(
-                target, relationship.foreign_key, members.keys(), attributes
+        if size is None:
+            related = await self._repository.find(target, key, members.keys(), attributes)
+        else:  # one more than shown reveals whether others follow
+            related = await self._repository.find_first(
+                resource, relationship, list(members), size + 1, attributes
             )
-        else:  # one more each, which tells whether there are others
-            found = await self._repository.find_first(
-                resource, relationship, list(members), bound + 1, attributes
-            )
-        for record in found:
-            if (key := key_of(record, relationship.foreign_key)) in members:
-                members[key].append(record)
-        shown = [record for some in members.values() for record in some[:bound]]
-        self.add(target, by_id(shown))
-        linked = self.links[resource.type][relationship.name]
-        for number, some in members.items():
-            ids = [record["_id"] for record in some[:bound]]
-            linked[number] = ids if bound is None else FirstPage(ids, bound, len(some) > bound)
+        for record in related:
+            if (owner := key_of(record, key)) in members:
+                members[owner].append(record)
+        shown = [record for group in members.values() for record in group[:size]]
+        self.add_included(target, by_id(shown))
+        linkage = self._linkage[resource.type][relationship.name]
+        for owner, group in members.items():
+            ids = [record["_id"] for record in group[:size]]
+            linkage[owner] = ids if size is None else FirstPage(ids, size, len(group) > size)
         return shown

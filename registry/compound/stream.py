@@ -1,4 +1,4 @@
-"""Compound documents of collections of any size, in memory that does not grow with them."""
+"""Compound documents of collections of any size, in constant memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from registry.compound import include_resolver as include
 from registry.compound.id_bitset import IdBitset
+from registry.compound.include_resolver import resolve
 from registry.jsonapi.documents import Part
-from registry.jsonapi.query import Include, Query, Steps
+from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record
@@ -20,8 +20,8 @@ from registry.storage.repository import Repository
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
-    """The resources at the end of an include path. include: the steps that go on from there."""
+class _PathEnd:
+    """The resources at the end of an include path. include: the steps that follow."""
 
     resource: Resource
     include: Include
@@ -29,13 +29,12 @@ class _Node:
 
 
 class CompoundStream:
-    """The parts of one compound document.
+    """The parts of one streamed compound document.
 
-    A collection that is more than one chunk is not held, nor is what it includes: of that the ids
-    are kept, and it is read when the primary resources are through. By which paths a resource is
-    reached is not known yet when it is shown, so each shows the relationships that the paths
-    follow from any resource of its type. The methods raise Unavailable if the database does not
-    answer.
+    A collection of one chunk is resolved in memory. Of a larger one, only the ids of included
+    resources are kept, as bitsets, and read after the primary resources. By then the paths that led
+    to a resource are not known, so each shows the relationships that any path follows from its
+    type. The methods raise Unavailable if the database does not respond.
     """
 
     def __init__(
@@ -45,91 +44,91 @@ class CompoundStream:
         self._query = query
         self._repository = repository
         self._graph = graph
-        self._nodes: dict[Steps, _Node] = {(): _Node(resource, query.include or {})}
-        self._steps: dict[str, dict[str, int | None]] = defaultdict(dict)
-        self._plant()
-        self._shown: dict[str, IdBitset] = defaultdict(IdBitset)
-        self._held: list[Part] = []
+        self._path_ends: dict[IncludePath, _PathEnd] = {(): _PathEnd(resource, query.include or {})}
+        self._include_sizes: dict[str, dict[str, int | None]] = defaultdict(dict)
+        self._add_path_ends()
+        self._seen: dict[str, IdBitset] = defaultdict(IdBitset)
+        self._resolved_parts: list[Part] = []
 
-    def _plant(self) -> None:
-        """Make the nodes below the root, each after the one above it."""
-        paths: list[Steps] = [()]
-        for path in paths:
-            node = self._nodes[path]
-            for name, rest in node.include.items():
-                below = (*path, name)
-                target = self._graph[node.resource.relationships[name].target]
-                self._steps[node.resource.type][name] = self._query.bounds.get(below)
-                self._nodes[below] = _Node(target, rest)
-                paths.append(below)
+    def _add_path_ends(self) -> None:
+        """Add the end of each path, and the relationships followed from each type."""
+        paths: list[IncludePath] = [()]
+        for path in paths:  # grows meanwhile
+            end = self._path_ends[path]
+            for name, subtree in end.include.items():
+                subpath = (*path, name)
+                target = self._graph[end.resource.relationships[name].target]
+                size = self._query.include_sizes.get(subpath)
+                self._include_sizes[end.resource.type][name] = size
+                self._path_ends[subpath] = _PathEnd(target, subtree)
+                paths.append(subpath)
 
     async def primary(self, chunks: AsyncIterable[Sequence[Record]]) -> AsyncGenerator[Part]:
-        """Yield the primary resources. chunks: of CHUNK records each, but for the last."""
-        only = True
+        """Yield the primary resources. chunks: of CHUNK records, the last one may be shorter."""
+        is_first = True
         async for records in chunks:
-            if only and len(records) < CHUNK:
-                yield await self._hold(records)
+            if is_first and len(records) < CHUNK:
+                yield await self._resolve_all(records)
             else:
-                yield Part(self._resource, records, await self._follow((), records))
-            only = False
+                yield Part(self._resource, records, await self._resolve_step((), records))
+            is_first = False
 
     async def included(self) -> AsyncGenerator[Part]:
-        """Yield the included resources, each once, after the primary ones have been read."""
-        for part in self._held:
+        """Yield the included resources, each once. Call after reading all of `primary`."""
+        for part in self._resolved_parts:
             yield part
-        for path, node in self._nodes.items():
+        for path, end in self._path_ends.items():
             if not path:
                 continue
-            shown, ids = self._shown[node.resource.type], iter(node.ids)
-            while numbers := list(islice(ids, CHUNK)):
-                if not node.include:
-                    numbers = [number for number in numbers if number not in shown]
-                attributes = self._query.attributes(node.resource)
-                found = await self._repository.find(node.resource, "_id", numbers, attributes)
-                new = [record for record in found if record["_id"] not in shown]
-                links = await self._follow(path, found)
+            seen, ids = self._seen[end.resource.type], iter(end.ids)
+            while chunk := list(islice(ids, CHUNK)):
+                if not end.include:  # nothing follows from those that are in the document
+                    chunk = [id_ for id_ in chunk if id_ not in seen]
+                attributes = self._query.attributes(end.resource)
+                records = await self._repository.find(end.resource, "_id", chunk, attributes)
+                new = [record for record in records if record["_id"] not in seen]
+                linkage = await self._resolve_step(path, records)
                 if new:
-                    yield Part(node.resource, new, links)
+                    yield Part(end.resource, new, linkage)
 
-    async def _hold(self, records: Sequence[Record]) -> Part:
-        """Return all primary resources; what they include is few as well."""
-        resolved = await include.resolve(
+    async def _resolve_all(self, records: Sequence[Record]) -> Part:
+        """Return the only chunk of primary resources, and keep what it includes."""
+        compound = await resolve(
             self._resource, records, self._query, self._repository, self._graph
         )
-        included = resolved.included or {}
-        self._held = [
-            Part(self._graph[name], some, resolved.links) for name, some in included.items() if some
+        self._resolved_parts = [
+            Part(self._graph[type_name], included, compound.links)
+            for type_name, included in (compound.included or {}).items()
+            if included
         ]
-        return Part(self._resource, records, resolved.links)
+        return Part(self._resource, records, compound.links)
 
-    async def _follow(self, path: Steps, records: Sequence[Record]) -> LinkageById:
-        """Return the relationships of resources at the end of a path, and remember where to."""
+    async def _resolve_step(self, path: IncludePath, records: Sequence[Record]) -> LinkageById:
+        """Return the linkage of resources at the end of a path, and keep the linked ids."""
         if not self._query.include:
             return {}
-        node = self._nodes[path]
-        steps = self._steps[node.resource.type]
-        self._shown[node.resource.type].update(record["_id"] for record in records)
+        end = self._path_ends[path]
+        sizes = self._include_sizes[end.resource.type]
+        self._seen[end.resource.type].update(record["_id"] for record in records)
         one_step = replace(
             self._query,
-            include={name: {} for name in steps},
-            bounds={(name,): bound for name, bound in steps.items() if bound is not None},
+            include={name: {} for name in sizes},
+            include_sizes={(name,): size for name, size in sizes.items() if size is not None},
         )
-        resolved = await include.resolve(
-            node.resource, records, one_step, self._repository, self._graph
-        )
-        followed = resolved.links.get(node.resource.type, {})
-        for name in node.include:
-            for linked in followed.get(name, {}).values():
-                self._nodes[(*path, name)].ids.update(_ids(linked))
-        return resolved.links
+        compound = await resolve(end.resource, records, one_step, self._repository, self._graph)
+        linkage = compound.links.get(end.resource.type, {})
+        for name in end.include:
+            for linked_ids in linkage.get(name, {}).values():
+                self._path_ends[(*path, name)].ids.update(_ids(linked_ids))
+        return compound.links
 
 
-def _ids(linked: LinkedIds) -> Sequence[int]:
-    match linked:
+def _ids(linked_ids: LinkedIds) -> Sequence[int]:
+    match linked_ids:
         case None:
             return ()
         case int():
-            return (linked,)
+            return (linked_ids,)
         case FirstPage():
-            return linked.ids
-    return linked
+            return linked_ids.ids
+    return linked_ids

@@ -1,4 +1,4 @@
-"""A document of operations -> checked input (the extension Atomic Operations of JSON:API)."""
+"""Document of operations -> validated input (JSON:API extension Atomic Operations)."""
 
 from __future__ import annotations
 
@@ -8,36 +8,39 @@ from enum import Enum
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from registry.jsonapi.errors import ErrorCollector, MalformedDocument, NotFound, pointer_to, quoted
+from registry.jsonapi.errors import ErrorCollector, NotFound, quoted
+from registry.jsonapi.pointers import DocumentPosition
 from registry.jsonapi.request_documents import (
     Change,
     Identifier,
+    LocalIds,
     Mode,
-    Position,
     load_identifier,
     load_identifiers,
+    load_member,
     load_resource,
-    read_member,
+    malformed,
+    unknown_relationship,
 )
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 
 EXTENSION = "https://jsonapi.org/ext/atomic"
-"""The URI by which the media type names the extension."""
+"""The URI of the extension in the media type."""
 
 OPERATIONS = "atomic:operations"
 RESULTS = "atomic:results"
 
-_BARRED = ("data", "included", "errors", RESULTS)
-"""What a document of operations must not have (Atomic Operations, Document Structure)."""
+_EXCLUDED = ("data", "included", "errors", RESULTS)
+"""Members that a document of operations must not have (Atomic Operations, Document Structure)."""
 
-_NOTHING = Change({}, ())
+_NO_CHANGE = Change({}, ())
 _MODES = {"add": Mode.ADD, "update": Mode.REPLACE, "remove": Mode.REMOVE}
 
 
 class Verb(Enum):
-    """What an operation does with its resource."""
+    """The effect of an operation on its resource."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -48,220 +51,232 @@ class Verb(Enum):
 class Operation:
     """One operation on one resource.
 
-    target: the resource, by an id below 0 when an operation of the same request creates it.
-    shown: whether the result holds the resource.
+    target: the resource; a negative id is a placeholder for a resource that an operation of the
+    same request creates. shown: whether the result contains the resource.
     """
 
     verb: Verb
     resource: Resource
     target: Identifier
-    change: Change = _NOTHING
+    change: Change = _NO_CHANGE
     shown: bool = False
 
-    def numbered(self, ids: Mapping[int, int]) -> Operation:
-        """Return the operation with the ids that the resources it creates have got."""
+    def with_assigned_ids(self, ids: Mapping[int, int]) -> Operation:
+        """Return the operation with placeholders replaced by the ids assigned to them."""
         linkages = tuple(
-            replace(one, identifiers=tuple(_numbered(each, ids) for each in one.identifiers))
-            for one in self.change.linkages
+            replace(linkage, identifiers=tuple(_assign(each, ids) for each in linkage.identifiers))
+            for linkage in self.change.linkages
         )
         return replace(
             self,
-            target=_numbered(self.target, ids),
+            target=_assign(self.target, ids),
             change=replace(self.change, linkages=linkages),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What `ref`, `href` or the data point at; no identifier: the collection of the type."""
+    """The target of `ref`, `href` or `data`; without an identifier, the collection of the type."""
 
     resource: Resource
     identifier: Identifier | None = None
     relationship: Relationship | None = None
 
 
-def load_operations(body: bytes, graph: Graph, most: int) -> list[Operation]:
-    """Return the operations of a request, in their order.
+def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Operation]:
+    """Return the operations of a request, in order.
 
-    Raises MalformedDocument if there are none or more than `most`, or beside them what only other
-    documents have, else ApiErrors with every problem of every operation: pointers lead into
-    `/atomic:operations/<index>` (Atomic Operations, Operation Objects).
+    Raises MalformedDocument if the document has no operations, more than `max_operations`, or
+    members that exclude them; else ApiErrors with all errors of all operations, whose pointers
+    start with `/atomic:operations/<index>` (Atomic Operations, Operation Objects).
     """
-    sent = read_member(body, OPERATIONS, without=_BARRED)
-    if not isinstance(sent, list) or not 0 < len(sent) <= most:
-        raise MalformedDocument(
-            f"`{OPERATIONS}` is an array of 1 to {most} operations.",
-            pointer=pointer_to(OPERATIONS),
+    members = load_member(body, OPERATIONS, _EXCLUDED)
+    if not isinstance(members, list) or not 0 < len(members) <= max_operations:
+        raise malformed(
+            f"`{OPERATIONS}` must be an array of 1 to {max_operations} operations.",
+            DocumentPosition((OPERATIONS,)),
         )
-    problems, found, local_ids = ErrorCollector(), [], dict[tuple[str, str], int]()
-    for index, one in enumerate(sent):
-        site = Position((OPERATIONS, index), local_ids)
-        with problems:
-            found.append(_operation(one, site, -index - 1, graph))
-        with problems:
-            _introduce(one, site, -index - 1, local_ids)
-    problems.raise_any()
-    return found
-
-
-def _numbered(identifier: Identifier, ids: Mapping[int, int]) -> Identifier:
-    number = identifier.id
-    return identifier if number is None else replace(identifier, id=ids.get(number, number))
-
-
-def _introduce(
-    sent: Any, site: Position, number: int, local_ids: dict[tuple[str, str], int]
-) -> None:
-    """Note the local id of a resource that is added; refused or not, later ones may mean it."""
-    if not isinstance(sent, dict) or sent.get("op") != "add":
-        return
-    data = sent.get("data")
-    if not isinstance(data, dict) or "lid" not in data or "ref" in sent:
-        return
-    name, local_id, pointer = data.get("type"), data["lid"], (site / "data" / "lid").pointer
-    if not isinstance(local_id, str):
-        raise MalformedDocument("`lid` is not a string.", pointer=pointer)
-    if not isinstance(name, str):
-        return  # the operation is refused for that
-    if (name, local_id) in local_ids:
-        raise MalformedDocument("An operation before this one has this local id.", pointer=pointer)
-    local_ids[name, local_id] = number
-
-
-def _operation(sent: Any, site: Position, number: int, graph: Graph) -> Operation:
-    if not isinstance(sent, dict):
-        raise MalformedDocument("An operation is an object.", pointer=site.pointer)
-    code = sent.get("op")
-    if not isinstance(code, str) or code not in _MODES:
-        raise MalformedDocument(f"`op` is one of {quoted(*_MODES)}.", pointer=(site / "op").pointer)
-    target = _target(sent, code, site, graph)
-    if target.relationship is not None:
-        return _relate(sent, code, target, site)
-    if code == "add":
-        return _create(sent, target, site, number)
-    if target.identifier is None:
-        raise MalformedDocument(f"`{code}` takes one resource.", pointer=site.pointer)
-    if code == "remove":
-        if sent.get("data") is not None:  # perhaps members, of a relationship that is not named
-            raise MalformedDocument(
-                "`remove` takes `data` with a relationship alone.", pointer=(site / "data").pointer
+    errors, operations, local_ids = ErrorCollector(), [], dict[tuple[str, str], int]()
+    for index, member in enumerate(members):
+        position, placeholder = DocumentPosition((OPERATIONS, index)), -index - 1
+        with errors:
+            operations.append(
+                _OperationLoader(member, position, graph, local_ids).load(placeholder)
             )
-        return Operation(Verb.DELETE, target.resource, target.identifier)
-    change = load_resource(_data(sent, site), target.resource, site / "data", creating=False)
-    return Operation(Verb.UPDATE, target.resource, target.identifier, change, shown=True)
+        with errors:
+            _register_local_id(member, position, placeholder, local_ids)
+    errors.raise_any()
+    return operations
 
 
-def _create(sent: dict[str, Any], target: _Target, site: Position, number: int) -> Operation:
-    if target.identifier is not None:
-        raise MalformedDocument(
-            "`add` takes a collection, or a relationship.", pointer=site.pointer
+def _assign(identifier: Identifier, ids: Mapping[int, int]) -> Identifier:
+    id_ = identifier.id
+    return identifier if id_ is None else replace(identifier, id=ids.get(id_, id_))
+
+
+def _register_local_id(
+    operation: Any,
+    position: DocumentPosition,
+    placeholder: int,
+    local_ids: dict[tuple[str, str], int],
+) -> None:
+    """Register the local id of a resource that is added.
+
+    Done for rejected operations too, so that references to them are not reported as well.
+    """
+    if not isinstance(operation, dict) or operation.get("op") != "add":
+        return
+    data = operation.get("data")
+    if not isinstance(data, dict) or "lid" not in data or "ref" in operation:
+        return
+    type_name, lid = data.get("type"), data["lid"]
+    if not isinstance(lid, str):
+        raise malformed("`lid` must be a string.", position / "data" / "lid")
+    if not isinstance(type_name, str):
+        return  # reported by the operation itself
+    if (type_name, lid) in local_ids:
+        raise malformed("A preceding operation has the same `lid`.", position / "data" / "lid")
+    local_ids[type_name, lid] = placeholder
+
+
+class _OperationLoader:
+    """Loads one operation. Raises MalformedDocument or NotFound if it is not an operation."""
+
+    def __init__(
+        self, operation: Any, position: DocumentPosition, graph: Graph, local_ids: LocalIds
+    ) -> None:
+        if not isinstance(operation, dict):
+            raise malformed("An operation must be an object.", position)
+        op = operation.get("op")
+        if not isinstance(op, str) or op not in _MODES:
+            raise malformed(f"`op` must be one of {quoted(*_MODES)}.", position / "op")
+        self._operation: dict[str, Any] = operation
+        self._op = op
+        self._position = position
+        self._graph = graph
+        self._local_ids = local_ids
+
+    def load(self, placeholder: int) -> Operation:
+        """Return the operation. placeholder: stands for the id of a resource that it adds."""
+        match self._op, self._target():
+            case _, _Target(resource, Identifier() as target, Relationship() as relationship):
+                return self._change_linkage(resource, target, relationship)
+            case "add", _Target(resource, None):
+                target = Identifier(placeholder, "", (self._position / "data").pointer)
+                change = self._change(resource, creating=True)
+                return Operation(Verb.CREATE, resource, target, change, shown=True)
+            case "update", _Target(resource, Identifier() as target):
+                change = self._change(resource, creating=False)
+                return Operation(Verb.UPDATE, resource, target, change, shown=True)
+            case "remove", _Target(resource, Identifier() as target):
+                self._refuse_data()
+                return Operation(Verb.DELETE, resource, target)
+        target_kind = "a collection or a relationship" if self._op == "add" else "one resource"
+        raise malformed(f"The target of `{self._op}` must be {target_kind}.", self._position)
+
+    def _change(self, resource: Resource, *, creating: bool) -> Change:
+        position = self._position / "data"
+        return load_resource(
+            self._data(), resource, position, creating=creating, local_ids=self._local_ids
         )
-    change = load_resource(_data(sent, site), target.resource, site / "data", creating=True)
-    identifier = Identifier(number, "", (site / "data").pointer)
-    return Operation(Verb.CREATE, target.resource, identifier, change, shown=True)
 
+    def _change_linkage(
+        self, resource: Resource, target: Identifier, relationship: Relationship
+    ) -> Operation:
+        if not relationship.to_many and self._op != "update":
+            raise malformed(
+                f"`{relationship.name}` is a to-one relationship: it supports only `update`.",
+                self._position / "op",
+            )
+        mode, position = _MODES[self._op], self._position / "data"
+        change = load_identifiers(self._data(), relationship, mode, position, self._local_ids)
+        return Operation(Verb.UPDATE, resource, target, change)
 
-def _relate(sent: dict[str, Any], code: str, target: _Target, site: Position) -> Operation:
-    resource, identifier, relationship = target.resource, target.identifier, target.relationship
-    assert identifier is not None  # noqa: S101 - for mypy: whoever names a relationship names a resource
-    assert relationship is not None  # noqa: S101 - for mypy: the caller has looked
-    if not relationship.to_many and code != "update":
-        raise MalformedDocument(
-            f"`{relationship.name}` leads to one resource: it takes `update` alone.",
-            pointer=(site / "op").pointer,
+    def _refuse_data(self) -> None:
+        # The data may be members to remove from a relationship that `ref` fails to name.
+        if self._operation.get("data") is not None:
+            raise malformed(
+                "`remove` takes `data` only with a relationship.", self._position / "data"
+            )
+
+    def _data(self) -> Any:
+        if "data" not in self._operation:
+            raise malformed("This operation requires `data`.", self._position)
+        return self._operation["data"]
+
+    def _target(self) -> _Target:
+        operation, position = self._operation, self._position
+        if "ref" in operation and "href" in operation:
+            raise malformed("An operation must have either `ref` or `href`, not both.", position)
+        if "href" in operation:
+            return self._href_target(operation["href"], position / "href")
+        if "ref" in operation:
+            return self._ref_target(operation["ref"], position / "ref")
+        if self._op == "remove":
+            raise malformed("`remove` requires `ref` or `href`.", position)
+        data, data_position = self._data(), position / "data"
+        resource = self._resource(data, data_position)
+        if self._op == "add":
+            return _Target(resource)
+        return _Target(resource, self._identifier(data, resource, data_position))
+
+    def _ref_target(self, ref: Any, position: DocumentPosition) -> _Target:
+        resource = self._resource(ref, position)
+        relationship = None
+        # Even if null or empty: without the relationship, `remove` would delete the resource.
+        if "relationship" in ref:
+            relationship = _relationship(resource, ref["relationship"], position / "relationship")
+        return _Target(resource, self._identifier(ref, resource, position), relationship)
+
+    def _href_target(self, href: Any, position: DocumentPosition) -> _Target:
+        """Return the target of a path of this service: a collection, a resource or linkage."""
+        if not isinstance(href, str):
+            raise malformed("`href` must be a string.", position)
+        collections = {resource.collection: resource for resource in self._graph.values()}
+        match _path_segments(href):
+            case ["", collection] if collection in collections:
+                return _Target(collections[collection])
+            case ["", collection, id_, *rest] if collection in collections:
+                resource = collections[collection]
+                identifier = Identifier(parse_id(id_), id_, position.pointer)
+                if not rest:
+                    return _Target(resource, identifier)
+                if len(rest) == 2 and rest[0] == "relationships":
+                    relationship = _relationship(resource, rest[1], position)
+                    return _Target(resource, identifier, relationship)
+        raise NotFound(
+            "`href` must be the path of a collection, a resource or its linkage.",
+            pointer=position.pointer,
         )
-    change = load_identifiers(_data(sent, site), relationship, _MODES[code], site / "data")
-    return Operation(Verb.UPDATE, resource, identifier, change)
+
+    def _resource(self, data: Any, position: DocumentPosition) -> Resource:
+        type_name = data.get("type") if isinstance(data, dict) else None
+        if not isinstance(type_name, str):
+            raise malformed("An object with a `type` is required.", position)
+        if type_name not in self._graph:
+            raise NotFound(
+                f"Unknown type {quoted(type_name)}; available: {quoted(*self._graph)}.",
+                pointer=(position / "type").pointer,
+            )
+        return self._graph[type_name]
+
+    def _identifier(self, data: Any, resource: Resource, position: DocumentPosition) -> Identifier:
+        return load_identifier(data, resource.type, position, self._local_ids)
 
 
-def _data(sent: dict[str, Any], site: Position) -> Any:
-    if "data" not in sent:
-        raise MalformedDocument("This operation takes `data`.", pointer=site.pointer)
-    return sent["data"]
-
-
-def _target(sent: dict[str, Any], code: str, site: Position, graph: Graph) -> _Target:
-    if "ref" in sent and "href" in sent:
-        raise MalformedDocument("An operation has `ref` or `href`, not both.", pointer=site.pointer)
-    if "href" in sent:
-        return _of_href(sent["href"], site / "href", graph)
-    if "ref" in sent:
-        return _of_reference(sent["ref"], site / "ref", graph)
-    if code == "remove":
-        raise MalformedDocument("`remove` takes `ref` or `href`.", pointer=site.pointer)
-    return _of_data(_data(sent, site), code, site / "data", graph)
-
-
-def _of_data(data: Any, code: str, site: Position, graph: Graph) -> _Target:
-    resource = _type(data, site, graph)
-    return _Target(resource, None if code == "add" else _identifier(data, resource, site))
-
-
-def _of_reference(sent: Any, site: Position, graph: Graph) -> _Target:
-    resource, place = _type(sent, site, graph), site / "relationship"
-    # One that is null or empty must not pass for none: `remove` would take the whole resource.
-    named = "relationship" in sent
-    relationship = _relationship(resource, sent["relationship"], place) if named else None
-    return _Target(resource, _identifier(sent, resource, site), relationship)
-
-
-def _of_href(sent: Any, site: Position, graph: Graph) -> _Target:
-    """Return what a path of this service leads to: that of a collection, resource or linkage."""
-    if not isinstance(sent, str):
-        raise MalformedDocument("`href` is not a string.", pointer=site.pointer)
-    collections = {resource.collection: resource for resource in graph.values()}
-    match _segments(sent):
-        case ["", collection] if collection in collections:
-            return _Target(collections[collection])
-        case ["", collection, number, *rest] if collection in collections:
-            resource = collections[collection]
-            identifier = Identifier(parse_id(number), number, site.pointer)
-            if not rest:
-                return _Target(resource, identifier)
-            if len(rest) == 2 and rest[0] == "relationships":
-                return _Target(resource, identifier, _relationship(resource, rest[1], site))
-    raise NotFound(
-        "`href` is the path of a collection, a resource or its linkage here, and nothing more.",
-        pointer=site.pointer,
-    )
-
-
-def _segments(sent: str) -> Sequence[str]:
-    """Return the parts of a path; none if it is no path, or more than one."""
+def _path_segments(href: str) -> Sequence[str]:
+    """Return the decoded segments of a path, none if it is anything but a plain path."""
     try:
-        url = urlsplit(sent)
+        url = urlsplit(href)
     except ValueError:
         return []
-    # The path of another host is not of here, and parameters would have no effect.
-    return [unquote(part) for part in url.path.split("/")] if url.path == sent else []
+    # Other hosts are not this service, and query parameters would have no effect.
+    return [unquote(segment) for segment in url.path.split("/")] if url.path == href else []
 
 
-def _type(sent: Any, site: Position, graph: Graph) -> Resource:
-    name = sent.get("type") if isinstance(sent, dict) else None
+def _relationship(resource: Resource, name: Any, position: DocumentPosition) -> Relationship:
     if not isinstance(name, str):
-        raise MalformedDocument("This is no object with a `type`.", pointer=site.pointer)
-    if name not in graph:
-        raise NotFound(
-            f"There is no type {quoted(name)}; there are {quoted(*graph)}.",
-            pointer=(site / "type").pointer,
-        )
-    return graph[name]
-
-
-def _identifier(sent: dict[str, Any], resource: Resource, site: Position) -> Identifier:
-    problems = ErrorCollector()
-    identifier = load_identifier(sent, resource.type, site, problems)
-    problems.raise_any()
-    return identifier
-
-
-def _relationship(resource: Resource, name: Any, site: Position) -> Relationship:
-    if not isinstance(name, str):
-        raise MalformedDocument("`relationship` is not a string.", pointer=site.pointer)
+        raise malformed("`relationship` must be a string.", position)
     if name not in resource.relationships:
-        raise NotFound(
-            f"`{resource.type}` has no such relationship; "
-            f"there are {quoted(*resource.relationships)}.",
-            pointer=site.pointer,
-        )
+        raise NotFound(unknown_relationship(name, resource), pointer=position.pointer)
     return resource.relationships[name]

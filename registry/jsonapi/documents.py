@@ -22,10 +22,10 @@ JSONAPI = {"version": "1.0"}
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """What goes into a document beside the primary resources.
+    """The relationships and the included resources of a document.
 
-    links: the relationships to show, of primary and included resources alike. included: records
-    of each type; None when the request did not ask for included resources.
+    links: the relationships to show of primary and of included resources. included: records by
+    type; None if the request does not have `include`.
     """
 
     links: LinkageById
@@ -33,12 +33,12 @@ class Compound:
 
 
 PLAIN = Compound({}, None)
-"""Nothing beside the primary resources."""
+"""Neither relationships nor included resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some resources of one type, with the relationships to show of them."""
+    """Resources of one type, with the relationships to show of them."""
 
     resource: Resource
     records: Sequence[Record]
@@ -53,7 +53,7 @@ def whole(
     links: Mapping[str, str | None],
     meta: Mapping[str, int] | None = None,
 ) -> bytes:
-    """Return a document in one piece (sections 4.6 and 4.7 of the service description).
+    """Return a document (sections 4.6 and 4.7 of the service description).
 
     data: a resource object, an identifier or None, or a list of them. meta: counts.
     """
@@ -69,9 +69,9 @@ def whole(
 
 
 def results(objects: Sequence[Json | None]) -> bytes:
-    """Return what operations have led to, each a resource object or nothing to be shown."""
-    found = [{} if one is None else {"data": one} for one in objects]
-    return _encoded({RESULTS: found, "jsonapi": JSONAPI})
+    """Return a document of operation results; None is a result without a resource object."""
+    members = [{} if one is None else {"data": one} for one in objects]
+    return _encoded({RESULTS: members, "jsonapi": JSONAPI})
 
 
 async def collection(
@@ -79,23 +79,23 @@ async def collection(
 ) -> AsyncGenerator[bytes]:
     """Yield a collection document in pieces (section 4.7 of the service description).
 
-    primary: the parts of `data`, none of them empty; no more than one is held. included: those of
-    `included`, read after the others; None when the request did not ask for them. url: the
-    absolute URL of the request.
+    primary: the parts of `data`, none of them empty; one is in memory at a time. included: the
+    parts of `included`, consumed after `primary`; None if the request does not have `include`.
+    url: the absolute URL of the request.
     """
-    lead, count = b'{"data":[', 0
+    prefix, count = b'{"data":[', 0
     async for part in primary:
-        yield lead + _members(part, query)
-        lead, count = b",", count + len(part.records)
-    lead = (b"" if count else lead) + b"],"
+        yield prefix + _members(part, query)
+        prefix, count = b",", count + len(part.records)
+    prefix = (b"" if count else prefix) + b"],"
     if included is not None:
-        lead += b'"included":['
+        prefix += b'"included":['
         async for part in included:
-            yield lead + _members(part, query)
-            lead = b","
-        lead = lead.removesuffix(b",") + b"],"
+            yield prefix + _members(part, query)
+            prefix = b","
+        prefix = prefix.removesuffix(b",") + b"],"
     closing = {"jsonapi": JSONAPI, "links": {"self": url}, "meta": {"count": count}}
-    yield lead + orjson.dumps(closing)[1:]
+    yield prefix + orjson.dumps(closing)[1:]
 
 
 def _members(part: Part, query: Query) -> bytes:
@@ -107,16 +107,18 @@ def _encoded(value: Any) -> bytes:
     return orjson.dumps(value, default=str)
 
 
-def errors(problems: Sequence[ApiError], request_id: str) -> bytes:
+def errors(errors: Sequence[ApiError], request_id: str) -> bytes:
     """Return a document of error objects (JSON:API 1.0, Errors)."""
-    return orjson.dumps(
-        {"errors": [problem.to_object(request_id) for problem in problems], "jsonapi": JSONAPI}
-    )
+    objects = [error.to_object(request_id) for error in errors]
+    return orjson.dumps({"errors": objects, "jsonapi": JSONAPI})
 
 
 def written_links(record: Record, change: Change) -> Mapping[str, Mapping[int, LinkedIds]]:
-    """Return the relationships that a request has changed, as `LinkageById` has those of a type."""
-    return {one.relationship.name: {record["_id"]: one.linked} for one in change.linkages}
+    """Return the relationships that a request has changed, by name and id of the resource."""
+    return {
+        linkage.relationship.name: {record["_id"]: linkage.linked_ids}
+        for linkage in change.linkages
+    }
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The errors a client can meet; each exception is one JSON:API error object.
+"""Exceptions that become JSON:API error objects.
 
-The docstrings of these classes are what the OpenAPI description says of their responses.
+The OpenAPI description shows the docstrings of these classes as descriptions of the responses.
 """
 
 from __future__ import annotations
@@ -8,25 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-MOST_ERRORS = 100
-"""Errors in an answer: a body of a mebibyte has room for more than 300,000 mistakes."""
-
+MAX_ERRORS = 100
+"""Errors per response: a request body of 1 MiB can contain more than 300,000."""
 
 _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 
 
 class ApiError(Exception):
-    """One problem with one request (JSON:API 1.0, Error Objects).
+    """One error of one request (JSON:API 1.0, Error Objects).
 
-    `detail` is a sentence for the reader; `pointer` is a JSON Pointer into the request document,
-    `parameter` the name of a query parameter. `headers` go with the response. `about` is the URL
-    by which the cursor profile names the kind of the problem, where it does.
+    detail: a sentence about this occurrence. pointer: a JSON Pointer into the request document.
+    parameter: the name of a query parameter. headers: added to the response. meta: as in the error
+    object. type_url: identifies the error type in the cursor pagination profile, if it has one.
     """
 
     status: ClassVar[int]
     code: ClassVar[str]
     title: ClassVar[str]
-    about: ClassVar[str | None] = None
+    type_url: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class ApiError(Exception):
         self.meta = meta
 
     def to_object(self, request_id: str) -> dict[str, Any]:
-        """Return the error object; `id` is the id of the request, under which the log has it."""
+        """Return the error object. request_id: becomes `id`; the log contains the same id."""
         error: dict[str, Any] = {
             "id": request_id,
             "status": str(self.status),
@@ -57,15 +56,15 @@ class ApiError(Exception):
             error["source"] = {"pointer": self.pointer}
         elif self.parameter is not None:
             error["source"] = {"parameter": _encodable(self.parameter)}
-        if self.about is not None:
-            error["links"] = {"type": self.about}
+        if self.type_url is not None:
+            error["links"] = {"type": self.type_url}
         if self.meta is not None:
             error["meta"] = self.meta
         return error
 
 
 class MalformedRequest(ApiError):
-    """The bytes are not an HTTP request, or its body cannot be decoded."""
+    """The request is not valid HTTP, or its body cannot be decoded."""
 
     status = 400
     code = "malformed_request"
@@ -73,7 +72,7 @@ class MalformedRequest(ApiError):
 
 
 class MalformedDocument(ApiError):
-    """The body is not JSON, or not a JSON:API request document."""
+    """The body is not valid JSON, or not a JSON:API request document."""
 
     status = 400
     code = "malformed_document"
@@ -81,7 +80,7 @@ class MalformedDocument(ApiError):
 
 
 class InvalidParameter(ApiError):
-    """A query parameter is unknown or its value has no meaning."""
+    """A query parameter is unknown, or its value is not valid."""
 
     status = 400
     code = "invalid_parameter"
@@ -89,37 +88,37 @@ class InvalidParameter(ApiError):
 
 
 class PageTooLarge(ApiError):
-    """A page is asked for that is larger than the service gives."""
+    """The requested page size exceeds the maximum."""
 
     status = 400
     code = "page_too_large"
     title = "Page too large"
-    about = f"{_CURSOR_PROFILE}/max-size-exceeded"
+    type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
 
-    def __init__(self, parameter: str, most: int) -> None:
+    def __init__(self, parameter: str, max_size: int) -> None:
         super().__init__(
-            f"A page has at most {most} resources.",
+            f"A page has at most {max_size} resources.",
             parameter=parameter,
-            meta={"page": {"maxSize": most}},
+            meta={"page": {"maxSize": max_size}},
         )
 
 
 class RangeNotSupported(ApiError):
-    """A page is asked for that lies between two cursors."""
+    """Both `page[after]` and `page[before]` are set; pages between cursors are not supported."""
 
     status = 400
     code = "range_not_supported"
     title = "Range pagination not supported"
-    about = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
+    type_url = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
 
     def __init__(self) -> None:
         super().__init__(
-            "A page is after a cursor or before one, not between two.", parameter="page[before]"
+            "Send either `page[after]` or `page[before]`, not both.", parameter="page[before]"
         )
 
 
 class QueryTooSlow(ApiError):
-    """The database would have to look at too much in order to filter, sort or count this."""
+    """The database cannot filter, sort or count the resources within the time limit."""
 
     status = 400
     code = "query_too_slow"
@@ -127,14 +126,15 @@ class QueryTooSlow(ApiError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"This did not end within {seconds:g} s. Indexes serve `eq`, `in` and `prefix`, and "
-            "the order by one attribute of the type itself; a page after a cursor is found faster "
-            "than one with a great number, and `page[total]=false` saves the counting."
+            f"The query did not finish within {seconds:g} s. Indexes support the operators `eq`, "
+            "`in` and `prefix`, and sorting by one attribute of the type itself. A page after a "
+            "cursor is faster than a page with a large number, and `page[total]=false` skips "
+            "counting."
         )
 
 
 class NotFound(ApiError):
-    """No such path, no such resource, or a linkage to a resource that does not exist."""
+    """The path or the resource does not exist, or linkage refers to a missing resource."""
 
     status = 404
     code = "not_found"
@@ -149,7 +149,7 @@ class NotFound(ApiError):
 
 
 class MethodNotAllowed(ApiError):
-    """The path exists, but not with this method; `Allow` lists those it has."""
+    """The path does not support this method; `Allow` lists the supported ones."""
 
     status = 405
     code = "method_not_allowed"
@@ -157,7 +157,7 @@ class MethodNotAllowed(ApiError):
 
 
 class NotAcceptable(ApiError):
-    """Every JSON:API media type in `Accept` carries parameters."""
+    """Every JSON:API media type in `Accept` has parameters."""
 
     status = 406
     code = "not_acceptable"
@@ -176,7 +176,7 @@ class RequestTimeout(ApiError):
 
 
 class TypeConflict(ApiError):
-    """The type of a resource is not the one this place takes."""
+    """The type of a resource is not the expected one."""
 
     status = 409
     code = "type_conflict"
@@ -184,29 +184,29 @@ class TypeConflict(ApiError):
 
 
 class PreconditionFailed(ApiError):
-    """The resource changed since the client read what `If-Match` names."""
+    """The current version of the resource does not match `If-Match`."""
 
     status = 412
     code = "precondition_failed"
     title = "Precondition failed"
 
     def __init__(self) -> None:
-        super().__init__("The resource is not as `If-Match` says; read it again.")
+        super().__init__("The resource does not match `If-Match`; read it again.")
 
 
 class BodyTooLarge(ApiError):
-    """The body is larger than the service reads."""
+    """The body exceeds the size limit."""
 
     status = 413
     code = "body_too_large"
     title = "Body too large"
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"A body has at most {most} bytes.")
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"The body must not exceed {max_bytes} bytes.")
 
 
 class UnsupportedMediaType(ApiError):
-    """The body is not declared as JSON:API, or the media type carries parameters."""
+    """`Content-Type` is not JSON:API without parameters, or the encoding is not supported."""
 
     status = 415
     code = "unsupported_media_type"
@@ -214,14 +214,14 @@ class UnsupportedMediaType(ApiError):
 
 
 class ExpectationFailed(ApiError):
-    """An `Expect` header asks for something else than `100-continue`."""
+    """The `Expect` header is not `100-continue`."""
 
     status = 417
     code = "expectation_failed"
     title = "Expectation failed"
 
     def __init__(self) -> None:
-        super().__init__("The only expectation that is met is `100-continue`.")
+        super().__init__("The only supported expectation is `100-continue`.")
 
 
 class InvalidField(ApiError):
@@ -233,18 +233,18 @@ class InvalidField(ApiError):
 
 
 class InternalError(ApiError):
-    """A defect of the service; the log has the cause under the id of the request."""
+    """The service has a defect; its log contains the cause with the id of the request."""
 
     status = 500
     code = "internal_error"
     title = "Internal error"
 
     def __init__(self) -> None:
-        super().__init__("The service failed to answer; its log says why.")
+        super().__init__("The service failed to process the request; its log contains the cause.")
 
 
 class Unavailable(ApiError):
-    """The database does not answer at present, or not in time."""
+    """The database did not respond in time; the change may or may not have been applied."""
 
     status = 503
     code = "unavailable"
@@ -252,14 +252,15 @@ class Unavailable(ApiError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The database does not answer, or too many change the same resources. Whether a "
-            "change took effect is not known: read before you send it again.",
+            "The database did not respond in time, or too many requests changed the same "
+            "resources. A change may or may not have been applied: read the resource before "
+            "retrying.",
             headers={"Retry-After": "5"},
         )
 
 
 class ApiErrors(Exception):
-    """All problems of one request at once."""
+    """All errors of one request."""
 
     def __init__(self, errors: Sequence[ApiError]) -> None:
         first = errors[0].detail
@@ -274,53 +275,45 @@ class ApiErrors(Exception):
 
 
 class ErrorCollector:
-    """Gathers the problems of one request, in order to tell them at once."""
+    """Collects the errors of one request, in order to report all of them (cf. `ErrorStore`).
+
+    As a context manager, it collects the errors that its block raises.
+    """
 
     def __init__(self) -> None:
         self._errors: list[ApiError] = []
 
     def add(self, error: ApiError) -> None:
-        """Note a problem. Raises ApiErrors when there are as many as an answer holds."""
+        """Add an error. Raises ApiErrors when MAX_ERRORS are reached."""
         self._errors.append(error)
-        if len(self._errors) == MOST_ERRORS:
+        if len(self._errors) == MAX_ERRORS:
             raise ApiErrors(self._errors)
 
-    def __enter__(self) -> None:
-        """Begin a block that adds its problems in place of raising them."""
+    def __enter__(self) -> None: ...
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        """Add what was raised, if it is about the request."""
         if isinstance(error, ApiErrors):
-            several = error.errors
+            raised = error.errors
         elif isinstance(error, ApiError):
-            several = [error]
+            raised = [error]
         else:
             return False
-        for one in several:
-            self.add(one)
+        for api_error in raised:
+            self.add(api_error)
         return True
 
     def raise_any(self) -> None:
-        """Raise ApiErrors if there are problems."""
+        """Raise ApiErrors if any error was added."""
         if self._errors:
             raise ApiErrors(self._errors)
 
 
-def pointer_to(*path: str | int) -> str:
-    """Return the JSON Pointer (RFC 6901) to a place in the request document."""
-    return "".join(f"/{_escape(str(token))}" for token in path)
-
-
 def quoted(*names: str) -> str:
-    """Return names as a list for the detail of an error, long ones shortened."""
-    shown = (name if len(name) <= 80 else f"{name[:79]}…" for name in names)
-    return ", ".join(f"`{name}`" for name in shown) or "none"
-
-
-def _escape(token: str) -> str:
-    return token.replace("~", "~0").replace("/", "~1")
+    """Return names in backticks, separated by commas; names over 80 characters are truncated."""
+    truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names)
+    return ", ".join(f"`{name}`" for name in truncated) or "none"
 
 
 def _encodable(text: str) -> str:
-    # A request line may hold bytes that are not UTF-8; they arrive here as lone surrogates.
+    # Bytes of the request line that are not UTF-8 arrive as lone surrogates.
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -6,7 +6,7 @@ from registry.model.resource import Resource
 
 
 def collection_path(resource: Resource) -> str:
-    """Return the path of all resources of the type, `/persons`."""
+    """Return the path of the collection of a type, `/persons`."""
     return f"/{resource.collection}"
 
 

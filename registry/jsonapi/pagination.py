@@ -88,7 +88,9 @@ def parse_page(sent: Mapping[str, str], sizes: Sizes, resource: Resource, order:
         return NumberedPage(_number(sent["number"], size), size, _total(sent.get("total", "true")))
     if "total" in sent:
         raise InvalidParameter(
-            "Only pages with `page[number]` are counted.", parameter="page[total]"
+            "`page[total]` requires `page[number]`, because a page by cursor is not counted. Send "
+            "`page[number]=1` for the total, or leave `page[total]` unset.",
+            parameter="page[total]",
         )
     if len(cursors) > 1:
         raise RangeNotSupported

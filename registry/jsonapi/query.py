@@ -1,9 +1,9 @@
-"""Query string -> Query: what the client wants to see (JSON:API 1.0, Fetching Data)."""
+"""Query string -> `Query` (JSON:API 1.0, Fetching Data)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,29 +16,29 @@ from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import fieldset_names
 
 Include: TypeAlias = "Mapping[str, Include]"
-"""Relationship paths as a tree: `computers.owner` is `{"computers": {"owner": {}}}`."""
+"""Include paths as a tree: `computers.owner` is `{"computers": {"owner": {}}}`."""
 
-Steps: TypeAlias = tuple[str, ...]
+IncludePath: TypeAlias = tuple[str, ...]
 """A relationship path: `computers.owner` is `("computers", "owner")`."""
 
 MAX_INCLUDE_STEPS = 3
 
-_NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
+_BRACKETED = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The parameters of one request.
+    """The parsed query string of one request.
 
-    fields: the names asked for, of each type that is restricted. include: the relationships to
-    follow; None when the parameter was not sent. bounds: at most how many resources to include at
-    the end of a path. order, filters (all of which have to hold) and page: of a collection; a page
-    of None is the whole of it.
+    fields: sparse fieldsets by type. include: the relationships to include; None if the parameter
+    was not sent. include_sizes: the maximum number of resources to include at the end of a
+    to-many path. order, filters (combined by AND) and page apply to a collection; without a page,
+    it is returned as a whole.
     """
 
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
     include: Include | None = None
-    bounds: Mapping[Steps, int] = field(default_factory=dict)
+    include_sizes: Mapping[IncludePath, int] = field(default_factory=dict)
     order: Order = BY_ID
     filters: tuple[Filter, ...] = ()
     page: Page | None = None
@@ -49,16 +49,16 @@ class Query:
 
 
 EVERYTHING = Query()
-"""What a request without parameters wants to see."""
+"""The query of a request without parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the parameters of a request are about.
+    """What the parameters of a request apply to.
 
-    resource: the type of the primary data. graph: all types. sizes: of its pages and of what it
-    includes. many: whether the primary data are a collection. linkage: the type that `include`
-    starts at, and the relationship it starts with, when the primary data are identifiers.
+    resource: the type of the primary data. graph: all types. sizes: of pages and of included
+    resources. many: whether the primary data are a collection. linkage: if the primary data are
+    resource identifiers, the type and the relationship they belong to; include paths start there.
     """
 
     resource: Resource
@@ -69,15 +69,15 @@ class Scope:
 
     @property
     def start(self) -> tuple[Resource, Mapping[str, Relationship]]:
-        """The type that `include` starts at, and the relationships it may start with."""
+        """The type that include paths start at, and the relationships they may start with."""
         if self.linkage is None:
             return self.resource, self.resource.relationships
         owner, relationship = self.linkage
         return owner, {relationship.name: relationship}
 
     @property
-    def names(self) -> list[str]:
-        """The parameters that there are."""
+    def parameters(self) -> list[str]:
+        """The names of the supported parameters."""
         listing = ["sort", "filter", "filter[...]", "page[...]"] if self.many else []
         return ["include", *(f"fields[{name}]" for name in self.graph), *listing]
 
@@ -85,145 +85,146 @@ class Scope:
 def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
     """Return the query of a request.
 
-    parameters: decoded names and values, in order. Raises ApiErrors with one error for each
-    parameter that is unknown, given twice, or names something that does not exist.
+    parameters: decoded names and values, in order. Raises ApiErrors with one InvalidParameter,
+    PageTooLarge or RangeNotSupported for each parameter that is unknown, repeated or invalid.
     """
-    problems, resource, graph = ErrorCollector(), scope.resource, scope.graph
-    lists: dict[str, str] = {}
-    fields: dict[str, frozenset[str]] = {}
-    filters: list[Filter] = []
-    page: dict[str, str] = {}
-    bounds: dict[str, str] = {}
-    for name, value in _once(parameters, problems):
-        with problems:
-            match _brackets(name):
-                case ["include"]:
-                    lists[name] = value
-                case ["sort"] if scope.many:
-                    lists[name] = value
-                case ["fields", type_name]:
-                    fields[type_name] = _fields(name, type_name, value, graph)
-                case ["filter", *brackets] if scope.many:
-                    filters.append(parse_filter(name, brackets, value, resource))
-                case ["page", member] if scope.many and member in MEMBERS:
-                    page[member] = value
-                case ["page", path, "size"]:
-                    bounds[path] = value
-                case _:
-                    raise _unknown(name, scope)
-    order, include = BY_ID, None
-    with problems:
-        order = parse_sort(lists.get("sort", ""), resource, graph)
-    with problems:
-        include = _include(lists["include"], scope) if "include" in lists else None
-    problems.raise_any()
-    included, part = dict[Steps, int](), None
-    with problems:
-        included = _bounds(bounds, include or {}, scope)
-    with problems:
-        part = parse_page(page, scope.sizes, resource, order) if page else None
-    problems.raise_any()
-    return Query(fields, include, included, order, tuple(filters), part)
-
-
-def _once(
-    parameters: Iterable[tuple[str, str]], problems: ErrorCollector
-) -> Iterator[tuple[str, str]]:
-    seen: set[str] = set()
+    parser = _Parser(scope)
     for name, value in parameters:
-        if name in seen:
-            problems.add(
-                InvalidParameter(f"{quoted(name)} is given more than once.", parameter=name)
-            )
-        else:
-            yield name, value
-        seen.add(name)
+        with parser.errors:
+            parser.add(name, value)
+    return parser.query()
 
 
-def _brackets(name: str) -> list[str]:
+def unknown_parameter(name: str, supported: Collection[str] = ()) -> InvalidParameter:
+    """Return the error for a parameter that the request does not support."""
+    detail = f"Unknown query parameter {quoted(name)}; supported: {quoted(*supported)}."
+    return InvalidParameter(detail, parameter=name)
+
+
+class _Parser:
+    """Parses parameters one by one, and those that depend on each other at the end."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.errors = ErrorCollector()
+        self._scope = scope
+        self._names: set[str] = set()
+        self._fields: dict[str, frozenset[str]] = {}
+        self._filters: list[Filter] = []
+        self._include: Include | None = None
+        self._order = BY_ID
+        self._page: dict[str, str] = {}
+        self._include_sizes: dict[str, str] = {}
+
+    def add(self, name: str, value: str) -> None:
+        """Parse a parameter. Raises InvalidParameter if it is unknown, repeated or invalid."""
+        if name in self._names:
+            detail = f"{quoted(name)} is given more than once."
+            raise InvalidParameter(detail, parameter=name)
+        self._names.add(name)
+        scope = self._scope
+        match _split_brackets(name):
+            case ["include"]:
+                self._include = _parse_include(value, scope)
+            case ["sort"] if scope.many:
+                self._order = parse_sort(value, scope.resource, scope.graph)
+            case ["fields", type_name]:
+                self._fields[type_name] = _parse_fields(name, type_name, value, scope.graph)
+            case ["filter", *brackets] if scope.many:
+                self._filters.append(parse_filter(name, brackets, value, scope.resource))
+            case ["page", member] if scope.many and member in MEMBERS:
+                self._page[member] = value
+            case ["page", path, "size"]:
+                self._include_sizes[path] = value
+            case _:
+                raise unknown_parameter(name, scope.parameters)
+
+    def query(self) -> Query:
+        """Return the query. Raises ApiErrors if any parameter is not valid."""
+        self.errors.raise_any()
+        scope, include_sizes, page = self._scope, dict[IncludePath, int](), None
+        with self.errors:
+            include_sizes = _parse_include_sizes(self._include_sizes, self._include or {}, scope)
+        with self.errors:
+            if self._page:
+                page = parse_page(self._page, scope.sizes, scope.resource, self._order)
+        self.errors.raise_any()
+        filters = tuple(self._filters)
+        return Query(self._fields, self._include, include_sizes, self._order, filters, page)
+
+
+def _split_brackets(name: str) -> list[str]:
     """Return the parts of a name: `filter[serial][prefix]` is filter, serial, prefix."""
-    found = _NAME.fullmatch(name)
-    return [found[1], *found[2][1:-1].split("][")] if found and found[2] else [name]
+    match = _BRACKETED.fullmatch(name)
+    return [match[1], *match[2][1:-1].split("][")] if match and match[2] else [name]
 
 
-def _unknown(name: str, scope: Scope) -> InvalidParameter:
-    return InvalidParameter(
-        f"There is no parameter {quoted(name)} here; there are {quoted(*scope.names)}.",
-        parameter=name,
-    )
-
-
-def _fields(parameter: str, type_name: str, value: str, graph: Graph) -> frozenset[str]:
-    """JSON:API 1.0, Sparse Fieldsets; an empty value asks for no fields."""
+def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> frozenset[str]:
+    """JSON:API 1.0, Sparse Fieldsets; an empty value selects no fields."""
     if type_name not in graph:
-        raise InvalidParameter(
-            f"There is no type {quoted(type_name)}; there are {quoted(*graph)}.",
-            parameter=parameter,
-        )
+        detail = f"Unknown type {quoted(type_name)}; available: {quoted(*graph)}."
+        raise InvalidParameter(detail, parameter=parameter)
     names = frozenset(value.split(",")) if value else frozenset[str]()
-    unknown = names - fieldset_names(graph[type_name])
-    if unknown:
+    available = fieldset_names(graph[type_name])
+    if unknown := names - available:
         raise InvalidParameter(
-            f"`{type_name}` has no field {quoted(*sorted(unknown))}; "
-            f"there are {quoted(*sorted(fieldset_names(graph[type_name])))}.",
+            f"Unknown fields of `{type_name}`: {quoted(*sorted(unknown))}; "
+            f"available: {quoted(*sorted(available))}.",
             parameter=parameter,
         )
     return names
 
 
-def _include(value: str, scope: Scope) -> Include:
-    """JSON:API 1.0, Inclusion of Related Resources; an empty value asks for none."""
+def _parse_include(value: str, scope: Scope) -> Include:
+    """JSON:API 1.0, Inclusion of Related Resources; an empty value includes nothing."""
     tree: dict[str, Include] = {}
     for path in value.split(",") if value else ():
         steps = path.split(".")
         _check_path(path, steps, scope)
-        _graft(tree, steps)
+        branch = tree
+        for step in steps:
+            branch = branch.setdefault(step, {})  # type: ignore[assignment] # built here: mutable
     return tree
 
 
 def _check_path(path: str, steps: list[str], scope: Scope) -> None:
     if len(steps) > MAX_INCLUDE_STEPS:
         raise InvalidParameter(
-            f"{quoted(path)} has {len(steps)} steps; at most {MAX_INCLUDE_STEPS} are followed.",
+            f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}.",
             parameter="include",
         )
-    resource, known = scope.start
+    resource, relationships = scope.start
     for step in steps:
-        if step not in known:
+        if step not in relationships:
             raise InvalidParameter(
-                f"{quoted(step)} in {quoted(path)} is no relationship of `{resource.type}` that "
-                f"can be included here; there are {quoted(*known)}.",
+                f"{quoted(step)} in {quoted(path)} is not a relationship of `{resource.type}` "
+                f"that can be included; available: {quoted(*relationships)}.",
                 parameter="include",
             )
-        resource = scope.graph[resource.relationships[step].target]
-        known = resource.relationships
+        resource = scope.graph[relationships[step].target]
+        relationships = resource.relationships
 
 
-def _graft(tree: dict[str, Include], steps: list[str]) -> None:
-    for step in steps:
-        tree = tree.setdefault(step, {})  # type: ignore[assignment] # built here, so mutable
-
-
-def _bounds(sent: Mapping[str, str], include: Include, scope: Scope) -> dict[Steps, int]:
-    """Return the sizes that `page[path][size]` gives to included to-many relationships."""
-    found = {}
-    for path, value in sent.items():
+def _parse_include_sizes(
+    values: Mapping[str, str], include: Include, scope: Scope
+) -> dict[IncludePath, int]:
+    """Return the sizes that `page[path][size]` sets for included to-many relationships."""
+    sizes = {}
+    for path, value in values.items():
         parameter, steps = f"page[{path}][size]", tuple(path.split("."))
         if not _leads_to_many(steps, include, scope):
             raise InvalidParameter(
-                f"{quoted(path)} is no to-many relationship that `include` asks for.",
+                f"{quoted(path)} is not a to-many relationship that `include` names.",
                 parameter=parameter,
             )
-        found[steps] = parse_size(value, parameter, scope.sizes)
-    return found
+        sizes[steps] = parse_size(value, parameter, scope.sizes)
+    return sizes
 
 
-def _leads_to_many(steps: Steps, include: Include, scope: Scope) -> bool:
-    resource, known = scope.start
+def _leads_to_many(steps: IncludePath, include: Include, scope: Scope) -> bool:
+    _, relationships = scope.start
     for step in steps:
         if step not in include:
             return False
-        include, relationship = include[step], known[step]
-        resource = scope.graph[relationship.target]
-        known = resource.relationships
+        include, relationship = include[step], relationships[step]
+        relationships = scope.graph[relationship.target].relationships
     return relationship.to_many and not (scope.linkage and len(steps) == 1)

@@ -1,11 +1,11 @@
-"""Request document -> checked input (JSON:API 1.0, Creating, Updating and Deleting Resources)."""
+"""Request document -> validated input (JSON:API 1.0, Creating, Updating and Deleting Resources)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 from marshmallow import ValidationError
@@ -16,26 +16,33 @@ from registry.jsonapi.errors import (
     InvalidField,
     MalformedDocument,
     TypeConflict,
-    pointer_to,
     quoted,
 )
+from registry.jsonapi.pointers import DATA, DocumentPosition, pointer_to
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import LinkedIds
 from registry.model.resource import Relationship, Resource
 from registry.model.validation import load_attributes
 
+LocalIds: TypeAlias = Mapping[tuple[str, str], int]
+"""The placeholder ids of resources that operations add, by type and `lid`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A resource identifier of a request. id: None if no resource can have the id `sent`."""
+    """A resource identifier of a request.
+
+    id: None if `text`, the id as the client sent it, is not a valid id. pointer: its position in
+    the document, for errors.
+    """
 
     id: int | None
-    sent: str
+    text: str
     pointer: str
 
 
 class Mode(Enum):
-    """What a linkage does to a to-many relationship (JSON:API 1.0, Updating Relationships)."""
+    """How linkage changes a to-many relationship (JSON:API 1.0, Updating Relationships)."""
 
     REPLACE = "replace"
     ADD = "add"
@@ -44,7 +51,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Linkage:
-    """What a relationship is to become, or the members that it is to gain or lose."""
+    """The resource identifiers sent for a relationship, and how they change it."""
 
     relationship: Relationship
     identifiers: tuple[Identifier, ...]
@@ -52,12 +59,13 @@ class Linkage:
 
     @property
     def ids(self) -> list[int]:
-        """The ids that resources can have, each once, rising."""
-        return sorted({one.id for one in self.identifiers if one.id is not None})
+        """The valid ids, ascending and without duplicates."""
+        ids = {identifier.id for identifier in self.identifiers}
+        return sorted(id_ for id_ in ids if id_ is not None)
 
     @property
-    def linked(self) -> LinkedIds:
-        """What the relationship then leads to, if it is replaced."""
+    def linked_ids(self) -> LinkedIds:
+        """The ids that the relationship leads to after it has been replaced."""
         if self.relationship.to_many:
             return self.ids
         return next(iter(self.ids), None)
@@ -65,248 +73,251 @@ class Linkage:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a request writes: attributes by name, and relationships."""
+    """The attributes, by name, and the relationships that a request writes."""
 
     attributes: dict[str, Any]
     linkages: tuple[Linkage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where in a request document something stands, and what its local ids stand for.
-
-    path: the way there from the root. local_ids: by (type, lid); None where there can be none.
-    """
-
-    path: tuple[str | int, ...]
-    local_ids: Mapping[tuple[str, str], int] | None = None
-
-    def __truediv__(self, step: str | int) -> Position:
-        """Return a place below this one."""
-        return Position((*self.path, step), self.local_ids)
-
-    @property
-    def pointer(self) -> str:
-        """The JSON Pointer to the place."""
-        return pointer_to(*self.path)
-
-
-DATA = Position(("data",))
-"""Where the primary data of a document stand."""
-
-
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
-    """Return what a POST (creating) or PATCH document of this type asks for.
+    """Return the change that a POST (creating) or PATCH document describes.
 
-    Raises MalformedDocument if there is no resource object, else what `load_resource` raises.
+    Raises MalformedDocument if there is no resource object, else as `load_resource` does.
     """
-    return load_resource(read_member(body, "data"), resource, DATA, creating=creating)
+    return load_resource(load_member(body, "data"), resource, DATA, creating=creating)
 
 
 def load_linkage(body: bytes, relationship: Relationship, mode: Mode) -> Change:
-    """Return what a document asks of a relationship (JSON:API 1.0, Updating Relationships).
+    """Return the change of a relationship (JSON:API 1.0, Updating Relationships).
 
-    Raises MalformedDocument or ApiErrors as `load_identifiers` does.
+    Raises MalformedDocument, or ApiErrors as `load_identifiers` does.
     """
-    return load_identifiers(read_member(body, "data"), relationship, mode, DATA)
+    return load_identifiers(load_member(body, "data"), relationship, mode, DATA)
 
 
-def read_member(body: bytes, member: str, without: Sequence[str] = ()) -> Any:
-    """Return a top-level member of a document.
+def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any:
+    """Parse a document and return one of its top-level members.
 
-    Raises MalformedDocument if there is none, or one of those that the document is to be without.
+    Raises MalformedDocument if the body is not a JSON object, lacks the member, or has one of the
+    excluded members.
     """
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise MalformedDocument(f"The body is not JSON: {error}.", pointer="") from error
+        raise MalformedDocument(f"The body is not valid JSON: {error}.", pointer="") from error
     if not isinstance(document, dict):
-        raise MalformedDocument("The document is not an object.", pointer="")
+        raise MalformedDocument("The document must be an object.", pointer="")
     if member not in document:
-        raise MalformedDocument(
-            f"The document has no member `{member}`.", pointer=pointer_to(member)
-        )
-    for name in without:
-        if name in document:
+        raise MalformedDocument(f"The member `{member}` is missing.", pointer=pointer_to(member))
+    for name in document:
+        if name in excluded:
             raise MalformedDocument(
-                f"A document with `{member}` has no `{name}`.", pointer=pointer_to(name)
+                f"A document with `{member}` must not have `{name}`.", pointer=pointer_to(name)
             )
     return document[member]
 
 
-def load_resource(data: Any, resource: Resource, site: Position, *, creating: bool) -> Change:
-    """Return what a resource object asks for.
+def load_resource(
+    data: Any,
+    resource: Resource,
+    position: DocumentPosition,
+    *,
+    creating: bool,
+    local_ids: LocalIds | None = None,
+) -> Change:
+    """Return the change that a resource object describes.
 
-    Required attributes have to be there only when creating; what may be left out gets its default
-    then. A client's `id` is discarded (sections 4.2 and 4.4 of the service description). Raises
-    MalformedDocument if it is no resource object, TypeConflict if it is one of another type, else
-    ApiErrors with every problem of it.
+    When creating, required attributes must be present, and missing ones get their defaults. A
+    client's `id` is discarded (sections 4.2 and 4.4 of the service description). local_ids: None
+    where `lid` is not supported. Raises MalformedDocument if `data` is not an object, TypeConflict
+    if it is of another type, else ApiErrors with all of its errors.
     """
-    if not isinstance(data, dict):
-        raise MalformedDocument("`data` is not a resource object.", pointer=site.pointer)
-    problems = ErrorCollector()
-    if problem := _type_problem(data, resource.type, site):
-        if isinstance(problem, TypeConflict):
-            raise problem  # this type cannot judge the attributes of another
-        problems.add(problem)
-    change = Change(
-        _attributes(data, resource, creating, site, problems),
-        _linkages(data, resource, site, problems) if "relationships" in data else (),
-    )
-    problems.raise_any()
+    loader = _Loader(local_ids)
+    change = loader.change(data, resource, position, creating=creating)
+    loader.errors.raise_any()
     return change
 
 
-def load_identifiers(data: Any, relationship: Relationship, mode: Mode, site: Position) -> Change:
-    """Return what resource linkage asks for.
+def load_identifiers(
+    data: Any,
+    relationship: Relationship,
+    mode: Mode,
+    position: DocumentPosition,
+    local_ids: LocalIds | None = None,
+) -> Change:
+    """Return the change that resource linkage describes.
 
-    Raises ApiErrors with every problem of it: MalformedDocument, TypeConflict.
+    Raises ApiErrors with all of its errors: MalformedDocument and TypeConflict.
     """
-    problems = ErrorCollector()
-    linkage = _linkage(data, relationship, mode, site, problems)
-    problems.raise_any()
+    loader = _Loader(local_ids)
+    linkage = loader.linkage(data, relationship, mode, position)
+    loader.errors.raise_any()
     return Change({}, (linkage,))
 
 
-def _type_problem(sent: dict[str, Any], expected: str, site: Position) -> ApiError | None:
-    found = sent.get("type")
-    if found == expected:
+def load_identifier(
+    data: Any, type_name: str, position: DocumentPosition, local_ids: LocalIds
+) -> Identifier:
+    """Return a resource identifier. Raises ApiErrors as `load_identifiers` does."""
+    loader = _Loader(local_ids)
+    identifier = loader.identifier(data, type_name, position)
+    loader.errors.raise_any()
+    return identifier
+
+
+def malformed(detail: str, position: DocumentPosition) -> MalformedDocument:
+    """Return the error for a position where the document does not have the required form."""
+    return MalformedDocument(detail, pointer=position.pointer)
+
+
+def unknown_relationship(name: str, resource: Resource) -> str:
+    """Return the detail of the error for a relationship that the type does not have."""
+    available = quoted(*resource.relationships)
+    return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."
+
+
+class _Loader:
+    """Loads parts of one document, and collects their errors in order to report all of them."""
+
+    def __init__(self, local_ids: LocalIds | None) -> None:
+        self.errors = ErrorCollector()
+        self._local_ids = local_ids
+
+    def change(
+        self, data: Any, resource: Resource, position: DocumentPosition, *, creating: bool
+    ) -> Change:
+        if not isinstance(data, dict):
+            raise malformed("`data` must be a resource object.", position)
+        error = _type_error(data, resource.type, position)
+        if isinstance(error, TypeConflict):
+            raise error  # the attributes are those of another type
+        if error is not None:
+            self.errors.add(error)
+        attributes = self._attributes(data, resource, position, creating=creating)
+        return Change(attributes, self._linkages(data, resource, position))
+
+    def _attributes(
+        self,
+        data: dict[str, Any],
+        resource: Resource,
+        position: DocumentPosition,
+        *,
+        creating: bool,
+    ) -> dict[str, Any]:
+        attributes = self._object_member(data, "attributes", position)
+        details = {
+            name: _not_writable(name, resource)
+            for name in attributes
+            if name not in resource.writable
+        }
+        writable = {name: value for name, value in attributes.items() if name not in details}
+        try:
+            loaded = load_attributes(resource, writable, creating=creating)
+        except ValidationError as error:
+            # {name: [message, ...]} becomes one error object per attribute.
+            details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
+            loaded = {}
+        for name, detail in details.items():
+            pointer = (position / "attributes" / name).pointer
+            self.errors.add(InvalidField(detail, pointer=pointer))
+        return loaded
+
+    def _linkages(
+        self, data: dict[str, Any], resource: Resource, position: DocumentPosition
+    ) -> tuple[Linkage, ...]:
+        if "relationships" not in data:
+            return ()
+        linkages = []
+        for name, value in self._object_member(data, "relationships", position).items():
+            relationship = resource.relationships.get(name)
+            member = position / "relationships" / name
+            if relationship is None:
+                detail = unknown_relationship(name, resource)
+                self.errors.add(InvalidField(detail, pointer=member.pointer))
+            elif not isinstance(value, dict) or "data" not in value:
+                self.errors.add(malformed("A relationship must be an object with `data`.", member))
+            else:
+                linkage = self.linkage(value["data"], relationship, Mode.REPLACE, member / "data")
+                linkages.append(linkage)
+        return tuple(linkages)
+
+    def linkage(
+        self, data: Any, relationship: Relationship, mode: Mode, position: DocumentPosition
+    ) -> Linkage:
+        if relationship.to_many != isinstance(data, list):
+            to_many, to_one = "an array of resource identifiers", "a resource identifier or null"
+            detail = f"`{relationship.name}` must be {to_many if relationship.to_many else to_one}."
+            self.errors.add(malformed(detail, position))
+            return Linkage(relationship, (), mode)
+        if relationship.to_many:
+            members = [(member, position / index) for index, member in enumerate(data)]
+        else:
+            members = [] if data is None else [(data, position)]
+        identifiers = [self.identifier(member, relationship.target, at) for member, at in members]
+        return Linkage(relationship, tuple(identifiers), mode)
+
+    def identifier(self, data: Any, type_name: str, position: DocumentPosition) -> Identifier:
+        if not isinstance(data, dict):
+            self.errors.add(malformed("A resource identifier must be an object.", position))
+            return Identifier(None, "", position.pointer)
+        error = _type_error(data, type_name, position)
+        if error:
+            self.errors.add(error)
+        if self._local_ids is not None and "lid" in data:
+            if error:  # without the type, the local id cannot be looked up
+                return Identifier(None, "", position.pointer)
+            return self._local_identifier(data, type_name, position, self._local_ids)
+        id_, id_position = data.get("id"), position / "id"
+        # The service description shows integers too; one beyond 64 bits is parsed as a float.
+        if isinstance(id_, bool) or not isinstance(id_, str | int | float):
+            detail = "`id` is missing or neither a string nor an integer."
+            self.errors.add(malformed(detail, id_position))
+            return Identifier(None, "", id_position.pointer)
+        return Identifier(parse_id(str(id_)), str(id_), id_position.pointer)
+
+    def _local_identifier(
+        self,
+        data: dict[str, Any],
+        type_name: str,
+        position: DocumentPosition,
+        local_ids: LocalIds,
+    ) -> Identifier:
+        lid, lid_position = data["lid"], position / "lid"
+        placeholder = local_ids.get((type_name, lid)) if isinstance(lid, str) else None
+        if "id" in data:
+            detail = "A resource identifier must have either `id` or `lid`, not both."
+            self.errors.add(malformed(detail, position))
+        elif placeholder is None:
+            detail = f"No preceding operation adds a `{type_name}` with this local id."
+            self.errors.add(malformed(detail, lid_position))
+        return Identifier(placeholder, str(lid), lid_position.pointer)
+
+    def _object_member(
+        self, data: dict[str, Any], name: str, position: DocumentPosition
+    ) -> dict[str, Any]:
+        """Return an object-valued member of a resource object, {} if it is missing."""
+        value = data.get(name, {})
+        if isinstance(value, dict):
+            return value
+        self.errors.add(malformed(f"`{name}` must be an object.", position / name))
+        return {}
+
+
+def _type_error(
+    data: dict[str, Any], type_name: str, position: DocumentPosition
+) -> ApiError | None:
+    value = data.get("type")
+    if value == type_name:
         return None
-    pointer = (site / "type").pointer
-    if not isinstance(found, str):
-        return MalformedDocument("`type` is missing or not a string.", pointer=pointer)
-    return TypeConflict(f"The type here is `{expected}`, not {quoted(found)}.", pointer=pointer)
+    member = position / "type"
+    if not isinstance(value, str):
+        return malformed("`type` is missing or not a string.", member)
+    detail = f"The type must be `{type_name}`, not {quoted(value)}."
+    return TypeConflict(detail, pointer=member.pointer)
 
 
-def _object(
-    data: dict[str, Any], member: str, site: Position, problems: ErrorCollector
-) -> dict[str, Any]:
-    """Return a member of the resource object at this place, {} if there is none."""
-    found = data.get(member, {})
-    if isinstance(found, dict):
-        return found
-    pointer = (site / member).pointer
-    problems.add(MalformedDocument(f"`{member}` is not an object.", pointer=pointer))
-    return {}
-
-
-def _attributes(
-    data: dict[str, Any],
-    resource: Resource,
-    creating: bool,
-    site: Position,
-    problems: ErrorCollector,
-) -> dict[str, Any]:
-    sent = _object(data, "attributes", site, problems)
-    details = {name: _refusal(name, resource) for name in sent if name not in resource.writable}
-    accepted = {name: value for name, value in sent.items() if name not in details}
-    try:
-        loaded = load_attributes(resource, accepted, creating=creating)
-    except ValidationError as error:
-        # A schema reports {name: [message, ...]}; one error object each.
-        details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
-        loaded = {}
-    for name, detail in details.items():
-        pointer = (site / "attributes" / name).pointer
-        problems.add(InvalidField(detail, pointer=pointer))
-    return loaded
-
-
-def _refusal(name: str, resource: Resource) -> str:
+def _not_writable(name: str, resource: Resource) -> str:
     if name in resource.attributes or name in resource.hidden:
         return "This attribute is read-only."
-    return f"`{resource.type}` has no such attribute; there are {quoted(*resource.attributes)}."
-
-
-def _linkages(
-    data: dict[str, Any], resource: Resource, site: Position, problems: ErrorCollector
-) -> tuple[Linkage, ...]:
-    found = []
-    for name, sent in _object(data, "relationships", site, problems).items():
-        place, relationship = site / "relationships" / name, resource.relationships.get(name)
-        if relationship is None:
-            problems.add(
-                InvalidField(
-                    f"`{resource.type}` has no such relationship; "
-                    f"there are {quoted(*resource.relationships)}.",
-                    pointer=place.pointer,
-                )
-            )
-        elif not isinstance(sent, dict) or "data" not in sent:
-            problems.add(
-                MalformedDocument("A relationship is an object with `data`.", pointer=place.pointer)
-            )
-        else:
-            found.append(
-                _linkage(sent["data"], relationship, Mode.REPLACE, place / "data", problems)
-            )
-    return tuple(found)
-
-
-def _linkage(
-    sent: Any, relationship: Relationship, mode: Mode, site: Position, problems: ErrorCollector
-) -> Linkage:
-    if relationship.to_many != isinstance(sent, list):
-        expected = (
-            "an array of resource identifiers"
-            if relationship.to_many
-            else "a resource identifier or null"
-        )
-        problems.add(
-            MalformedDocument(f"`{relationship.name}` is {expected}.", pointer=site.pointer)
-        )
-        return Linkage(relationship, ())
-    if relationship.to_many:
-        places = [(item, site / index) for index, item in enumerate(sent)]
-    else:
-        places = [] if sent is None else [(sent, site)]
-    identifiers = (
-        load_identifier(item, relationship.target, place, problems) for item, place in places
-    )
-    return Linkage(relationship, tuple(identifiers), mode)
-
-
-def load_identifier(
-    sent: Any, expected: str, site: Position, problems: ErrorCollector
-) -> Identifier:
-    """Return a resource identifier, which names a resource by `id`, or by `lid` where it can.
-
-    What is wrong with it is added to the problems.
-    """
-    if not isinstance(sent, dict):
-        problems.add(MalformedDocument("A resource identifier is an object.", pointer=site.pointer))
-        return Identifier(None, "", site.pointer)
-    problem = _type_problem(sent, expected, site)
-    if problem:
-        problems.add(problem)
-    if site.local_ids is not None and "lid" in sent:
-        if problem:
-            return Identifier(None, "", site.pointer)  # what the local id is of, is not known
-        return _local(sent, site, expected, problems)
-    found, pointer = sent.get("id"), (site / "id").pointer
-    # Integers are taken too, as the description shows them; one beyond 64 bits arrives as float.
-    if isinstance(found, bool) or not isinstance(found, str | int | float):
-        problems.add(
-            MalformedDocument("`id` is missing or neither string nor integer.", pointer=pointer)
-        )
-        return Identifier(None, "", pointer)
-    return Identifier(parse_id(str(found)), str(found), pointer)
-
-
-def _local(
-    sent: dict[str, Any], site: Position, expected: str, problems: ErrorCollector
-) -> Identifier:
-    local_id, pointer = sent["lid"], (site / "lid").pointer
-    number = (site.local_ids or {}).get((expected, local_id)) if isinstance(local_id, str) else None
-    if "id" in sent:
-        problems.add(
-            MalformedDocument("A resource has `id` or `lid`, not both.", pointer=site.pointer)
-        )
-    elif number is None:
-        problems.add(
-            MalformedDocument(
-                f"No operation before this one adds a `{expected}` with this local id.",
-                pointer=pointer,
-            )
-        )
-    return Identifier(number, str(local_id), pointer)
+    available = quoted(*resource.attributes)
+    return f"{quoted(name)} is not an attribute of `{resource.type}`; available: {available}."

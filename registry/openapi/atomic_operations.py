@@ -1,4 +1,4 @@
-"""The operation that does several changes at once (the extension Atomic Operations)."""
+"""The operation for atomic operations (JSON:API extension Atomic Operations)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from registry.jsonapi.links import collection_path, relationship_path, resource_
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
-from registry.openapi import error_examples as problems
 from registry.openapi import examples
-from registry.openapi.operations import answer, body, operation
+from registry.openapi.error_examples import ErrorExamples
+from registry.openapi.operations import Operation, body, response
 from registry.openapi.schemas import (
     NEVER,
     Json,
@@ -26,77 +26,74 @@ from registry.openapi.schemas import (
     title,
 )
 
-TAG: Json = {"name": "Operations", "description": "Several changes at once, all of them or none."}
+TAG: Json = {"name": "Operations", "description": "Several changes in one request, all or none."}
 
 
-def operations_item(graph: Graph, most: int) -> Json:
-    """Return the description of the path that takes operations, at most so many in a request."""
+def operations_item(graph: Graph, max_operations: int, errors: ErrorExamples) -> Json:
+    """Return the Path Item Object of the path for operations. max_operations: per request."""
     extended = media_type(EXTENSION)
-    found = answer(
-        "What they led to, in the same order.",
+    results = response(
+        "The results, in the order of the operations.",
         reference("schemas", "Results"),
         {"results": examples.results(graph)},
         media_type=extended,
     )
-    description = (
-        f"Up to {most}, done in their order, all or none. A resource that one of them adds is "
-        "named by its `lid` in those that follow. Media type: the extension Atomic Operations of "
-        "JSON:API."
+    post = Operation(
+        tag=TAG["name"],
+        operation_id="perform_operations",
+        summary="Perform operations",
+        description=f"Up to {max_operations} operations, performed in order, all or none. A `lid` "
+        "identifies a resource that a preceding operation adds. Media type: JSON:API with the "
+        "extension Atomic Operations.",
+        parameters={},
+        responses={"200": results},
+        errors=errors.operations(graph),
+        body=body(reference("schemas", "Operations"), examples.operations(graph), extended),
     )
-    post = operation(
-        TAG["name"],
-        "perform_operations",
-        "Perform operations",
-        description,
-        {},
-        {"200": found},
-        problems.of_operations(graph, most, EXTENSION),
-        body(reference("schemas", "Operations"), examples.operations(graph), extended),
-    )
-    return {"post": post}
+    return {"post": post.to_object()}
 
 
-def operations_schemas(graph: Graph, most: int) -> Json:
-    """Return the schemas of the documents of operations and of their results."""
-    found: Json = {}
+def operations_schemas(graph: Graph, max_operations: int) -> Json:
+    """Return the schemas of documents of operations and of results."""
+    components: Json = {}
     for resource in graph.values():
         for suffix in ("LocalReference", "LocalRemoval"):
-            found[title(resource) + suffix] = identifier(resource, suffix)
+            components[title(resource) + suffix] = identifier(resource, suffix)
         for suffix, creating in (("Addition", True), ("Revision", False)):
-            found[title(resource) + suffix] = _resource(resource, graph, creating=creating)
-    any_of = [one for resource in graph.values() for one in _of_type(resource, graph)]
+            components[title(resource) + suffix] = _resource(resource, graph, creating=creating)
+    operations = [schema for resource in graph.values() for schema in _of_type(resource, graph)]
     result = object_of({"data": reference("schemas", "AnyResource")})
     return {
-        **found,
-        "Operations": _several(OPERATIONS, {"anyOf": any_of}, most, closed=False),
-        "Results": _several(
-            RESULTS, result, most, closed=True, jsonapi=reference("schemas", "JsonApi")
+        **components,
+        "Operations": _document(OPERATIONS, {"anyOf": operations}, max_operations, closed=False),
+        "Results": _document(
+            RESULTS, result, max_operations, closed=True, jsonapi=reference("schemas", "JsonApi")
         ),
     }
 
 
-def _several(member: str, item: Json, most: int, *, closed: bool, **others: Json) -> Json:
-    items = {"type": "array", "minItems": 1, "maxItems": most, "items": item}
+def _document(member: str, item: Json, max_items: int, *, closed: bool, **others: Json) -> Json:
+    items = {"type": "array", "minItems": 1, "maxItems": max_items, "items": item}
     properties = {member: items, **others}
     return object_of(properties, required=properties, closed=closed)
 
 
 def _resource(resource: Resource, graph: Graph, *, creating: bool) -> Json:
-    found = resource_sent(resource, graph, "LocalReference", creating=creating)
+    schema = resource_sent(resource, graph, "LocalReference", creating=creating)
     if creating:
-        found["properties"]["lid"] = text("By which operations that follow can name it.")
-    return found
+        schema["properties"]["lid"] = text("Identifies the resource in subsequent operations.")
+    return schema
 
 
 def _of_type(resource: Resource, graph: Graph) -> Iterator[Json]:
     added, revised = (schema_of(resource, suffix) for suffix in ("Addition", "Revision"))
-    own = schema_of(resource, "LocalReference")
-    # Without a target, the data tell which resource it is.
-    yield _operation("update", data={"allOf": [revised, own]})
+    local = schema_of(resource, "LocalReference")
+    # Without `ref` and `href`, `data` identifies the resource.
+    yield _operation("update", data={"allOf": [revised, local]})
     yield _operation("add", data=added)
     yield _operation("add", data=added, href=_href(collection_path(resource)))
-    yield from _aimed("update", resource, {"data": revised})
-    yield from _aimed("remove", resource, {"data": NEVER})
+    yield from _targeted("update", resource, {"data": revised})
+    yield from _targeted("remove", resource, {"data": NEVER})
     for relationship in resource.relationships.values():
         yield from _on_relationship(resource, relationship, graph)
 
@@ -110,25 +107,25 @@ def _on_relationship(
     for code in codes:
         suffix = "LocalRemoval" if code == "remove" else "LocalReference"
         data = linkage(relationship, graph, suffix)
-        target = _reference(resource, **named)
-        yield _operation(code, ref=target, data=data)
+        yield _operation(code, ref=_ref(resource, **named), data=data)
         yield _operation(code, href=_href(path), data=data)
 
 
-def _aimed(code: str, resource: Resource, members: Json) -> Iterator[Json]:
-    yield _operation(code, ref=_reference(resource), **members)
+def _targeted(code: str, resource: Resource, members: Json) -> Iterator[Json]:
+    """Yield the schemas of an operation on one resource, by `ref` and by `href`."""
+    yield _operation(code, ref=_ref(resource), **members)
     yield _operation(code, href=_href(resource_path(resource, "{id}")), **members)
 
 
-def _reference(resource: Resource, **more: Json) -> Json:
+def _ref(resource: Resource, **more: Json) -> Json:
     return {
         "oneOf": [
             object_of(
-                {**kind["properties"], "relationship": NEVER, **more},
-                required=[*kind["required"], *more],
+                {**schema["properties"], "relationship": NEVER, **more},
+                required=[*schema["required"], *more],
                 closed=False,
             )
-            for kind in identifier(resource, "LocalReference")["oneOf"]
+            for schema in identifier(resource, "LocalReference")["oneOf"]
         ]
     }
 
@@ -141,6 +138,6 @@ def _operation(code: str, **members: Json) -> Json:
 
 
 def _href(path: str) -> Json:
-    """Return the schema of the path of a target; path: with {id} for the id."""
+    """Return the schema of the path of a target. path: a template with {id}."""
     pattern = f"^{path.format(id=ID_PATTERN)}$"
     return text("The path of the target.", pattern=pattern, example=path.format(id=1))

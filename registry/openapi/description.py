@@ -1,4 +1,4 @@
-"""The graph -> OpenAPI 3.0.0: what there is, what it takes and what it answers."""
+"""The OpenAPI 3.0.0 document of a service, derived from the graph, settings and limits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import registry
+from registry.http.limits import Limits
 from registry.http.routes import OPERATIONS_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
@@ -13,6 +14,7 @@ from registry.jsonapi.query import Scope
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas
+from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.filters import filter_schemas
 from registry.openapi.operations import HEADERS
 from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters
@@ -22,18 +24,19 @@ from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
 from registry.settings import Settings
 
 _CONVENTIONS = f"""\
-Every body, sent or answered, is `{MEDIA_TYPE}`, with the extension Atomic Operations at
-`{OPERATIONS_PATH}`. What can be read with GET can be asked for with HEAD; OPTIONS answers with the
-methods of a path in `Allow`, and so does the 405 that any other method gets. An unknown path is
-answered 404, an unknown query parameter 400. Whatever goes wrong is answered with an error
-document."""
+The media type of all request and response bodies is `{MEDIA_TYPE}`, with the extension Atomic
+Operations at `{OPERATIONS_PATH}`. Every path that supports GET supports HEAD. The response to
+OPTIONS lists the methods of a path in `Allow`, and so does the 405 response to any other method.
+The response to an unknown path is 404, to an unknown query parameter 400. Every error response has
+an error document."""
 
 
-def describe(graph: Graph, settings: Settings) -> dict[str, Any]:
-    """Return the OpenAPI document of a service with these types and settings."""
+def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]:
+    """Return the OpenAPI document of a service with these types, settings and limits."""
+    errors = ErrorExamples(settings, limits)
     scopes = [Scope(resource, graph, settings.sizes) for resource in graph.values()]
-    paths = {path: item for scope in scopes for path, item in _items(scope).items()}
-    paths[OPERATIONS_PATH] = operations_item(graph, settings.most_operations)
+    paths = {path: item for scope in scopes for path, item in _items(scope, errors).items()}
+    paths[OPERATIONS_PATH] = operations_item(graph, settings.most_operations, errors)
     return {
         "openapi": OPENAPI,
         "info": {
@@ -49,7 +52,7 @@ def describe(graph: Graph, settings: Settings) -> dict[str, Any]:
             | filter_schemas(graph)
             | operations_schemas(graph, settings.most_operations),
             "parameters": _parameters(scopes),
-            "responses": _share_refusals(paths),
+            "responses": _extract_error_responses(paths),
             "headers": HEADERS,
         },
     }
@@ -58,8 +61,8 @@ def describe(graph: Graph, settings: Settings) -> dict[str, Any]:
 def _tag(resource: Resource) -> Json:
     attributes = ", ".join(f"`{name}`" for name in resource.attributes)
     relationships = ", ".join(
-        f"`{name}` ({'many' if one.to_many else 'one'} `{one.target}`)"
-        for name, one in resource.relationships.items()
+        f"`{name}` (to-{'many' if relationship.to_many else 'one'}, `{relationship.target}`)"
+        for name, relationship in resource.relationships.items()
     )
     return {
         "name": title(resource),
@@ -67,42 +70,42 @@ def _tag(resource: Resource) -> Json:
     }
 
 
-def _items(scope: Scope) -> Json:
-    """Return the paths of a type, as `views.routes` has them."""
+def _items(scope: Scope, errors: ErrorExamples) -> Json:
+    """Return the Path Item Objects of a type, by path as in `http/routes.py`."""
     resource = scope.resource
-    found = {
-        collection_path(resource): collection_item(scope),
-        resource_path(resource, "{id}"): detail_item(scope),
+    items = {
+        collection_path(resource): collection_item(scope, errors),
+        resource_path(resource, "{id}"): detail_item(scope, errors),
     }
     for name, relationship in resource.relationships.items():
-        found[relationship_path(resource, "{id}", name)] = linkage_item(scope, relationship)
-        found[related_path(resource, "{id}", name)] = related_item(scope, relationship)
-    return found
+        linkage_path = relationship_path(resource, "{id}", name)
+        items[linkage_path] = linkage_item(scope, relationship, errors)
+        items[related_path(resource, "{id}", name)] = related_item(scope, relationship, errors)
+    return items
 
 
 def _parameters(scopes: list[Scope]) -> Json:
     """Return the component parameters."""
-    found = ID | IF_MATCH | IF_NONE_MATCH
+    components = ID | IF_MATCH | IF_NONE_MATCH
     for scope in scopes:
-        found |= query_parameters(replace(scope, many=True))
+        components |= query_parameters(replace(scope, many=True))
         for relationship in scope.resource.relationships.values():
-            found |= query_parameters(replace(scope, linkage=(scope.resource, relationship)))
-    return found
+            components |= query_parameters(replace(scope, linkage=(scope.resource, relationship)))
+    return components
 
 
-def _share_refusals(paths: Json) -> Json:
-    """Return the refusals as component responses, each once, and put references in their place.
+def _extract_error_responses(paths: Json) -> Json:
+    """Move the error responses of all operations to components, equal ones to the same.
 
-    A component is named by the first operation that has it.
+    A component is named after the first operation that has it.
     """
-    found: Json = {}
-    operations = (one for item in paths.values() for one in item.values() if "responses" in one)
-    for operation in operations:
-        responses = operation["responses"]
-        for status in [status for status in responses if int(status) >= 400]:
-            refusal = responses[status]
-            known = (name for name, same in found.items() if same == refusal)
-            name = next(known, f"{operation['operationId']}_{status}")
-            found[name] = refusal
-            responses[status] = reference("responses", name)
-    return found
+    components: Json = {}
+    methods = (method for item in paths.values() for method in item.values())
+    for operation in (method for method in methods if "responses" in method):
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                equal = (name for name, component in components.items() if component == response)
+                name = next(equal, f"{operation['operationId']}_{status}")
+                components[name] = response
+                operation["responses"][status] = reference("responses", name)
+    return components

@@ -1,4 +1,4 @@
-"""What a request can be refused for, raised by the code that refuses it."""
+"""Example errors of each operation, raised by the code that raises them in the service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import orjson
 
 from registry.http.limits import Limits
-from registry.jsonapi.atomic_operations import OPERATIONS, load_operations
+from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, load_operations
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
 from registry.jsonapi.errors import (
     ApiError,
@@ -15,7 +15,6 @@ from registry.jsonapi.errors import (
     BodyTooLarge,
     ExpectationFailed,
     InternalError,
-    InvalidParameter,
     MalformedRequest,
     NotFound,
     PreconditionFailed,
@@ -24,122 +23,121 @@ from registry.jsonapi.errors import (
     Unavailable,
 )
 from registry.jsonapi.links import resource_path
-from registry.jsonapi.query import Scope, parse
+from registry.jsonapi.query import Scope, parse, unknown_parameter
 from registry.jsonapi.request_documents import Mode, load, load_linkage
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
-from registry.openapi.parameters import bounded_paths
+from registry.openapi.parameters import sized_paths
 from registry.openapi.schemas import Json
 from registry.settings import Settings
 
 
-def of_query(scope: Scope) -> list[ApiError]:
-    """Return a problem of each kind that any request with these parameters can meet."""
+class ErrorExamples:
+    """The errors of a service with these settings and limits, one example of each type."""
 
-    def refused(*parameters: tuple[str, str]) -> ApiError:
-        return _raised(lambda: parse(parameters, scope))
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        self._settings = settings
+        self._limits = limits
 
-    found, too_large = [refused(("unknown", "1"))], str(scope.sizes.largest + 1)
-    if scope.many:
-        found += [
-            refused(("page[size]", too_large)),
-            refused(("page[after]", "x"), ("page[before]", "x")),
-            QueryTooSlow(Settings().query_seconds),
+    def query(self, scope: Scope) -> list[ApiError]:
+        """Return the errors of a request with these query parameters."""
+
+        def error(*parameters: tuple[str, str]) -> ApiError:
+            return _raised(lambda: parse(parameters, scope))
+
+        errors, too_large = [error(("unknown", "1"))], str(scope.sizes.largest + 1)
+        if scope.many:
+            errors += [
+                error(("page[size]", too_large)),
+                error(("page[after]", "x"), ("page[before]", "x")),
+                QueryTooSlow(self._settings.query_seconds),
+            ]
+        elif paths := sized_paths(scope):
+            errors.append(error(("include", paths[0]), (f"page[{paths[0]}][size]", too_large)))
+        return [*errors, *self._any_request()]
+
+    def no_query(self) -> list[ApiError]:
+        """Return the errors of a request without query parameters."""
+        return [unknown_parameter("unknown"), *self._any_request()]
+
+    def missing(self, resource: Resource) -> list[ApiError]:
+        """Return the error for a path or linkage to a resource that does not exist."""
+        return [NotFound.resource(resource.type, "999")]
+
+    def precondition(self) -> list[ApiError]:
+        """Return the error of a request with `If-Match`."""
+        return [PreconditionFailed()]
+
+    def resource(self, resource: Resource) -> list[ApiError]:
+        """Return the errors of a document with a resource object."""
+
+        def error(data: Json | None) -> ApiError:
+            return _raised(lambda: load(orjson.dumps({"data": data}), resource, creating=False))
+
+        return [
+            error(None),
+            error({"type": "other"}),
+            *self._any_body(),
+            error({"type": resource.type, "attributes": {"unknown": "x"}}),
         ]
-    elif bounded := bounded_paths(scope):
-        found.append(refused(("include", bounded[0]), (f"page[{bounded[0]}][size]", too_large)))
-    return [*found, _unsupported(), *_of_any_request()]
+
+    def linkage(self, relationship: Relationship) -> list[ApiError]:
+        """Return the errors of a document with resource linkage."""
+
+        def error(identifier: Json) -> ApiError:
+            data = [identifier] if relationship.to_many else identifier
+            body = orjson.dumps({"data": data})
+            return _raised(lambda: load_linkage(body, relationship, Mode.REPLACE))
+
+        return [
+            error({"type": relationship.target}),
+            error({"type": "other", "id": "1"}),
+            *self._any_body(),
+        ]
+
+    def operations(self, graph: Graph) -> list[ApiError]:
+        """Return the errors of a document of operations."""
+        resource = next(iter(graph.values()))
+
+        def error(**operation: Json | str) -> ApiError:
+            body = orjson.dumps({OPERATIONS: [operation]})
+            return _raised(lambda: load_operations(body, graph, self._settings.most_operations))
+
+        unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
+        return [
+            *self.no_query(),
+            error(op="unknown"),
+            error(op="remove", href="/unknown"),
+            error(op="update", href=resource_path(resource, 1), data={"type": "other"}),
+            *self._any_body(EXTENSION),
+            error(op="add", data=unknown),
+        ]
+
+    def _any_request(self) -> list[ApiError]:
+        return [
+            _unsupported_media_type(),
+            MalformedRequest("The header `Host` is not a valid host name."),
+            _raised(lambda: check_accept((f"{MEDIA_TYPE}; charset=utf-8",))),
+            RequestTimeout("head", self._limits.arrival_seconds),
+            ExpectationFailed(),
+            InternalError(),
+            Unavailable(),
+        ]
+
+    def _any_body(self, extension: str | None = None) -> list[ApiError]:
+        return [BodyTooLarge(self._limits.body_bytes), _unsupported_media_type(extension)]
 
 
-def of_no_query() -> list[ApiError]:
-    """Return a problem of each kind that any request without parameters can meet."""
-    unknown = InvalidParameter("There is no parameter `unknown` here.", parameter="unknown")
-    return [unknown, _unsupported(), *_of_any_request()]
-
-
-def of_id(resource: Resource) -> list[ApiError]:
-    """Return the problem of a path, or of linkage, that names no resource."""
-    return [NotFound.resource(resource.type, "999")]
-
-
-def of_if_match() -> list[ApiError]:
-    """Return the problem of a request that is about another version."""
-    return [PreconditionFailed()]
-
-
-def of_resource(resource: Resource) -> list[ApiError]:
-    """Return a problem of each kind that a document with a resource can have."""
-
-    def refused(data: Json | None) -> ApiError:
-        return _raised(lambda: load(orjson.dumps({"data": data}), resource, creating=False))
-
-    return [
-        refused(None),
-        refused({"type": "other"}),
-        *_of_body(),
-        refused({"type": resource.type, "attributes": {"unknown": "x"}}),
-    ]
-
-
-def of_linkage(relationship: Relationship) -> list[ApiError]:
-    """Return a problem of each kind that a document with linkage can have."""
-
-    def refused(identifier: Json) -> ApiError:
-        data = [identifier] if relationship.to_many else identifier
-        body = orjson.dumps({"data": data})
-        return _raised(lambda: load_linkage(body, relationship, Mode.REPLACE))
-
-    return [
-        refused({"type": relationship.target}),
-        refused({"type": "other", "id": "1"}),
-        *_of_body(),
-    ]
-
-
-def of_operations(graph: Graph, most: int, extension: str) -> list[ApiError]:
-    """Return a problem of each kind that a request with operations can meet."""
-    resource = next(iter(graph.values()))
-
-    def refused(**operation: Json | str) -> ApiError:
-        body = orjson.dumps({OPERATIONS: [operation]})
-        return _raised(lambda: load_operations(body, graph, most))
-
-    unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
-    return [
-        *of_no_query(),
-        refused(op="unknown"),
-        refused(op="remove", href="/unknown"),
-        refused(op="update", href=resource_path(resource, 1), data={"type": "other"}),
-        *_of_body(extension),
-        refused(op="add", data=unknown),
-    ]
-
-
-def _of_any_request() -> list[ApiError]:
-    return [
-        MalformedRequest("The header `Host` is no host name."),
-        _raised(lambda: check_accept((f"{MEDIA_TYPE}; charset=utf-8",))),
-        RequestTimeout("head", Limits().arrival_seconds),
-        ExpectationFailed(),
-        InternalError(),
-        Unavailable(),
-    ]
-
-
-def _of_body(extension: str | None = None) -> list[ApiError]:
-    return [BodyTooLarge(Limits().body_bytes), _unsupported(extension)]
-
-
-def _unsupported(extension: str | None = None) -> ApiError:
+def _unsupported_media_type(extension: str | None = None) -> ApiError:
     return _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8", extension))
 
 
 def _raised(call: Callable[[], object]) -> ApiError:
-    """Return the error that a call of the protocol raises: an example that cannot be untrue."""
+    """Return the error that a call raises, so that the example is what the service sends."""
     try:
         call()
     except ApiError as error:
         return error
-    except ApiErrors as several:
-        return several.errors[0]
-    raise AssertionError("this is no example of an error")
+    except ApiErrors as errors:
+        return errors.errors[0]
+    raise AssertionError("the call must raise an error")

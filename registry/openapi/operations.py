@@ -1,9 +1,10 @@
-"""What an operation is made of: its parameters, its body, and the answers to it."""
+"""Operations of the OpenAPI document: parameters, request bodies, responses and headers."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from registry.http.etags import make_etag
 from registry.http.responses import REQUEST_ID_HEADER
@@ -28,21 +29,21 @@ def header(description: str, example: str, *, always: bool = True) -> Json:
 _TAG_EXAMPLE = f'"{make_etag(b"", {VERSION: 1})}"'
 
 HEADERS: Json = {
-    "RequestId": header("The id of the request in the log.", examples.REQUEST_ID),
-    "Vary": header("What of the request can change the answer.", "Accept"),
+    "RequestId": header("The id of the request; the log contains it too.", examples.REQUEST_ID),
+    "Vary": header("The request headers that the response depends on.", "Accept"),
     "ETag": header(
-        "The entity tag of the answer, for `If-None-Match` and `If-Match`.", _TAG_EXAMPLE
+        "The entity tag of the response, for `If-None-Match` and `If-Match`.", _TAG_EXAMPLE
     ),
 }
 """The component headers."""
 
-_ON_ALL: Json = {
+_COMMON_HEADERS: Json = {
     REQUEST_ID_HEADER: reference("headers", "RequestId"),
     "Vary": reference("headers", "Vary"),
 }
 
 TAGGED: Json = {"ETag": reference("headers", "ETag")}
-"""The header of the representation of a resource, or of the linkage of one."""
+"""The header of responses that represent a resource or linkage."""
 
 TAGGED_PAGE: Json = {
     "ETag": header(
@@ -53,30 +54,34 @@ TAGGED_PAGE: Json = {
 }
 
 
-def operation(
-    tag: str,
-    operation_id: str,
-    summary: str,
-    description: str,
-    parameters: Json,
-    answers: Json,
-    problems: Iterable[ApiError],
-    body: Json | None = None,
-) -> Json:
-    """Return an operation.
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation (OpenAPI 3.0.0, Operation Object).
 
-    parameters: by the names of their components. answers: by status. problems: what can be
-    answered in place of them. body: the request body, if it takes one.
+    parameters: by component name. responses: of success, by status. errors: examples, which become
+    the responses of failure. body: the request body, if there is one.
     """
-    return {
-        "tags": [tag],
-        "operationId": operation_id,
-        "summary": summary,
-        "description": description,
-        "parameters": references(parameters),
-        **({"requestBody": body} if body else {}),
-        "responses": answers | _refusals(problems),
-    }
+
+    tag: str
+    operation_id: str
+    summary: str
+    description: str
+    parameters: Json
+    responses: Json
+    errors: Iterable[ApiError]
+    body: Json | None = None
+
+    def to_object(self) -> Json:
+        """Return the Operation Object."""
+        return {
+            "tags": [self.tag],
+            "operationId": self.operation_id,
+            "summary": self.summary,
+            "description": self.description,
+            "parameters": references(self.parameters),
+            **({"requestBody": self.body} if self.body else {}),
+            "responses": self.responses | _error_responses(self.errors),
+        }
 
 
 def body(schema: Json, example: Json, media_type: str = MEDIA_TYPE) -> Json:
@@ -84,53 +89,53 @@ def body(schema: Json, example: Json, media_type: str = MEDIA_TYPE) -> Json:
     return {"required": True, "content": {media_type: {"schema": schema, "example": example}}}
 
 
-def answer(
+def response(
     description: str,
     schema: Json,
     documents: Json,
     headers: Json | None = None,
     media_type: str = MEDIA_TYPE,
 ) -> Json:
-    """Return a response; documents: examples by name; headers: those that not all have."""
-    named = {name: {"value": example} for name, example in documents.items()}
+    """Return a response. documents: examples by name. headers: those that are not common to all."""
+    named = {name: {"value": document} for name, document in documents.items()}
     return {
-        **empty_answer(description, headers),
+        **empty_response(description, headers),
         "content": {media_type: {"schema": schema, "examples": named}},
     }
 
 
-def empty_answer(description: str, headers: Json | None = None) -> Json:
+def empty_response(description: str, headers: Json | None = None) -> Json:
     """Return a response without a body."""
-    return {"description": description, "headers": _ON_ALL | (headers or {})}
+    return {"description": description, "headers": _COMMON_HEADERS | (headers or {})}
 
 
 NOT_MODIFIED: Json = {
-    "304": empty_answer("The client has this answer: `If-None-Match` names it.", TAGGED)
+    "304": empty_response("`If-None-Match` has the entity tag of the response.", TAGGED)
 }
 
-NO_CONTENT: Json = {"204": empty_answer("It is done.")}
+NO_CONTENT: Json = {"204": empty_response("The change has been applied.")}
 
 
-def a(noun: str) -> str:
-    """Return the noun with its article."""
+def with_article(noun: str) -> str:
+    """Return the noun with its indefinite article."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def _refusals(problems: Iterable[ApiError]) -> Json:
+def _error_responses(errors: Iterable[ApiError]) -> Json:
     by_status: dict[int, list[ApiError]] = defaultdict(list)
-    for problem in problems:
-        by_status[problem.status].append(problem)
-    return {str(status): _refusal(by_status[status]) for status in sorted(by_status)}
+    for error in errors:
+        by_status[error.status].append(error)
+    return {str(status): _error_response(by_status[status]) for status in sorted(by_status)}
 
 
-def _refusal(problems: list[ApiError]) -> Json:
-    return answer(
-        " ".join(dict.fromkeys(type(problem).__doc__ or "" for problem in problems)),
+def _error_response(errors: list[ApiError]) -> Json:
+    return response(
+        " ".join(dict.fromkeys(type(error).__doc__ or "" for error in errors)),
         reference("schemas", "ErrorDocument"),
-        {problem.code: examples.error(problem) for problem in problems},
+        {error.code: examples.error(error) for error in errors},
         {
             name: header("Seconds to wait before the next attempt.", value)
-            for problem in problems
-            for name, value in problem.headers.items()
+            for error in errors
+            for name, value in error.headers.items()
         },
     )

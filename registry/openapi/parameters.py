@@ -1,4 +1,4 @@
-"""What a request can ask for -> the OpenAPI parameters of its path, query and head."""
+"""OpenAPI parameters: path, query string and headers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ID: Json = {
         "name": "id",
         "in": "path",
         "required": True,
-        "description": "The id of the resource. What is not the id of any is answered 404.",
+        "description": "The id of the resource; 404 if it does not exist.",
         "schema": NUMBER,
         "example": 1,
     }
@@ -34,32 +34,32 @@ def _header(name: str, description: str) -> Json:
 IF_MATCH: Json = {
     "IfMatch": _header(
         "If-Match",
-        "Entity tags: only if the resource still has the version of one of them, else 412. `*` is "
-        "any version.",
+        "Entity tags: 412 unless one of them is of the current version of the resource. `*` "
+        "matches any version.",
     )
 }
 IF_NONE_MATCH: Json = {
     "IfNoneMatch": _header(
-        "If-None-Match", "Entity tags: an answer that has one of them is not sent again, 304."
+        "If-None-Match", "Entity tags: 304 if the response has one of them. `*` matches any."
     )
 }
 
 
 def query_parameters(scope: Scope) -> Json:
-    """Return the query parameters that `query.parse` takes, by the names of their components."""
-    found = {**_include(scope), **_fields(scope.graph)}
+    """Return the query parameters that `query.parse` supports, by component name."""
+    parameters = {**_include(scope), **_fields(scope.graph)}
     if scope.many:
-        found |= {**_sort(scope), **_filters(scope.resource), **_pages(scope.sizes)}
-    return found
+        parameters |= {**_sort(scope), **_filters(scope.resource), **_pages(scope.sizes)}
+    return parameters
 
 
 def references(parameters: Json) -> list[Json]:
-    """Return references to parameters."""
+    """Return references to component parameters."""
     return [reference("parameters", name) for name in parameters]
 
 
-def bounded_paths(scope: Scope) -> list[str]:
-    """Return the include paths that end in a to-many relationship whose members are included."""
+def sized_paths(scope: Scope) -> list[str]:
+    """Return the include paths that `page[path][size]` applies to: the to-many ones."""
     return [
         path
         for path, relationship in _include_paths(scope)
@@ -74,16 +74,16 @@ def _include(scope: Scope) -> Json:
     name = title(resource) + "Include" + (f".{next(iter(relationships))}" if scope.linkage else "")
     include = _list_parameter(
         "include",
-        "The relationships to follow; what they lead to is added in `included`.",
+        "The relationships whose resources the response has in `included`.",
         [path for path, _ in _include_paths(scope)],
     )
     sizes = {
         f"{title(resource)}PageSize.{path}": _parameter(
             f"page[{path}][size]",
-            f"How many to include at most of each `{path}`, which `include` has to name.",
+            f"The maximum number of resources to include per `{path}`; requires it in `include`.",
             _size(scope.sizes),
         )
-        for path in bounded_paths(scope)
+        for path in sized_paths(scope)
     }
     return {name: {**include, "example": list(relationships)}, **sizes}
 
@@ -109,8 +109,8 @@ def _fields(graph: Graph) -> Json:
         f"{title(resource)}Fields": {
             **_list_parameter(
                 f"fields[{resource.type}]",
-                f"The only fields to show of each `{resource.type}`; its type, id and links are "
-                "always there, its relationships follow `include`.",
+                f"The fields of each `{resource.type}` in the response. Type, id and links are "
+                "always present; relationships depend on `include`.",
                 sorted(fieldset_names(resource)),
             ),
             "example": list(resource.attributes),
@@ -123,77 +123,81 @@ def _sort(scope: Scope) -> Json:
     names = sort_names(scope.resource, scope.graph)
     directions = [f"{sign}{name}" for name in names for sign in ("", "-")]
     description = (
-        "The order: by the first of these, and where that is equal by the next; `-` is falling. "
-        "Null is before any value, and the id decides in the end. By default `id`."
+        "The sort fields, by precedence; `-` is descending. Null sorts before any value, and the "
+        "id breaks ties. The default is `id`."
     )
     return {f"{title(scope.resource)}Sort": _list_parameter("sort", description, directions)}
 
 
 def _filters(resource: Resource) -> Json:
-    # A schema of no type: of an array, Swagger UI would make a list of texts.
+    # Without a type: for an array, Swagger UI shows a list of text inputs.
     schema = {"anyOf": [schema_of(resource, "Filter")]}
-    found = {
+    parameters = {
         f"{title(resource)}Filter": {
             "name": "filter",
             "in": "query",
-            "description": "Conditions in JSON, all of which have to hold: "
-            '`[{"name": "...", "op": "...", "val": ...}]`, combined by `and`, `or`, `not`.',
+            "description": "Conditions in JSON, combined by AND: "
+            '`[{"name": "...", "op": "...", "val": ...}]`; `and`, `or` and `not` can be nested.',
             "content": {"application/json": {"schema": schema, "example": []}},
         }
     }
     for name in stored_fields(resource):
         for parameter, component in _field_filters(resource, name):
-            found[f"{title(resource)}Filter.{component}"] = parameter
-    return found
+            parameters[f"{title(resource)}Filter.{component}"] = parameter
+    return parameters
 
 
 def _field_filters(resource: Resource, name: str) -> Iterator[tuple[Json, str]]:
-    """Yield the parameters that pick resources by a field, and their names."""
-    known = field_of(name, resource).operators
-    if Operator.IN in known:
+    """Yield the parameters that filter by a field, and the suffixes of their component names."""
+    operators = field_of(name, resource).operators
+    if Operator.IN in operators:
         values = sent_value(resource, name, Operator.IN)
-        description = f"Only those whose `{name}` is this, or one of several."
+        description = f"Resources whose `{name}` equals the value, or one of several."
         yield _parameter(f"filter[{name}]", description, values), name
-    for operator in known:
+    for operator in operators:
         yield (
             _parameter(
                 f"filter[{name}][{operator}]",
-                _MEANINGS[operator].format(f"`{name}`"),
+                _OPERATORS[operator].format(f"`{name}`"),
                 sent_value(resource, name, operator),
             ),
             f"{name}.{operator}",
         )
 
 
-_MEANINGS = {
-    "eq": "Only those whose {} is this.",
-    "ne": "Only those whose {} is not this.",
-    "lt": "Only those whose {} is less.",
-    "le": "Only those whose {} is this or less.",
-    "gt": "Only those whose {} is greater.",
-    "ge": "Only those whose {} is this or greater.",
-    "in": "Only those whose {} is one of these.",
-    "prefix": "Only those whose {} begins so.",
-    "contains": "Only those whose {} has this in it, in capital or small letters.",
-    "null": "Only those that have no {}, or with `false` those that have one.",
+_OPERATORS = {
+    "eq": "Resources whose {} equals the value.",
+    "ne": "Resources whose {} does not equal the value.",
+    "lt": "Resources whose {} is less than the value.",
+    "le": "Resources whose {} is less than or equal to the value.",
+    "gt": "Resources whose {} is greater than the value.",
+    "ge": "Resources whose {} is greater than or equal to the value.",
+    "in": "Resources whose {} equals one of the values.",
+    "prefix": "Resources whose {} starts with the value.",
+    "contains": "Resources whose {} contains the value, ignoring case.",
+    "null": "With `true`, resources whose {} is null; with `false`, the others.",
 }
 
 
 def _pages(sizes: Sizes) -> Json:
     cursor = {"type": "string"}
     return {
-        "PageNumber": _parameter("page[number]", "The page with this number, from 1.", NUMBER),
+        "PageNumber": _parameter("page[number]", "The number of the page, starting at 1.", NUMBER),
         "PageSize": _parameter(
             "page[size]",
-            f"How many resources a page has, by default {sizes.default}. Without any `page`, the "
-            "answer is the whole collection.",
+            f"The number of resources per page, {sizes.default} by default. Without any `page` "
+            "parameter, the response is the whole collection.",
             _size(sizes),
         ),
-        "PageAfter": _parameter("page[after]", "The page after a cursor of a link.", cursor),
-        "PageBefore": _parameter("page[before]", "The page before a cursor of a link.", cursor),
+        "PageAfter": _parameter(
+            "page[after]", "The page after this cursor, taken from a link.", cursor
+        ),
+        "PageBefore": _parameter(
+            "page[before]", "The page before this cursor, taken from a link.", cursor
+        ),
         "PageTotal": _parameter(
             "page[total]",
-            "With `page[number]`: whether to count how many there are, by default `true`.",
+            "With `page[number]`: whether to count the resources on all pages, `true` by default.",
             {"type": "boolean"},
         ),
     }
@@ -204,12 +208,12 @@ def _size(sizes: Sizes) -> Json:
 
 
 def _list_parameter(name: str, description: str, values: list[str]) -> Json:
-    """Return a parameter that takes a comma-separated list, which may be empty."""
+    """Return a parameter whose value is a comma-separated list, which may be empty."""
     schema = {"type": "array", "items": {"type": "string", "enum": values}}
     return {**_parameter(name, description, schema), "allowEmptyValue": True}
 
 
 def _parameter(name: str, description: str, schema: Json) -> Json:
-    """Return a query parameter; a list is sent with commas."""
-    listed = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
-    return {"name": name, "in": "query", "description": description, "schema": schema, **listed}
+    """Return a query parameter; items of an array are separated by commas."""
+    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
+    return {"name": name, "in": "query", "description": description, "schema": schema, **style}

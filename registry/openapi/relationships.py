@@ -1,4 +1,4 @@
-"""The operations on a relationship: on its linkage, and on the resources that it leads to."""
+"""The operations on a relationship: on its linkage and on the related resources."""
 
 from __future__ import annotations
 
@@ -7,41 +7,52 @@ from dataclasses import replace
 from registry.jsonapi.links import related_path
 from registry.jsonapi.query import Scope
 from registry.model.resource import Relationship
-from registry.openapi import error_examples as problems
 from registry.openapi import examples
+from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
     NO_CONTENT,
     NOT_MODIFIED,
     TAGGED,
-    a,
-    answer,
+    Operation,
     body,
-    operation,
+    response,
+    with_article,
 )
 from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters, references
-from registry.openapi.resources import collection_answers
+from registry.openapi.resources import collection_responses
 from registry.openapi.schemas import Json, schema_of, title
 
+_VERBS = {"replace": "Replace", "add": "Add to", "remove": "Remove from"}
+_EFFECTS = {
+    "replace": "Resources that are linked elsewhere move; members not in the request are removed.",
+    "add": "Resources that are linked elsewhere move; those that are members already stay.",
+    "remove": "The resources are no longer linked; those that are not members are ignored.",
+}
 
-def related_item(scope: Scope, relationship: Relationship) -> Json:
-    """Return the description of the path of what a relationship leads to.
+
+def related_item(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
+    """Return the Path Item Object of the related resources.
 
     scope: of one resource that has the relationship.
     """
     read = _list_related if relationship.to_many else _read_related
-    return {"parameters": references(ID), "get": read(scope, relationship)}
+    return {"parameters": references(ID), "get": read(scope, relationship, errors)}
 
 
-def linkage_item(scope: Scope, relationship: Relationship) -> Json:
-    """Return the description of the path of the linkage of a relationship; scope: as above."""
-    found = {
+def linkage_item(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
+    """Return the Path Item Object of the linkage. scope: as for `related_item`."""
+
+    def change(action: str) -> Json:
+        return _change(action, scope, relationship, errors)
+
+    item = {
         "parameters": references(ID),
-        "get": _read_linkage(scope, relationship),
-        "patch": _replace(scope, relationship),
+        "get": _read_linkage(scope, relationship, errors),
+        "patch": change("replace"),
     }
     if relationship.to_many:
-        found |= {"post": _add(scope, relationship), "delete": _remove(scope, relationship)}
-    return found
+        item |= {"post": change("add"), "delete": change("remove")}
+    return item
 
 
 def _related_scope(scope: Scope, relationship: Relationship) -> Scope:
@@ -49,21 +60,21 @@ def _related_scope(scope: Scope, relationship: Relationship) -> Scope:
     return replace(scope, resource=target, many=relationship.to_many)
 
 
-def _list_related(scope: Scope, relationship: Relationship) -> Json:
+def _list_related(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
     resource, name = scope.resource, relationship.name
     related = _related_scope(scope, relationship)
-    return operation(
-        title(resource),
-        f"list_{resource.type}_{name}",
-        f"List the {name} of {a(resource.type)}",
-        "A collection like any other.",
-        query_parameters(related) | IF_NONE_MATCH,
-        collection_answers(related, related_path(resource, 1, name)),
-        [*problems.of_query(related), *problems.of_id(resource)],
-    )
+    return Operation(
+        tag=title(resource),
+        operation_id=f"list_{resource.type}_{name}",
+        summary=f"List the {name} of {with_article(resource.type)}",
+        description="Supports the same parameters as any collection.",
+        parameters=query_parameters(related) | IF_NONE_MATCH,
+        responses=collection_responses(related, related_path(resource, 1, name)),
+        errors=[*errors.query(related), *errors.missing(resource)],
+    ).to_object()
 
 
-def _read_related(scope: Scope, relationship: Relationship) -> Json:
+def _read_related(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
     resource, name = scope.resource, relationship.name
     related = _related_scope(scope, relationship)
     documents = {
@@ -71,71 +82,55 @@ def _read_related(scope: Scope, relationship: Relationship) -> Json:
         "none": examples.related(None, resource, name),
     }
     schema = schema_of(related.resource, "DocumentOrNull")
-    found = answer(f"The {related.resource.type}, or null.", schema, documents, TAGGED)
-    return operation(
-        title(resource),
-        f"read_{resource.type}_{name}",
-        f"Read the {name} of {a(resource.type)}",
-        "The resource itself, `data` is null if there is none.",
-        query_parameters(related) | IF_NONE_MATCH,
-        {"200": found, **NOT_MODIFIED},
-        [*problems.of_query(related), *problems.of_id(resource)],
-    )
+    found = response(f"The {related.resource.type}, or null.", schema, documents, TAGGED)
+    return Operation(
+        tag=title(resource),
+        operation_id=f"read_{resource.type}_{name}",
+        summary=f"Read the {name} of {with_article(resource.type)}",
+        description="The related resource; `data` is null if there is none.",
+        parameters=query_parameters(related) | IF_NONE_MATCH,
+        responses={"200": found, **NOT_MODIFIED},
+        errors=[*errors.query(related), *errors.missing(resource)],
+    ).to_object()
 
 
-def _read_linkage(scope: Scope, relationship: Relationship) -> Json:
+def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
     resource, name = scope.resource, relationship.name
     linkage = replace(_related_scope(scope, relationship), linkage=(resource, relationship))
-    schema = schema_of(linkage.resource, f"{_kind(relationship)}Linkage")
+    schema = schema_of(linkage.resource, f"{_cardinality(relationship)}Linkage")
     documents = {"linkage": examples.linkage_document(resource, relationship)}
-    return operation(
-        title(resource),
-        f"read_{resource.type}_{name}_linkage",
-        f"Read which {name} {a(resource.type)} has",
-        "The identifiers alone, of which the resources can be had by `include`.",
-        query_parameters(linkage) | IF_NONE_MATCH,
-        {"200": answer("The identifiers.", schema, documents, TAGGED), **NOT_MODIFIED},
-        [*problems.of_query(linkage), *problems.of_id(resource)],
-    )
+    identifiers = response("The resource identifiers.", schema, documents, TAGGED)
+    return Operation(
+        tag=title(resource),
+        operation_id=f"read_{resource.type}_{name}_linkage",
+        summary=f"Read the linkage of the {name} of {with_article(resource.type)}",
+        description="Resource identifiers only; `include` adds the resources.",
+        parameters=query_parameters(linkage) | IF_NONE_MATCH,
+        responses={"200": identifiers, **NOT_MODIFIED},
+        errors=[*errors.query(linkage), *errors.missing(resource)],
+    ).to_object()
 
 
-def _replace(scope: Scope, relationship: Relationship) -> Json:
-    description = "What is linked elsewhere moves; what is not named is no longer linked."
-    return _change(scope, relationship, "replace", "Replace", description)
-
-
-def _add(scope: Scope, relationship: Relationship) -> Json:
-    description = "What is linked elsewhere moves; what is linked here already stays."
-    return _change(scope, relationship, "add", "Add to", description)
-
-
-def _remove(scope: Scope, relationship: Relationship) -> Json:
-    description = "They are no longer linked; those that are not linked here are no error."
-    return _change(scope, relationship, "remove", "Remove from", description)
-
-
-def _change(
-    scope: Scope, relationship: Relationship, code: str, verb: str, description: str
-) -> Json:
+def _change(action: str, scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
     resource, name = scope.resource, relationship.name
-    kind = "Removal" if code == "remove" else "Change"
-    schema = schema_of(scope.graph[relationship.target], _kind(relationship) + kind)
-    return operation(
-        title(resource),
-        f"{code}_{resource.type}_{name}",
-        f"{verb} the {name} of {a(resource.type)}",
-        description,
-        IF_MATCH,
-        NO_CONTENT,
-        [
-            *problems.of_no_query(),
-            *problems.of_id(resource),
-            *problems.of_if_match(),
-            *problems.of_linkage(relationship),
+    suffix = "Removal" if action == "remove" else "Change"
+    schema = schema_of(scope.graph[relationship.target], _cardinality(relationship) + suffix)
+    return Operation(
+        tag=title(resource),
+        operation_id=f"{action}_{resource.type}_{name}",
+        summary=f"{_VERBS[action]} the {name} of {with_article(resource.type)}",
+        description=_EFFECTS[action],
+        parameters=IF_MATCH,
+        responses=NO_CONTENT,
+        errors=[
+            *errors.no_query(),
+            *errors.missing(resource),
+            *errors.precondition(),
+            *errors.linkage(relationship),
         ],
-        body(schema, {"data": examples.linkage(relationship)}),
-    )
+        body=body(schema, {"data": examples.linkage(relationship)}),
+    ).to_object()
 
 
-def _kind(relationship: Relationship) -> str:
+def _cardinality(relationship: Relationship) -> str:
     return "ToMany" if relationship.to_many else "ToOne"

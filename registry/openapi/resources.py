@@ -1,4 +1,4 @@
-"""The operations on a type: on all its resources, and on one of them."""
+"""The operations on a type: on its collection and on one resource."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from dataclasses import replace
 
 from registry.jsonapi.links import collection_path, resource_path
 from registry.jsonapi.query import Scope
-from registry.openapi import error_examples as problems
 from registry.openapi import examples
+from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
     NO_CONTENT,
     NOT_MODIFIED,
     TAGGED,
     TAGGED_PAGE,
-    a,
-    answer,
+    Operation,
     body,
     header,
-    operation,
+    response,
+    with_article,
 )
 from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters, references
 from registry.openapi.schemas import Json, absolute, schema_of, title
 
 
-def collection_item(scope: Scope) -> Json:
-    """Return the description of the path of a collection."""
-    return {"get": _list(replace(scope, many=True)), "post": _create(scope)}
+def collection_item(scope: Scope, errors: ErrorExamples) -> Json:
+    """Return the Path Item Object of a collection."""
+    return {"get": _list(replace(scope, many=True), errors), "post": _create(scope, errors)}
 
 
-def detail_item(scope: Scope) -> Json:
-    """Return the description of the path of one resource."""
+def detail_item(scope: Scope, errors: ErrorExamples) -> Json:
+    """Return the Path Item Object of one resource."""
     return {
         "parameters": references(ID),
-        "get": _read(scope),
-        "patch": _update(scope),
-        "delete": _delete(scope),
+        "get": _read(scope, errors),
+        "patch": _update(scope, errors),
+        "delete": _delete(scope, errors),
     }
 
 
-def collection_answers(scope: Scope, path: str) -> Json:
-    """Return the answers to a request for resources of a type; path: an example of theirs."""
+def collection_responses(scope: Scope, path: str) -> Json:
+    """Return the successful responses with a collection. path: of the examples."""
     resource, url = scope.resource, absolute(path)
     whole = examples.collection(examples.plain(resource), url)
     query = f"?include={','.join(resource.relationships)}"
@@ -49,101 +49,100 @@ def collection_answers(scope: Scope, path: str) -> Json:
         "page": examples.page(whole, scope.sizes),
     }
     description, schema = f"The {resource.collection}.", schema_of(resource, "Collection")
-    return {"200": answer(description, schema, documents, TAGGED_PAGE), **NOT_MODIFIED}
+    return {"200": response(description, schema, documents, TAGGED_PAGE), **NOT_MODIFIED}
 
 
-def _list(scope: Scope) -> Json:
+def _list(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    return operation(
-        title(resource),
-        f"list_{resource.collection}",
-        f"List {resource.collection}",
-        "All of them, or those that `filter` picks, or a page of them. `meta.count` says how many "
-        "there are in the answer.",
-        query_parameters(scope) | IF_NONE_MATCH,
-        collection_answers(scope, collection_path(resource)),
-        problems.of_query(scope),
-    )
+    return Operation(
+        tag=title(resource),
+        operation_id=f"list_{resource.collection}",
+        summary=f"List {resource.collection}",
+        description="The whole collection, or the resources that `filter` selects, or a page of "
+        "them. `meta.count` is the number of resources in the response.",
+        parameters=query_parameters(scope) | IF_NONE_MATCH,
+        responses=collection_responses(scope, collection_path(resource)),
+        errors=errors.query(scope),
+    ).to_object()
 
 
-def _create(scope: Scope) -> Json:
+def _create(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     location = header("The path of the resource.", resource_path(resource, 1))
-    found = answer(
+    created = response(
         f"The new {resource.type}.",
         schema_of(resource, "Document"),
         {"created": examples.created(resource)},
         {"Location": location, **TAGGED},
     )
-    return operation(
-        title(resource),
-        f"create_{resource.type}",
-        f"Create {a(resource.type)}",
-        "The service assigns the id. What is named in `relationships` and linked elsewhere moves. "
-        "Without `fields`, the answer shows the attributes that can be sent.",
-        query_parameters(scope),
-        {"201": found},
-        [
-            *problems.of_query(scope),
-            *problems.of_id(resource),
-            *problems.of_resource(resource),
-        ],
-        body(schema_of(resource, "Create"), examples.creation(resource)),
-    )
+    return Operation(
+        tag=title(resource),
+        operation_id=f"create_{resource.type}",
+        summary=f"Create {with_article(resource.type)}",
+        description="The service assigns the id. Resources in `relationships` that are linked "
+        "elsewhere move. Without `fields`, the response contains the writable attributes.",
+        parameters=query_parameters(scope),
+        responses={"201": created},
+        errors=[*errors.query(scope), *errors.missing(resource), *errors.resource(resource)],
+        body=body(schema_of(resource, "Create"), examples.creation(resource)),
+    ).to_object()
 
 
-def _read(scope: Scope) -> Json:
+def _read(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     documents = {
         "plain": examples.plain(resource),
         "included": examples.included(resource, scope.graph),
     }
-    found = answer(f"The {resource.type}.", schema_of(resource, "Document"), documents, TAGGED)
-    return operation(
-        title(resource),
-        f"read_{resource.type}",
-        f"Read {a(resource.type)}",
-        "One resource, by its id.",
-        query_parameters(scope) | IF_NONE_MATCH,
-        {"200": found, **NOT_MODIFIED},
-        [*problems.of_query(scope), *problems.of_id(resource)],
-    )
+    schema = schema_of(resource, "Document")
+    return Operation(
+        tag=title(resource),
+        operation_id=f"read_{resource.type}",
+        summary=f"Read {with_article(resource.type)}",
+        description="One resource by its id.",
+        parameters=query_parameters(scope) | IF_NONE_MATCH,
+        responses={
+            "200": response(f"The {resource.type}.", schema, documents, TAGGED),
+            **NOT_MODIFIED,
+        },
+        errors=[*errors.query(scope), *errors.missing(resource)],
+    ).to_object()
 
 
-def _update(scope: Scope) -> Json:
+def _update(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    found = answer(
-        f"The {resource.type} as it is now.",
+    updated = response(
+        f"The updated {resource.type}.",
         schema_of(resource, "Document"),
         {"updated": examples.updated(resource)},
         TAGGED,
     )
-    return operation(
-        title(resource),
-        f"update_{resource.type}",
-        f"Update {a(resource.type)}",
-        "Changes what is sent and nothing else, all of it or nothing. A list of identifiers "
-        "replaces the relationship; what is linked elsewhere moves.",
-        query_parameters(scope) | IF_MATCH,
-        {"200": found},
-        [
-            *problems.of_query(scope),
-            *problems.of_id(resource),
-            *problems.of_if_match(),
-            *problems.of_resource(resource),
+    return Operation(
+        tag=title(resource),
+        operation_id=f"update_{resource.type}",
+        summary=f"Update {with_article(resource.type)}",
+        description="Changes only the attributes and relationships in the request, all of them or "
+        "none. Linkage replaces the relationship; resources that are linked elsewhere move.",
+        parameters=query_parameters(scope) | IF_MATCH,
+        responses={"200": updated},
+        errors=[
+            *errors.query(scope),
+            *errors.missing(resource),
+            *errors.precondition(),
+            *errors.resource(resource),
         ],
-        body(schema_of(resource, "Update"), examples.update(resource)),
-    )
+        body=body(schema_of(resource, "Update"), examples.update(resource)),
+    ).to_object()
 
 
-def _delete(scope: Scope) -> Json:
+def _delete(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    return operation(
-        title(resource),
-        f"delete_{resource.type}",
-        f"Delete {a(resource.type)}",
-        "What was linked to it stays, unlinked.",
-        IF_MATCH,
-        NO_CONTENT,
-        [*problems.of_no_query(), *problems.of_id(resource), *problems.of_if_match()],
-    )
+    return Operation(
+        tag=title(resource),
+        operation_id=f"delete_{resource.type}",
+        summary=f"Delete {with_article(resource.type)}",
+        description="Resources that are linked to it remain, without the link.",
+        parameters=IF_MATCH,
+        responses=NO_CONTENT,
+        errors=[*errors.no_query(), *errors.missing(resource), *errors.precondition()],
+    ).to_object()

@@ -1,4 +1,4 @@
-"""Swagger UI: the page that shows the OpenAPI document and tries it out."""
+"""Swagger UI, served with the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,48 +18,50 @@ from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 from registry.http.app_keys import UI_PATH
 
 
-class _Settings(SwaggerUiSettings):
-    """Settings of the page."""
-
+class _UiSettings(SwaggerUiSettings):
     def to_settings(self) -> dict[str, Any]:
-        """Return them as the page takes them."""
-        # Colours cost Swagger UI a minute on the answer to a list of 3,000.
+        """Return the configuration of Swagger UI."""
+        # Highlighting blocks the page for a minute on a response with 3,000 resources.
         return {**super().to_settings(), "syntaxHighlight": {"activated": False}}
 
 
-# The other layout has a box for the address of another description, which _policy refuses anyway.
-_SETTINGS = _Settings(path="/", layout="BaseLayout", validatorUrl=None)
+# StandaloneLayout has an input for the URL of another description, which the policy blocks anyway.
+_UI_SETTINGS = _UiSettings(path="/", layout="BaseLayout", validatorUrl=None)
 _FILES = web.AppKey("files", dict[str, bytes])
-_STATIC = "/swagger_ui_static"
-_INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
+_STATIC_PATH = "/swagger_ui_static"
+_INLINE_ELEMENT = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 def version() -> str:
-    """Return the version of Swagger UI that is shown: the installed one, else the bundled one."""
+    """Return the version of Swagger UI that is served: the installed one, else the bundled one."""
     return (_directory() / "VERSION").read_text("ascii").strip()
 
 
 def mount(app: web.Application, description: dict[str, Any]) -> None:
-    """Show an OpenAPI document: the page at /api/swagger/, the document itself beside it."""
+    """Serve Swagger UI at /api/swagger/, and the OpenAPI document below it."""
     ui = web.Application()
     ui.on_response_prepare.append(add_security_headers)
     ui[_FILES] = {path.name: path.read_bytes() for path in _directory().iterdir()}
-    # Before those of aiohttp-swagger3, which has the bundled files at the same paths.
-    for path in (_STATIC, _STATIC + "/{name:.*}"):
-        ui.add_routes([web.get(path, _file), web.options(path, _options)])
-    _show(ui, description)
-    app.add_routes([web.view(UI_PATH, _WithoutSlash)])
+    # Registered before aiohttp-swagger3 registers the bundled files at the same paths.
+    for path in (_STATIC_PATH, _STATIC_PATH + "/{name:.*}"):
+        ui.add_routes([web.get(path, _get_file), web.options(path, _options)])
+    _add_swagger_docs(ui, description)
+    _add_missing_routes(ui)
+    app.add_routes([web.view(UI_PATH, _RedirectView)])
     app.add_subapp(UI_PATH, ui)
 
 
-def _show(ui: web.Application, description: dict[str, Any]) -> None:
+def _add_swagger_docs(ui: web.Application, description: dict[str, Any]) -> None:
     with warnings.catch_warnings():
-        # aiohttp-swagger3 keeps its page and its document under strings, not under AppKeys.
+        # aiohttp-swagger3 stores its state on the application under strings.
         warnings.simplefilter("ignore", web.NotAppKeyWarning)
-        docs = SwaggerDocs(ui, validate=False, swagger_ui_settings=_SETTINGS)
+        docs = SwaggerDocs(ui, validate=False, swagger_ui_settings=_UI_SETTINGS)
     docs.spec.clear()
     docs.spec.update(description)
-    # It answers GET alone, and knows its document by one name.
+
+
+def _add_missing_routes(ui: web.Application) -> None:
+    """Add HEAD, OPTIONS and /openapi.json; aiohttp-swagger3 registers only GET."""
     handlers = {
         resource.canonical: route.handler
         for resource in ui.router.resources()
@@ -77,13 +79,13 @@ def _show(ui: web.Application, description: dict[str, Any]) -> None:
 
 
 def _directory() -> Path:
-    """Return where the files are that the page loads; scripts/swagger-ui makes the first."""
+    """Return the directory of the static files; scripts/swagger-ui creates the installed one."""
     installed = Path(sys.prefix, "share", "swagger-ui")
     bundled = Path(aiohttp_swagger3.__file__).with_name("swagger_ui")
     return installed if installed.is_dir() else bundled
 
 
-async def _file(request: web.Request) -> web.Response:
+async def _get_file(request: web.Request) -> web.Response:
     name = request.match_info.get("name", "")
     content = request.app[_FILES].get(name)
     if content is None:
@@ -91,7 +93,7 @@ async def _file(request: web.Request) -> web.Response:
     return web.Response(body=content, content_type=guess_type(name)[0] or "text/plain")
 
 
-class _WithoutSlash(web.View):
+class _RedirectView(web.View):
     async def get(self) -> NoReturn:
         raise web.HTTPMovedPermanently(f"{UI_PATH}/")
 
@@ -106,30 +108,23 @@ async def _options(_: web.Request) -> web.Response:
 
 
 async def add_security_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Keep what is shown here from loading, asking or being framed by another host."""
+    """Prevent the page from loading from other hosts, contacting them, or being framed by them."""
     page = ""
     if isinstance(response, web.Response) and response.content_type == "text/html":
         page = response.text or ""
-    response.headers["Content-Security-Policy"] = _policy(page)
+    response.headers["Content-Security-Policy"] = _content_security_policy(page)
     response.headers["X-Content-Type-Options"] = "nosniff"
-    # Another version of Swagger UI has other files of the same names.
+    # Other versions of Swagger UI have files of the same names.
     response.headers[hdrs.CACHE_CONTROL] = "no-cache"
 
 
-def _policy(page: str) -> str:
-    """Return the policy that lets the scripts and styles in the page itself pass, by their hash."""
-    inline: dict[str, str] = {"script": "", "style": ""}
-    for element, content in _INLINE.findall(page):
-        inline[element] += f" 'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src 'self'{inline['script']}",
-            f"style-src 'self'{inline['style']}",
-            "img-src 'self' data:",
-            "connect-src 'self'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        ]
+def _content_security_policy(page: str) -> str:
+    """Return a policy that allows the inline scripts and styles of the page by their hashes."""
+    hashes = {"script": "", "style": ""}
+    for element, content in _INLINE_ELEMENT.findall(page):
+        hashes[element] += f" 'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+    return (
+        f"default-src 'none'; script-src 'self'{hashes['script']}; "
+        f"style-src 'self'{hashes['style']}; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )

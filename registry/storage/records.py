@@ -96,7 +96,7 @@ def chosen(number: int, versions: Versions) -> dict[str, Any]:
 def keys(change: Change) -> dict[str, LinkedIds]:
     """Return the keys that the to-one linkages set on the record itself."""
     return {
-        linkage.relationship.foreign_key: linkage.linked
+        linkage.relationship.foreign_key: linkage.linked_ids
         for linkage in change.linkages
         if not linkage.relationship.to_many
     }

@@ -174,7 +174,7 @@ class Repository:
 
         async def execute() -> list[Record]:
             ids = await self._reserve(operations)
-            numbered = [operation.numbered(ids) for operation in operations]
+            numbered = [operation.with_assigned_ids(ids) for operation in operations]
 
             async def write(writer: Writer) -> list[Record]:
                 return [await _perform(operation, writer) for operation in numbered]
@@ -248,5 +248,5 @@ async def _perform(operation: Operation, writer: Writer) -> Record:
             case Verb.DELETE:
                 found = await writer.delete(resource, target.id)
     if found is None:
-        raise NotFound.resource(resource.type, target.sent, target.pointer)
+        raise NotFound.resource(resource.type, target.text, target.pointer)
     return found

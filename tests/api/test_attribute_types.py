@@ -17,6 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 
+from registry.http.limits import Limits
 from registry.model.graph import Graph
 from registry.openapi.description import describe
 from registry.settings import Settings
@@ -357,7 +358,7 @@ async def test_lists_and_null_agree_with_python(
 
 
 def test_the_description_fits_what_is_sent_and_shown() -> None:
-    description = describe(Graph(WITH_DEVICES), Settings())
+    description = describe(Graph(WITH_DEVICES), Settings(), Limits())
     schemas = description["components"]["schemas"]
 
     def errors(attributes_schema: Any, attributes: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The OpenAPI document tells the truth, and Swagger UI shows it without any other host."""
+"""The OpenAPI document matches the service, and Swagger UI is served without other hosts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 from itertools import product
@@ -23,7 +24,7 @@ from openapi_spec_validator import validate
 from registry.http.views.base import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.errors import ApiError, MethodNotAllowed
+from registry.jsonapi.errors import ApiError, MethodNotAllowed, QueryTooSlow, RequestTimeout
 from registry.model.attributes import Date, Enumeration, Integer
 from registry.model.graph import Graph
 from registry.model.resource import Resource
@@ -31,21 +32,21 @@ from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from tests.conftest import Serve
+from tests.conftest import LIMITS, Serve
 from tests.support import MEDIA_TYPE, Api, to_many
 
-DESCRIPTION = describe(Graph(RESOURCES), Settings())
+DESCRIPTION = describe(Graph(RESOURCES), Settings(), LIMITS)
 ATOMIC = media_type(EXTENSION)
-BELOW = "/api/swagger/"
+UI_URL = "/api/swagger/"
 
 
 def resolve(part: Any) -> Any:
-    """Return what a reference of the description leads to, or the part itself."""
+    """Return the target of a reference in the description, or the part itself."""
     while "$ref" in part:
-        found: Any = DESCRIPTION
+        target: Any = DESCRIPTION
         for step in part["$ref"].removeprefix("#/").split("/"):
-            found = found[step]
-        part = found
+            target = target[step]
+        part = target
     return part
 
 
@@ -57,7 +58,7 @@ def operations() -> Iterator[tuple[str, str, Any]]:
 
 
 def contents() -> Iterator[tuple[str, Any]]:
-    """Yield each request and response document of each operation: where it is, and its content."""
+    """Yield the location and the `content` of the request and responses of each operation."""
     for path, method, operation in operations():
         if "requestBody" in operation:
             yield f"{method} {path}", operation["requestBody"]["content"]
@@ -73,11 +74,11 @@ def parameters() -> Iterator[Any]:
 
 
 PREFILLED = {"id", "include", "fields[person]", "fields[computer]", "filter"}
-"""The parameters with examples: Swagger UI sends them unless they are deleted."""
+"""The parameters with examples, which Swagger UI sends unless the user clears them."""
 
 
-def told(parameter: Any) -> Any:
-    """Return where the schema and the example of a parameter are: it may be sent as JSON."""
+def media_object(parameter: Any) -> Any:
+    """Return the object with the schema and example of a parameter, `content` if it is JSON."""
     return parameter.get("content", {"application/json": parameter})["application/json"]
 
 
@@ -87,10 +88,10 @@ def examples(content: Any) -> list[Any]:
     return [example["value"] for example in content["examples"].values()]
 
 
-def mistakes(schema: Any, document: Any) -> list[str]:
-    """Return what a schema of the description says against a document."""
-    whole = {**schema, "components": DESCRIPTION["components"]}
-    validator = OAS30Validator(whole, format_checker=oas30_format_checker)
+def schema_errors(schema: Any, document: Any) -> list[str]:
+    """Return the messages of the validation of a document against a schema of the description."""
+    standalone = {**schema, "components": DESCRIPTION["components"]}
+    validator = OAS30Validator(standalone, format_checker=oas30_format_checker)
     return [error.message for error in validator.iter_errors(document)]
 
 
@@ -106,8 +107,8 @@ class BareSchema(Schema):
     kind = Enumeration("small", "large")
 
 
-def test_a_type_without_examples_and_relationships_is_described_too() -> None:
-    description = describe(Graph([Resource("office", "offices", BareSchema)]), Settings())
+def test_a_type_without_examples_and_relationships_is_described() -> None:
+    description = describe(Graph([Resource("office", "offices", BareSchema)]), Settings(), LIMITS)
     validate(description)
     post = description["paths"]["/offices"]["post"]
     assert post["summary"] == "Create an office"
@@ -132,7 +133,7 @@ def test_operations_are_grouped_by_type() -> None:
     }
 
 
-def test_every_operation_says_what_it_is() -> None:
+def test_every_operation_has_a_summary_a_description_and_a_unique_id() -> None:
     assert all(one["summary"] and one["description"] for _, _, one in operations())
     names = [operation["operationId"] for _, _, operation in operations()]
     assert sorted(names) == [
@@ -161,10 +162,13 @@ def test_every_operation_says_what_it_is() -> None:
 def test_every_parameter_has_a_description_a_schema_and_only_valid_examples() -> None:
     for parameter in parameters():
         assert parameter["description"]
-        assert ("example" in told(parameter)) == (parameter["name"] in PREFILLED)
-        if "example" in told(parameter):
-            assert mistakes(told(parameter)["schema"], told(parameter)["example"]) == []
-        assert "default" not in told(parameter)["schema"]
+        assert ("example" in media_object(parameter)) == (parameter["name"] in PREFILLED)
+        if "example" in media_object(parameter):
+            assert (
+                schema_errors(media_object(parameter)["schema"], media_object(parameter)["example"])
+                == []
+            )
+        assert "default" not in media_object(parameter)["schema"]
 
 
 def test_every_document_has_a_schema_and_valid_examples() -> None:
@@ -172,10 +176,10 @@ def test_every_document_has_a_schema_and_valid_examples() -> None:
         extended = place in {"post /operations", "post /operations 200"}
         (media_type,) = content
         assert media_type == (ATOMIC if extended else MEDIA_TYPE), place
-        found = examples(content[media_type])
-        assert found, place
-        for example in found:
-            assert mistakes(content[media_type]["schema"], example) == [], place
+        documents = examples(content[media_type])
+        assert documents, place
+        for example in documents:
+            assert schema_errors(content[media_type]["schema"], example) == [], place
 
 
 def test_every_header_of_a_response_has_a_schema_and_an_example() -> None:
@@ -183,14 +187,14 @@ def test_every_header_of_a_response_has_a_schema_and_an_example() -> None:
         for response in map(resolve, operation["responses"].values()):
             assert {"X-Request-ID", "Vary"} <= response["headers"].keys()
             for header in map(resolve, response["headers"].values()):
-                assert mistakes(header["schema"], header["example"]) == []
+                assert schema_errors(header["schema"], header["example"]) == []
 
 
-def test_every_error_of_the_service_is_described() -> None:
+def test_every_error_status_is_described() -> None:
     described = {int(status) for _, _, one in operations() for status in one["responses"]}
-    # What is answered 405 is not an operation.
-    known = {kind.status for kind in ApiError.__subclasses__()} - {MethodNotAllowed.status}
-    assert described == known | {200, 201, 204, 304}
+    # A request with another method does not have an operation.
+    errors = {error.status for error in ApiError.__subclasses__()} - {MethodNotAllowed.status}
+    assert described == errors | {200, 201, 204, 304}
 
 
 @pytest.mark.covers("4.1")
@@ -205,12 +209,12 @@ async def test_every_route_is_described_and_every_operation_exists(api: Api) -> 
         if hasattr(route.handler, method.lower())
     }
     assert routes == {(path, method) for path, method, _ in operations()}
-    others = {
+    paths = {
         route.resource.canonical
         for route in api.client.app.router.routes()
         if route.resource is not None and not route.resource.canonical.startswith("/api/swagger")
     }
-    assert others == DESCRIPTION["paths"].keys()
+    assert paths == DESCRIPTION["paths"].keys()
 
 
 NEW = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
@@ -222,8 +226,8 @@ ANY = {"If-None-Match": "*"}
 LARGEST = "page[number]=1&page[size]=1000"
 
 
-def operating(*sent: Any) -> tuple[str, str, Any, dict[str, str]]:
-    return "POST", "/operations", {"atomic:operations": list(sent)}, {"Content-Type": ATOMIC}
+def operating(*operations: Any) -> tuple[str, str, Any, dict[str, str]]:
+    return "POST", "/operations", {"atomic:operations": list(operations)}, {"Content-Type": ATOMIC}
 
 
 ADDED = {"op": "add", "data": NEW}
@@ -320,18 +324,18 @@ REQUESTS: list[tuple[str, str, Any, dict[str, str], int]] = [
 
 
 def described(method: str, path: str) -> Any:
-    """Return the operation that a request asks for."""
+    """Return the description of the operation that a request performs."""
     template = re.sub(r"/\d+", "/{id}", path.partition("?")[0])
     return DESCRIPTION["paths"][template][method.lower()]
 
 
-def test_every_operation_is_tried() -> None:
+def test_the_requests_cover_every_operation() -> None:
     tried = {described(method, path)["operationId"] for method, path, *_ in REQUESTS}
     assert tried == {operation["operationId"] for _, _, operation in operations()}
 
 
 @pytest.mark.parametrize(("method", "path", "body", "headers", "status"), REQUESTS)
-async def test_what_the_service_answers_is_described(
+async def test_every_response_conforms_to_the_description(
     api: Api, method: str, path: str, body: Any, headers: dict[str, str], status: int
 ) -> None:
     grace = await api.person(email="grace@example.com")
@@ -339,22 +343,25 @@ async def test_what_the_service_answers_is_described(
     await api.computer()
     data = json.dumps(body) if isinstance(body, dict) else BytesIO(body) if body else None
     sent = {"Content-Type": MEDIA_TYPE} | headers
-    async with api.client.request(method, path, data=data, headers=sent) as answer:
-        text = await answer.text()
-    assert answer.status == status, text
-    response = resolve(described(method, path)["responses"][str(status)])
+    async with api.client.request(method, path, data=data, headers=sent) as response:
+        text = await response.text()
+    assert response.status == status, text
+    documented = resolve(described(method, path)["responses"][str(status)])
     if text:
-        content = response["content"][answer.headers["Content-Type"]]
-        assert mistakes(content["schema"], json.loads(text)) == []
+        content = documented["content"][response.headers["Content-Type"]]
+        assert schema_errors(content["schema"], json.loads(text)) == []
     else:
-        assert "content" not in response
-    told, sent_back = response["headers"], answer.headers
-    assert all(name in sent_back for name in told if resolve(told[name])["required"])
-    assert {name for name in HEADERS if name in sent_back} <= told.keys()
+        assert "content" not in documented
+    headers, required = (
+        documented["headers"],
+        {name for name, header in documented["headers"].items() if resolve(header)["required"]},
+    )
+    assert required <= response.headers.keys()
+    assert {name for name in HEADERS if name in response.headers} <= headers.keys()
 
 
 HEADERS = {"ETag", "Location", "Retry-After", "Vary", "X-Request-ID"}
-"""What a client may want to know of an answer."""
+"""The response headers that clients use."""
 
 
 def creating(**attributes: Any) -> Any:
@@ -404,19 +411,23 @@ SENT: list[Any] = [
 
 
 @pytest.mark.parametrize(("method", "template"), [("post", "/persons"), ("patch", "/persons/{id}")])
-async def test_the_service_takes_what_its_schema_allows_and_nothing_else(
+async def test_resource_documents_are_accepted_if_and_only_if_their_schema_allows_them(
     api: Api, method: str, template: str
 ) -> None:
     path = template.replace("{id}", await api.person())
     await api.computer()
     body = DESCRIPTION["paths"][template][method]["requestBody"]
     for document in SENT:
-        answer = await api.request(method.upper(), path, document)
-        wrong = mistakes(body["content"][MEDIA_TYPE]["schema"], document)
-        assert (answer.status < 400) == (not wrong), (document, answer.document, wrong)
+        response = await api.request(method.upper(), path, document)
+        violations = schema_errors(body["content"][MEDIA_TYPE]["schema"], document)
+        assert (response.status < 400) == (not violations), (
+            document,
+            response.document,
+            violations,
+        )
 
 
-async def test_an_owner_is_taken_as_its_schema_allows(api: Api) -> None:
+async def test_an_owner_is_accepted_if_and_only_if_its_schema_allows_it(api: Api) -> None:
     await api.person()
     body = DESCRIPTION["paths"]["/computers"]["post"]["requestBody"]
     owners: list[Any] = [
@@ -430,9 +441,13 @@ async def test_an_owner_is_taken_as_its_schema_allows(api: Api) -> None:
     for owner in owners:
         data = {"type": "computer", "attributes": {"serial": "SN-1"}}
         document = {"data": {**data, "relationships": {"owner": {"data": owner}}}}
-        answer = await api.request("POST", "/computers", document)
-        wrong = mistakes(body["content"][MEDIA_TYPE]["schema"], document)
-        assert (answer.status < 400) == (not wrong), (document, answer.document, wrong)
+        response = await api.request("POST", "/computers", document)
+        violations = schema_errors(body["content"][MEDIA_TYPE]["schema"], document)
+        assert (response.status < 400) == (not violations), (
+            document,
+            response.document,
+            violations,
+        )
 
 
 LINKAGES: list[Any] = [
@@ -451,14 +466,20 @@ LINKAGES: list[Any] = [
 
 
 @pytest.mark.parametrize("method", ["patch", "post", "delete"])
-async def test_linkage_is_taken_as_its_schema_allows(api: Api, method: str) -> None:
+async def test_linkage_is_accepted_if_and_only_if_its_schema_allows_it(
+    api: Api, method: str
+) -> None:
     await api.person()
     await api.computer()
     content = described(method, LINKAGE)["requestBody"]["content"][MEDIA_TYPE]
     for document in LINKAGES:
-        answer = await api.request(method.upper(), LINKAGE, document)
-        wrong = mistakes(content["schema"], document)
-        assert (answer.status < 400) == (not wrong), (document, answer.document, wrong)
+        response = await api.request(method.upper(), LINKAGE, document)
+        violations = schema_errors(content["schema"], document)
+        assert (response.status < 400) == (not violations), (
+            document,
+            response.document,
+            violations,
+        )
 
 
 COMPUTER = {"type": "computer", "id": "1"}
@@ -502,43 +523,47 @@ OPERATIONS: list[Any] = [
 ]
 
 
-async def test_operations_are_taken_as_their_schema_allows(api: Api) -> None:
+async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(api: Api) -> None:
     await api.person()
     await api.computer()
     content = described("post", "/operations")["requestBody"]["content"][ATOMIC]
     for operation in OPERATIONS:
         *_, document, headers = operating({"op": "add", "data": LOCAL | NEW_COMPUTER}, operation)
         body = json.dumps(document)
-        async with api.client.post("/operations", data=body, headers=headers) as answer:
-            wrong = mistakes(content["schema"], document)
-            assert (answer.status < 400) == (not wrong), (operation, await answer.text(), wrong)
+        async with api.client.post("/operations", data=body, headers=headers) as response:
+            violations = schema_errors(content["schema"], document)
+            assert (response.status < 400) == (not violations), (
+                operation,
+                await response.text(),
+                violations,
+            )
 
 
-async def test_every_value_of_a_parameter_is_taken(api: Api) -> None:
+async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:
     await api.computer(owner=await api.person())
     for path, method, operation in operations():
         if method == "get":
             url = path.replace("{id}", "1")
             for parameter in map(resolve, operation["parameters"]):
                 for query in [] if parameter["in"] != "query" else queries(parameter):
-                    async with api.client.get(f"{url}?{query}") as answer:
-                        assert answer.status == 200, (query, await answer.text())
+                    async with api.client.get(f"{url}?{query}") as response:
+                        assert response.status == 200, (query, await response.text())
 
 
 def queries(parameter: Any) -> Iterator[str]:
-    """Yield queries that have all values of a parameter, each with what goes with it."""
-    name, schema = parameter["name"], told(parameter)["schema"]
-    needed = {"page[total]": "&page[number]=1"}.get(name, "")
-    if found := re.fullmatch(r"page\[(.+)\]\[size\]", name):
-        needed = f"&include={found[1]}"
+    """Yield queries with each value of a parameter, and with the parameters it requires."""
+    name, schema = parameter["name"], media_object(parameter)["schema"]
+    required = {"page[total]": "&page[number]=1"}.get(name, "")
+    if match := re.fullmatch(r"page\[(.+)\]\[size\]", name):
+        required = f"&include={match[1]}"
     if name == "filter":
         for condition in conditions(resolve(schema["anyOf"][0])["items"]):
             yield f"{name}={quote(json.dumps([condition]))}"
     elif name == "sort":
         yield from (f"{name}={value}" for value in schema["items"]["enum"])
-    elif name not in {"page[after]", "page[before]"}:  # for cursors, see the tests of pages
+    elif name not in {"page[after]", "page[before]"}:  # tests/api/test_paging.py tests cursors
         values = schema.get("items", {}).get("enum") or [sample(schema.get("items", schema))]
-        yield f"{name}={','.join(map(str, values)).lower()}{needed}"
+        yield f"{name}={','.join(map(str, values)).lower()}{required}"
 
 
 def conditions(schema: Any) -> Iterator[Any]:
@@ -550,7 +575,7 @@ def conditions(schema: Any) -> Iterator[Any]:
 
 
 def sample(schema: Any) -> Any:
-    """Return a value that a schema allows."""
+    """Return a value that conforms to a schema."""
     schema = resolve(schema)
     if "anyOf" in schema:
         return sample(schema["anyOf"][0])
@@ -563,16 +588,39 @@ def sample(schema: Any) -> Any:
     return {"integer": 1, "boolean": True, "string": "text"}[schema["type"]]
 
 
+async def test_documented_limits_are_those_of_the_running_service(
+    serve: Serve, settings: Settings
+) -> None:
+    settings = replace(settings, query_seconds=1.25, largest_page=7, most_operations=3)
+    limits = replace(LIMITS, body_bytes=512, arrival_seconds=0.75)
+    api = await serve(settings=settings, limits=limits)
+    async with api.client.get(UI_URL + "swagger.json") as response:
+        components = (await response.json())["components"]
+    details: dict[str, set[str]] = {}
+    for response_object in components["responses"].values():
+        for example in examples(response_object["content"][MEDIA_TYPE]):
+            (error,) = example["errors"]
+            details.setdefault(error["code"], set()).add(error["detail"])
+    assert details["request_timeout"] == {str(RequestTimeout("head", 0.75))}
+    assert details["query_too_slow"] == {str(QueryTooSlow(1.25))}
+    too_large = await api.post("/persons", {"type": "person", "id": "x" * 512})
+    assert details["body_too_large"] == {too_large.document["errors"][0]["detail"]}
+    too_many = await api.get("/persons?page[size]=8")
+    assert details["page_too_large"] == {too_many.document["errors"][0]["detail"]}
+    operations = components["schemas"]["Operations"]["properties"]["atomic:operations"]
+    assert operations["maxItems"] == 3
+
+
 async def test_two_services_in_one_process_are_both_described(serve: Serve) -> None:
     for api in (await serve(), await serve()):
-        async with api.client.get(BELOW + "swagger.json") as response:
+        async with api.client.get(UI_URL + "swagger.json") as response:
             assert await response.json() == DESCRIPTION
 
 
 @pytest.mark.covers("1.6")
 @pytest.mark.parametrize("name", ["swagger.json", "openapi.json"])
-async def test_the_description_has_two_names(api: Api, name: str) -> None:
-    async with api.client.get(BELOW + name) as response:
+async def test_the_description_has_two_urls(api: Api, name: str) -> None:
+    async with api.client.get(UI_URL + name) as response:
         assert response.status == 200
         assert response.content_type == "application/json"
         assert await response.json() == DESCRIPTION
@@ -581,27 +629,27 @@ async def test_the_description_has_two_names(api: Api, name: str) -> None:
 @pytest.mark.parametrize(
     "path", ["", "swagger.json", "openapi.json", "swagger_ui_static/swagger-ui.css"]
 )
-async def test_what_is_shown_can_be_asked_for_with_head(api: Api, path: str) -> None:
-    async with api.client.get(BELOW + path) as got, api.client.head(BELOW + path) as asked:
-        assert asked.status == got.status == 200
+async def test_swagger_ui_supports_head(api: Api, path: str) -> None:
+    async with api.client.get(UI_URL + path) as get, api.client.head(UI_URL + path) as head:
+        assert head.status == get.status == 200
         for header in ("Content-Type", "Content-Length", "Content-Security-Policy"):
-            assert asked.headers[header] == got.headers[header]
+            assert head.headers[header] == get.headers[header]
 
 
-async def test_the_address_without_a_slash_leads_to_the_page(api: Api) -> None:
+async def test_the_url_without_a_trailing_slash_redirects_to_the_page(api: Api) -> None:
     async with api.client.get("/api/swagger") as response:
-        assert (response.status, response.url.path) == (200, BELOW)
+        assert (response.status, response.url.path) == (200, UI_URL)
         assert response.content_type == "text/html"
 
 
-@pytest.mark.parametrize("path", ["/api/swagger", BELOW, BELOW + "swagger.json"])
-async def test_what_is_shown_cannot_be_changed(api: Api, path: str) -> None:
-    answer = await api.request("OPTIONS", path)
-    assert (answer.status, answer.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+@pytest.mark.parametrize("path", ["/api/swagger", UI_URL, UI_URL + "swagger.json"])
+async def test_swagger_ui_rejects_methods_that_write(api: Api, path: str) -> None:
+    response = await api.request("OPTIONS", path)
+    assert (response.status, response.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
     for method in ("POST", "PUT", "DELETE"):
-        answer = await api.request(method, path)
-        assert answer.status == 405
-        assert set(re.split(", ?", answer.headers["Allow"])) == {"GET", "HEAD", "OPTIONS"}
+        response = await api.request(method, path)
+        assert response.status == 405
+        assert set(re.split(", ?", response.headers["Allow"])) == {"GET", "HEAD", "OPTIONS"}
 
 
 @pytest.mark.parametrize(
@@ -615,12 +663,12 @@ async def test_what_is_shown_cannot_be_changed(api: Api, path: str) -> None:
         "swagger_ui_static/" + "a" * 300,
     ],
 )
-async def test_there_is_nothing_but_the_files_of_the_page(api: Api, path: str) -> None:
-    assert (await api.get(BELOW + path)).status == 404
+async def test_other_paths_below_the_page_are_not_found(api: Api, path: str) -> None:
+    assert (await api.get(UI_URL + path)).status == 404
 
 
-async def test_the_page_names_no_other_host(api: Api) -> None:
-    async with api.client.get(BELOW) as response:
+async def test_the_page_refers_to_no_other_host(api: Api) -> None:
+    async with api.client.get(UI_URL) as response:
         page = await response.text()
     assert "//" not in re.sub(r"<!--.*?-->|// .*", "", page)
     assert '"validatorUrl": null' in page
@@ -629,8 +677,10 @@ async def test_the_page_names_no_other_host(api: Api) -> None:
 @pytest.mark.parametrize(
     "path", ["", "swagger.json", "swagger_ui_static/swagger-ui.css", "nothing"]
 )
-async def test_a_policy_keeps_the_page_from_any_other_host(api: Api, path: str) -> None:
-    async with api.client.get(BELOW + path) as response:
+async def test_the_content_security_policy_allows_only_this_host_and_the_inline_elements(
+    api: Api, path: str
+) -> None:
+    async with api.client.get(UI_URL + path) as response:
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         policy = response.headers["Content-Security-Policy"].split("; ")
         inline = re.findall(r"<(?:style|script)>(.*?)</", await response.text(), re.DOTALL)
@@ -643,12 +693,12 @@ async def test_a_policy_keeps_the_page_from_any_other_host(api: Api, path: str) 
     assert [one for one in policy if "data:" in one] == ["img-src 'self' data:"]
 
 
-async def test_the_version_that_is_told_is_the_one_that_is_shown(api: Api) -> None:
-    async with api.client.get(BELOW + "swagger_ui_static/swagger-ui-bundle.js") as response:
+async def test_the_reported_version_is_the_served_one(api: Api) -> None:
+    async with api.client.get(UI_URL + "swagger_ui_static/swagger-ui-bundle.js") as response:
         assert f'"{swagger_ui.version()}"' in await response.text()
 
 
-async def test_installed_files_are_shown_in_place_of_the_bundled_ones(
+async def test_installed_files_replace_the_bundled_ones(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
@@ -659,21 +709,21 @@ async def test_installed_files_are_shown_in_place_of_the_bundled_ones(
     (installed / "swagger-ui.css").write_text("body {}")
     assert (bundled, swagger_ui.version()) == ("5.18.3", "0.0.0")
     api = await serve()
-    async with api.client.get(BELOW + "swagger_ui_static/swagger-ui.css") as response:
+    async with api.client.get(UI_URL + "swagger_ui_static/swagger-ui.css") as response:
         assert await response.text() == "body {}"
-    # Files of two versions do not mix.
-    assert (await api.get(BELOW + "swagger_ui_static/swagger-ui-bundle.js")).status == 404
+    # The files of two versions are not mixed.
+    assert (await api.get(UI_URL + "swagger_ui_static/swagger-ui-bundle.js")).status == 404
 
 
-def test_the_ui_leaves_the_application_of_the_service_alone() -> None:
+def test_mounting_the_ui_stores_nothing_on_the_application() -> None:
     app = web.Application()
     swagger_ui.mount(app, {"openapi": "3.0.0"})
     assert not list(app)
 
 
 @pytest.mark.parametrize("header", [{"Range": "bytes=9999999-"}, {"If-Match": '"other"'}])
-async def test_the_files_of_the_page_are_sent_whole(api: Api, header: dict[str, str]) -> None:
-    path = f"{BELOW}swagger_ui_static/swagger-ui.css"
+async def test_static_files_ignore_range_and_if_match(api: Api, header: dict[str, str]) -> None:
+    path = f"{UI_URL}swagger_ui_static/swagger-ui.css"
     async with api.client.get(path, headers=header) as response:
         assert (response.status, response.content_type) == (200, "text/css")
         assert len(await response.read()) > 100_000

@@ -39,7 +39,7 @@ async def test_an_error_names_the_request_the_place_and_the_cause(
                 "status": "409",
                 "code": "type_conflict",
                 "title": "Type conflict",
-                "detail": "The type here is `person`, not `computer`.",
+                "detail": "The type must be `person`, not `computer`.",
                 "source": {"pointer": "/data/type"},
             }
         ],

@@ -475,3 +475,11 @@ async def test_related_resources_and_linkage_can_be_paged(seven: Api) -> None:
     previous = dict(parse_qsl(urlsplit(document["links"]["prev"]).query))
     assert previous == {"page[number]": "2", "page[size]": "2"}
     assert document["links"]["prev"].startswith(f"{seven.origin}/persons/1/relationships/")
+
+
+@pytest.mark.parametrize("query", ["page[total]=true", "page[size]=1&page[total]=false"])
+async def test_a_total_without_a_page_number_is_refused_with_the_parameter_to_send(
+    api: Api, query: str
+) -> None:
+    response = await api.get(f"/persons?{query}")
+    assert "Send `page[number]=1` for the total" in response.document["errors"][0]["detail"]

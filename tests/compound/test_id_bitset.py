@@ -1,4 +1,4 @@
-"""Sets of ids."""
+"""Compact sets of ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ IDS = st.one_of(st.integers(-3_000, 3_000), st.integers(-(2**63), 2**63 - 1))
 
 
 @given(st.lists(IDS), st.lists(IDS))
-def test_it_holds_what_was_added_and_gives_it_rising(added: list[int], others: list[int]) -> None:
+def test_it_contains_the_added_ids_and_yields_them_in_ascending_order(
+    added: list[int], others: list[int]
+) -> None:
     ids = IdBitset()
     ids.update(added)
     assert list(ids) == sorted(set(added))
@@ -21,14 +23,14 @@ def test_it_holds_what_was_added_and_gives_it_rising(added: list[int], others: l
     assert [number in ids for number in others] == [number in set(added) for number in others]
 
 
-def test_what_is_no_number_is_left_out() -> None:
+def test_values_that_are_not_integers_are_ignored() -> None:
     ids = IdBitset()
-    ids.update([1, "a", None, 2.5])  # type: ignore[list-item] # as other tools may have stored it
+    ids.update([1, "a", None, 2.5])  # type: ignore[list-item] # external writers may store any type
     assert list(ids) == [1]
     assert "a" not in ids
 
 
-def test_a_million_ids_take_less_than_a_megabyte() -> None:
+def test_a_million_consecutive_ids_take_less_than_a_mebibyte() -> None:
     tracemalloc.start()
     try:
         ids = IdBitset()
@@ -36,4 +38,4 @@ def test_a_million_ids_take_less_than_a_megabyte() -> None:
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert size < 2**20
+    assert size < 2**20  # a million bits are 122 KiB; a set of integers takes over 60 MiB

@@ -1,4 +1,4 @@
-"""Documents of operations, without a server."""
+"""Loading of documents of operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.atomic_operations import OPERATIONS, Operation, Verb, load_operations
-from registry.jsonapi.errors import ApiError, ApiErrors, MalformedDocument
+from registry.jsonapi.errors import MAX_ERRORS, ApiError, ApiErrors, MalformedDocument
 from registry.jsonapi.request_documents import Mode
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
@@ -49,44 +49,44 @@ DOCUMENT = (
 )
 
 
-def load(*operations: Any, most: int = 1_000) -> list[Operation]:
-    return load_operations(orjson.dumps({OPERATIONS: operations}), GRAPH, most)
+def load(*operations: Any, max_operations: int = 1_000) -> list[Operation]:
+    return load_operations(orjson.dumps({OPERATIONS: operations}), GRAPH, max_operations)
 
 
-def problems_of(*operations: Any) -> list[tuple[int, str]]:
-    """Return status and pointer, from the array on, of each problem."""
-    with pytest.raises(ApiErrors) as refused:
+def errors_of(*operations: Any) -> list[tuple[int, str]]:
+    """Return the status and the pointer, relative to the array, of each error."""
+    with pytest.raises(ApiErrors) as caught:
         load(*operations)
-    found = [(one.status, one.pointer or "") for one in refused.value.errors]
-    assert all(pointer.startswith(f"/{OPERATIONS}/") for _, pointer in found)
-    return [(status, pointer.removeprefix(f"/{OPERATIONS}")) for status, pointer in found]
+    errors = [(error.status, error.pointer or "") for error in caught.value.errors]
+    assert all(pointer.startswith(f"/{OPERATIONS}/") for _, pointer in errors)
+    return [(status, pointer.removeprefix(f"/{OPERATIONS}")) for status, pointer in errors]
 
 
 @pytest.mark.covers("i.operations")
 @given(document=DOCUMENT)
-def test_any_document_is_loaded_or_refused_at_its_places(document: Any) -> None:
+def test_any_document_is_loaded_or_rejected_with_valid_pointers(document: Any) -> None:
     try:
-        found = load_operations(orjson.dumps(document), GRAPH, 3)
-    except (ApiError, ApiErrors) as refused:
-        errors = refused.errors if isinstance(refused, ApiErrors) else [refused]
+        operations = load_operations(orjson.dumps(document), GRAPH, 3)
+    except (ApiError, ApiErrors) as raised:
+        errors = raised.errors if isinstance(raised, ApiErrors) else [raised]
         for error in errors:
             assert error.pointer is not None
             parent = error.pointer.rpartition("/")[0]
             if parent and not parent.endswith("/attributes"):
                 resolve(document, parent)
     else:
-        assert 0 < len(found) == len(document[OPERATIONS]) <= 3
+        assert 0 < len(operations) == len(document[OPERATIONS]) <= 3
 
 
 @given(st.binary(max_size=50))
-def test_random_bytes_are_refused(body: bytes) -> None:
+def test_random_bytes_are_rejected(body: bytes) -> None:
     with pytest.raises(MalformedDocument):
         load_operations(body, GRAPH, 3)
 
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
-    ("sent", "verb", "type_name", "number"),
+    ("member", "verb", "type_name", "target_id"),
     [
         ({"op": "add", "data": PERSON}, Verb.CREATE, "person", -1),
         ({"op": "add", "href": "/persons", "data": PERSON}, Verb.CREATE, "person", -1),
@@ -103,12 +103,13 @@ def test_random_bytes_are_refused(body: bytes) -> None:
         ({"op": "remove", "ref": {"type": "computer", "id": 7}}, Verb.DELETE, "computer", 7),
     ],
 )
-def test_an_operation_on_a_resource_is_one_of_its_verb_and_target(
-    sent: Any, verb: Verb, type_name: str, number: int
+def test_an_operation_on_a_resource_has_its_verb_and_target(
+    member: Any, verb: Verb, type_name: str, target_id: int
 ) -> None:
-    (found,) = load({**sent, "meta": {"any": "thing"}})
-    assert (found.verb, found.resource.type, found.target.id) == (verb, type_name, number)
-    assert found.shown == (verb is not Verb.DELETE)
+    (operation,) = load({**member, "meta": {"any": "thing"}})
+    assert (operation.verb, operation.resource.type) == (verb, type_name)
+    assert operation.target.id == target_id
+    assert operation.shown == (verb is not Verb.DELETE)
 
 
 @pytest.mark.covers("i.operations")
@@ -116,21 +117,21 @@ def test_an_operation_on_a_resource_is_one_of_its_verb_and_target(
     ("code", "mode"), [("add", Mode.ADD), ("update", Mode.REPLACE), ("remove", Mode.REMOVE)]
 )
 @pytest.mark.parametrize("target", [{"ref": COMPUTERS}, {"href": PATHS[2]}])
-def test_a_to_many_relationship_gains_is_replaced_or_loses(
+def test_an_operation_adds_replaces_or_removes_members_of_a_to_many_relationship(
     code: str, mode: Mode, target: Any
 ) -> None:
-    (found,) = load({"op": code, **target, "data": [{"type": "computer", "id": "5"}]})
-    (linkage,) = found.change.linkages
-    assert (found.verb, found.target.id, found.shown) == (Verb.UPDATE, 1, False)
+    (operation,) = load({"op": code, **target, "data": [{"type": "computer", "id": "5"}]})
+    (linkage,) = operation.change.linkages
+    assert (operation.verb, operation.target.id, operation.shown) == (Verb.UPDATE, 1, False)
     assert (linkage.relationship.name, linkage.mode, linkage.ids) == ("computers", mode, [5])
 
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("data", [{"type": "person", "id": "5"}, None])
-def test_a_to_one_relationship_is_assigned_or_cleared(data: Any) -> None:
-    (found,) = load({"op": "update", "ref": OWNER, "data": data})
-    (linkage,) = found.change.linkages
-    assert (linkage.relationship.name, linkage.linked) == ("owner", 5 if data else None)
+def test_an_operation_sets_or_clears_a_to_one_relationship(data: Any) -> None:
+    (operation,) = load({"op": "update", "ref": OWNER, "data": data})
+    (linkage,) = operation.change.linkages
+    assert (linkage.relationship.name, linkage.linked_ids) == ("owner", 5 if data else None)
 
 
 @pytest.mark.covers("i.operations")
@@ -187,16 +188,16 @@ def test_a_to_one_relationship_is_assigned_or_cleared(data: Any) -> None:
         ({"op": "update", "ref": {**OWNER, "type": "person"}}, [(404, "/0/ref/relationship")]),
     ],
 )
-def test_a_wrong_operation_is_told_by_its_place(sent: Any, expected: Any) -> None:
-    assert problems_of(sent) == expected
+def test_an_invalid_operation_is_rejected_with_a_pointer(sent: Any, expected: Any) -> None:
+    assert errors_of(sent) == expected
 
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["", None, 0, False, [], {}, "cars", "serial"])
-def test_what_is_no_relationship_does_not_pass_for_the_whole_resource(name: Any) -> None:
+def test_an_invalid_relationship_is_not_taken_for_the_whole_resource(name: Any) -> None:
     sent = {"op": "remove", "ref": {"type": "person", "id": "1", "relationship": name}, "data": []}
     status = 404 if isinstance(name, str) else 400
-    assert problems_of(sent) == [(status, "/0/ref/relationship")]
+    assert errors_of(sent) == [(status, "/0/ref/relationship")]
 
 
 @pytest.mark.covers("i.operations")
@@ -220,19 +221,19 @@ def test_what_is_no_relationship_does_not_pass_for_the_whole_resource(name: Any)
         "/persons/1\n",
     ],
 )
-def test_an_href_that_leads_to_nothing_here_is_not_found(href: str) -> None:
-    assert problems_of({"op": "remove", "href": href}) == [(404, "/0/href")]
+def test_an_href_that_is_not_a_path_of_the_service_is_not_found(href: str) -> None:
+    assert errors_of({"op": "remove", "href": href}) == [(404, "/0/href")]
 
 
 @pytest.mark.parametrize("href", [None, 1, [], {"path": "/persons/1"}])
-def test_an_href_is_a_string(href: Any) -> None:
-    assert problems_of({"op": "remove", "href": href}) == [(400, "/0/href")]
+def test_an_href_must_be_a_string(href: Any) -> None:
+    assert errors_of({"op": "remove", "href": href}) == [(400, "/0/href")]
 
 
 @pytest.mark.covers("i.operations")
-def test_a_local_id_stands_for_the_resource_that_an_operation_before_adds() -> None:
+def test_a_local_id_identifies_the_resource_that_a_preceding_operation_adds() -> None:
     owner = {"data": {"type": "person", "lid": "a"}}
-    found = load(
+    operations = load(
         {"op": "add", "data": {**PERSON, "lid": "a"}},
         {"op": "add", "data": {**COMPUTER, "lid": "a", "relationships": {"owner": owner}}},
         {"op": "update", "data": {"type": "person", "lid": "a"}},
@@ -243,17 +244,17 @@ def test_a_local_id_stands_for_the_resource_that_an_operation_before_adds() -> N
         },
         {"op": "remove", "ref": {"type": "computer", "lid": "a"}},
     )
-    numbered = [one.numbered({-1: 10, -2: 20}) for one in found]
-    assert [one.target.id for one in numbered] == [10, 20, 10, 10, 20]
-    linkages = [linkage.ids for one in numbered for linkage in one.change.linkages]
-    assert linkages == [[10], [3, 20]]
+    assigned = [operation.with_assigned_ids({-1: 10, -2: 20}) for operation in operations]
+    assert [operation.target.id for operation in assigned] == [10, 20, 10, 10, 20]
+    linkages = [linkage for operation in assigned for linkage in operation.change.linkages]
+    assert [linkage.ids for linkage in linkages] == [[10], [3, 20]]
 
 
 @pytest.mark.covers("i.operations")
-def test_a_local_id_that_no_operation_before_adds_is_refused() -> None:
+def test_a_local_id_that_no_preceding_operation_adds_is_rejected() -> None:
     reference = {"type": "person", "lid": "a"}
     own = {**COMPUTER, "lid": "a", "relationships": {"owner": {"data": reference}}}
-    assert problems_of(
+    assert errors_of(
         {"op": "remove", "ref": reference},
         {"op": "add", "data": own},
         {"op": "update", "data": reference},
@@ -270,73 +271,73 @@ def test_a_local_id_that_no_operation_before_adds_is_refused() -> None:
 
 
 @pytest.mark.covers("i.operations")
-def test_a_local_id_of_an_operation_stands_for_nothing_in_the_same_operation() -> None:
+def test_a_local_id_cannot_be_used_in_the_operation_that_adds_it() -> None:
     itself = {"computers": {"data": [{"type": "computer", "lid": "a"}]}}
     sent = {"op": "add", "data": {**PERSON, "lid": "a", "relationships": itself}}
-    assert problems_of(sent) == [(400, "/0/data/relationships/computers/data/0/lid")]
+    assert errors_of(sent) == [(400, "/0/data/relationships/computers/data/0/lid")]
 
 
 @pytest.mark.covers("i.operations")
-def test_a_local_id_is_one_of_its_type_and_given_once() -> None:
+def test_local_ids_are_unique_per_type() -> None:
     added = {"op": "add", "data": {**PERSON, "lid": "a"}}
     load(added, {"op": "add", "data": {**COMPUTER, "lid": "a"}})
-    assert problems_of(added, added) == [(400, "/1/data/lid")]
+    assert errors_of(added, added) == [(400, "/1/data/lid")]
     person = {"op": "update", "ref": OWNER, "data": {"type": "person", "lid": "a"}}
-    assert problems_of({"op": "add", "data": {**COMPUTER, "lid": "a"}}, person) == [
+    assert errors_of({"op": "add", "data": {**COMPUTER, "lid": "a"}}, person) == [
         (400, "/1/data/lid")
     ]
     computer = {"op": "update", "ref": OWNER, "data": {"type": "computer", "lid": "a"}}
-    assert problems_of(computer) == [(409, "/0/data/type")]
+    assert errors_of(computer) == [(409, "/0/data/type")]
 
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("sent", [None, 1, [], {}])
-def test_a_local_id_is_a_string(sent: Any) -> None:
-    assert problems_of({"op": "add", "data": {**PERSON, "lid": sent}}) == [(400, "/0/data/lid")]
+def test_a_local_id_must_be_a_string(sent: Any) -> None:
+    assert errors_of({"op": "add", "data": {**PERSON, "lid": sent}}) == [(400, "/0/data/lid")]
 
 
 @pytest.mark.covers("i.operations")
-def test_a_refused_operation_is_not_told_again_by_those_that_mean_its_local_id() -> None:
+def test_references_to_a_rejected_operation_are_not_reported_again() -> None:
     reference = {"type": "person", "lid": "a"}
-    assert problems_of(
+    assert errors_of(
         {"op": "add", "data": {"type": "person", "lid": "a"}}, {"op": "remove", "ref": reference}
     ) == [(422, "/0/data/attributes/first_name"), (422, "/0/data/attributes/last_name")]
 
 
 @pytest.mark.covers("i.operations")
-def test_the_problems_of_all_operations_are_told_up_to_a_hundred() -> None:
-    wrong = {"op": "add", "data": {**PERSON, "attributes": {"full_name": "A B"}}}
-    found = problems_of(wrong, {"op": "add", "data": PERSON}, {"op": "x"})
-    assert found[-1] == (400, "/2/op")
-    assert {pointer.split("/")[1] for _, pointer in found} == {"0", "2"}
-    assert len(problems_of(*[wrong] * 1_000)) == 100
+def test_up_to_100_errors_of_all_operations_are_reported() -> None:
+    invalid = {"op": "add", "data": {**PERSON, "attributes": {"full_name": "A B"}}}
+    errors = errors_of(invalid, {"op": "add", "data": PERSON}, {"op": "x"})
+    assert errors[-1] == (400, "/2/op")
+    assert {pointer.split("/")[1] for _, pointer in errors} == {"0", "2"}
+    assert len(errors_of(*[invalid] * 1_000)) == MAX_ERRORS == 100
 
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("sent", [[], None, {}, "add", 0, {"op": "add"}])
-def test_operations_are_an_array_of_one_at_least(sent: Any) -> None:
-    with pytest.raises(MalformedDocument) as refused:
+def test_operations_must_be_a_nonempty_array(sent: Any) -> None:
+    with pytest.raises(MalformedDocument) as caught:
         load_operations(orjson.dumps({OPERATIONS: sent}), GRAPH, 3)
-    assert refused.value.pointer == f"/{OPERATIONS}"
+    assert caught.value.pointer == f"/{OPERATIONS}"
 
 
-def test_there_are_no_more_operations_than_the_setting_allows() -> None:
+def test_the_number_of_operations_is_limited() -> None:
     added = {"op": "add", "data": PERSON}
-    assert len(load(*[added] * 3, most=3)) == 3
+    assert len(load(*[added] * 3, max_operations=3)) == 3
     with pytest.raises(MalformedDocument, match="1 to 3"):
-        load(*[added] * 4, most=3)
+        load(*[added] * 4, max_operations=3)
 
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["data", "included", "errors", "atomic:results"])
-def test_a_document_of_operations_has_nothing_that_only_others_have(name: str) -> None:
+def test_a_document_of_operations_must_not_have_other_top_level_members(name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}], name: []}
-    with pytest.raises(MalformedDocument) as refused:
+    with pytest.raises(MalformedDocument) as caught:
         load_operations(orjson.dumps(document), GRAPH, 3)
-    assert refused.value.pointer == f"/{name}"
+    assert caught.value.pointer == f"/{name}"
 
 
-def test_meta_and_links_and_jsonapi_may_stand_beside_the_operations() -> None:
+def test_meta_links_and_jsonapi_are_allowed_in_a_document_of_operations() -> None:
     beside = {"meta": {}, "links": {}, "jsonapi": {"version": "1.1"}}
     body = orjson.dumps({OPERATIONS: [{"op": "add", "data": PERSON}], **beside})
     assert len(load_operations(body, GRAPH, 3)) == 1

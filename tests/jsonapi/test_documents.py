@@ -1,4 +1,4 @@
-"""Response documents, without a server."""
+"""Rendering of response documents."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ GRAPH = Graph(RESOURCES)
 EVERYTHING = Query()
 
 
-async def parts(kind: str, *sizes: int) -> AsyncIterator[Part]:
-    number = 0
+async def parts(type_name: str, *sizes: int) -> AsyncIterator[Part]:
+    first_id = 0
     for size in sizes:
-        records = [{"_id": number + index, "serial": "x"} for index in range(size)]
-        yield Part(GRAPH[kind], records, {})
-        number += size
+        records = [{"_id": first_id + index, "serial": "x"} for index in range(size)]
+        yield Part(GRAPH[type_name], records, {})
+        first_id += size
 
 
 async def read(primary: AsyncIterator[Part], included: AsyncIterator[Part] | None) -> Any:
@@ -37,28 +37,28 @@ SIZES = [(), (1,), (3,), (2, 2), (1, 1, 1)]
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-async def test_the_pieces_of_a_collection_make_one_document(sizes: tuple[int, ...]) -> None:
-    whole = await read(parts("computer", *sizes), None)
-    check_document(whole)
-    assert whole["meta"] == {"count": sum(sizes)}
-    assert [int(one["id"]) for one in whole["data"]] == list(range(sum(sizes)))
-    assert "included" not in whole
+async def test_the_pieces_of_a_collection_form_one_document(sizes: tuple[int, ...]) -> None:
+    collection = await read(parts("computer", *sizes), None)
+    check_document(collection)
+    assert collection["meta"] == {"count": sum(sizes)}
+    assert [int(resource["id"]) for resource in collection["data"]] == list(range(sum(sizes)))
+    assert "included" not in collection
 
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("primary", [(), (2, 1)])
-async def test_the_pieces_of_what_is_included_stand_beside_the_data(
+async def test_included_resources_follow_the_data_of_a_streamed_collection(
     primary: tuple[int, ...], sizes: tuple[int, ...]
 ) -> None:
-    whole = await read(parts("computer", *primary), parts("person", *sizes))
-    assert whole["meta"] == {"count": sum(primary)}
-    assert [int(one["id"]) for one in whole["data"]] == list(range(sum(primary)))
-    assert [int(one["id"]) for one in whole["included"]] == list(range(sum(sizes)))
+    collection = await read(parts("computer", *primary), parts("person", *sizes))
+    assert collection["meta"] == {"count": sum(primary)}
+    assert [int(resource["id"]) for resource in collection["data"]] == list(range(sum(primary)))
+    assert [int(resource["id"]) for resource in collection["included"]] == list(range(sum(sizes)))
 
 
-def test_attributes_come_in_the_order_of_their_declaration() -> None:
+def test_attributes_have_the_order_of_their_declaration() -> None:
     record = {"_id": 1, "email": None, "last_name": "B", "first_name": "A"}
     for names in (["email", "full_name"], ["full_name", "email"]):
         query = Query({"person": frozenset(names)})
-        (shown,) = resource_objects(GRAPH["person"], [record], {}, query)
-        assert list(shown["attributes"]) == ["full_name", "email"]
+        (resource,) = resource_objects(GRAPH["person"], [record], {}, query)
+        assert list(resource["attributes"]) == ["full_name", "email"]

@@ -1,4 +1,4 @@
-"""Error objects, without a server."""
+"""Errors, their pointers and their JSON."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from registry.jsonapi.errors import (
     InvalidParameter,
     NotFound,
     TypeConflict,
-    pointer_to,
 )
+from registry.jsonapi.pointers import pointer_to
 
 
-def test_a_pointer_escapes_what_separates() -> None:
+def test_a_pointer_escapes_slashes_and_tildes() -> None:
     assert pointer_to("data", "a/b~c", 0) == "/data/a~1b~0c/0"
     assert pointer_to() == ""
 
 
-def test_every_error_names_its_status_code_and_title_once() -> None:
-    kinds = ApiError.__subclasses__()
-    assert all(400 <= kind.status < 600 for kind in kinds)
-    assert len({kind.code for kind in kinds}) == len(kinds)
-    assert all(kind.title for kind in kinds)
+def test_every_error_class_has_a_status_a_unique_code_and_a_title() -> None:
+    classes = ApiError.__subclasses__()
+    assert all(400 <= error.status < 600 for error in classes)
+    assert len({error.code for error in classes}) == len(classes)
+    assert all(error.title for error in classes)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_errors_of_one_status_keep_it_and_others_are_400(
     assert ApiErrors(errors).status == status
 
 
-def test_text_that_is_no_utf_8_is_told_all_the_same() -> None:
-    told = document.errors([InvalidParameter("\udcff", parameter="x\ud800")], "1")
-    (error,) = orjson.loads(told)["errors"]
+def test_lone_surrogates_in_an_error_are_replaced() -> None:
+    body = document.errors([InvalidParameter("\udcff", parameter="x\ud800")], "1")
+    (error,) = orjson.loads(body)["errors"]
     assert (error["detail"], error["source"]) == ("?", {"parameter": "x?"})

@@ -1,4 +1,4 @@
-"""Query strings, without a server."""
+"""Parsing of query strings."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ WORDS = st.sampled_from(
 TEXT = st.lists(WORDS | st.text(max_size=3), max_size=8).map("".join)
 
 
-def test_no_parameters_ask_for_everything_and_include_nothing() -> None:
+def test_without_parameters_all_attributes_and_no_included_resources_are_requested() -> None:
     query = parse([], PERSONS)
     assert query == Query()
     assert query.attributes(PERSON) == {"first_name", "last_name", "full_name", "email"}
 
 
-def test_paths_that_share_steps_become_one_tree() -> None:
+def test_include_paths_with_common_steps_form_one_tree() -> None:
     query = parse([("include", "computers.owner,computers")], PERSONS)
     assert query.include == {"computers": {"owner": {}}}
 
 
-def test_fields_are_kept_for_each_type_by_itself() -> None:
+def test_fieldsets_are_separate_for_each_type() -> None:
     query = parse([("fields[person]", "email"), ("fields[computer]", "")], PERSONS)
     assert query.attributes(PERSON) == {"email"}
     assert query.attributes(COMPUTER) == frozenset()
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=4))
-def test_any_query_string_is_understood_or_refused_by_parameter(
+def test_any_query_string_is_parsed_or_rejected_with_the_parameter(
     parameters: list[tuple[str, str]],
 ) -> None:
     names = [name for name, _ in parameters]
     try:
         parse(parameters, PERSONS)
     except ApiErrors as error:
-        refused = error
+        rejection = error
     else:
         assert len(set(names)) == len(names)
         return
-    assert refused.status == 400
-    assert all(error.parameter in {*names, "page[before]"} for error in refused.errors)
+    assert rejection.status == 400
+    assert all(error.parameter in {*names, "page[before]"} for error in rejection.errors)

@@ -1,4 +1,4 @@
-"""Request documents, without a server."""
+"""Loading of request documents."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NAMED = st.fixed_dictionaries(
 
 
 def resolve(document: Any, pointer: str) -> Any:
-    """Return what a JSON Pointer (RFC 6901) leads to, KeyError where its last step is missing."""
+    """Return the value at a JSON Pointer (RFC 6901). Raises KeyError if it does not exist."""
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         document = document[int(name)] if isinstance(document, list) else document[name]
@@ -61,11 +61,13 @@ def resolve(document: Any, pointer: str) -> Any:
 
 
 @given(document=st.fixed_dictionaries({"data": NAMED | JSON}) | JSON, creating=st.booleans())
-def test_any_document_is_loaded_or_refused_at_its_places(document: Any, creating: bool) -> None:
+def test_any_document_is_loaded_or_rejected_with_valid_pointers(
+    document: Any, creating: bool
+) -> None:
     try:
         change = load(orjson.dumps(document), PERSON, creating=creating)
-    except (ApiError, ApiErrors) as refused:
-        errors = refused.errors if isinstance(refused, ApiErrors) else [refused]
+    except (ApiError, ApiErrors) as raised:
+        errors = raised.errors if isinstance(raised, ApiErrors) else [raised]
         for error in errors:
             assert error.pointer is not None
             parent = error.pointer.rpartition("/")[0]
@@ -77,12 +79,12 @@ def test_any_document_is_loaded_or_refused_at_its_places(document: Any, creating
 
 
 @given(st.binary(max_size=50))
-def test_random_bytes_are_refused(body: bytes) -> None:
+def test_random_bytes_are_rejected(body: bytes) -> None:
     with pytest.raises((MalformedDocument, ApiErrors)):
         load(body, PERSON, creating=True)
 
 
-def test_only_an_update_may_leave_attributes_out() -> None:
+def test_only_an_update_may_omit_required_attributes() -> None:
     body = b'{"data": {"type": "person", "attributes": {"email": null}}}'
     assert load(body, PERSON, creating=False).attributes == {"email": None}
     with pytest.raises(ApiErrors):
@@ -106,7 +108,7 @@ def test_only_an_update_may_leave_attributes_out() -> None:
         ("", None),
     ],
 )
-def test_an_id_is_a_positive_64_bit_integer_in_its_one_spelling(
+def test_an_id_is_a_positive_64_bit_integer_in_canonical_notation(
     text: str, number: int | None
 ) -> None:
     assert parse_id(text) == number

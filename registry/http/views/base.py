@@ -15,12 +15,10 @@ from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation as media
 from registry.jsonapi.errors import (
     BodyTooLarge,
-    InvalidParameter,
     MalformedRequest,
     RequestTimeout,
-    quoted,
 )
-from registry.jsonapi.query import EVERYTHING, Query, Scope, parse
+from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, unknown_parameter
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.settings import Settings
@@ -75,7 +73,7 @@ class DocumentView(web.View):
         JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
         """
         for name in self.request.query:
-            raise InvalidParameter(f"There is no parameter {quoted(name)} here.", parameter=name)
+            raise unknown_parameter(name)
 
     async def read_body(self, extension: str | None = None) -> bytes:
         """Return the body, sent as JSON:API, with this extension if one is named."""

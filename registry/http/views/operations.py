@@ -25,7 +25,7 @@ class OperationsView(DocumentView):
         records = await self.repository.execute(operations)
         done = list(zip(operations, records, strict=True))
         ids = {one.target.id: record["_id"] for one, record in done if one.target.id is not None}
-        results = [_result(one.numbered(ids), record) for one, record in done]
+        results = [_result(one.with_assigned_ids(ids), record) for one, record in done]
         return web.Response(
             body=document.results(results),
             headers={hdrs.CONTENT_TYPE: media.media_type(EXTENSION)},

@@ -128,7 +128,7 @@ class UnitOfWork:
         problems, target = ErrorCollector(), linkage.relationship.target
         for identifier in linkage.identifiers:
             if identifier.id is None or self._identity_maps[target].get(identifier.id) is None:
-                problems.add(NotFound.resource(target, identifier.sent, identifier.pointer))
+                problems.add(NotFound.resource(target, identifier.text, identifier.pointer))
         problems.raise_any()
 
     def _link(self, one: LinkChange, linkage: Linkage, before: Record) -> None:
@@ -140,7 +140,7 @@ class UnitOfWork:
             for number, owner in targets.joining(one.number, linkage):
                 targets.change(number, {relationship.foreign_key: one.number})
                 self._identity_maps[one.resource.type].touch(owner)
-        elif (was := key_of(before, relationship.foreign_key)) != linkage.linked:
+        elif (was := key_of(before, relationship.foreign_key)) != linkage.linked_ids:
             targets.touch(was)
             targets.touch(next(iter(linkage.ids), None))
 

@@ -56,7 +56,7 @@ async def resources(database: Database, people: People) -> dict[str, Resources]:
 
     Some computers are owned, some unowned, and the owners of some do not exist.
     """
-    rng = random.Random(2)  # noqa: S311 - the same computers at each run
+    rng = random.Random(2)  # noqa: S311 - the same computers in each run
     owners = [*rng.sample(sorted(people), 6), 1, 10**6, None]
     stored: Resources = [
         {
@@ -122,7 +122,7 @@ PAIRS = [("last_name", "first_name"), ("email", "last_name"), ("last_name", "id"
 
 def multi_key_sorts(collection: str) -> Iterator[str]:
     """Yield sorts by more than one field."""
-    rng = random.Random(3)  # noqa: S311 - the same orders at each run
+    rng = random.Random(3)  # noqa: S311 - the same orders in each run
     names = NAMES[collection]
     for _ in range(12):
         keys = rng.sample(names, rng.randint(2, 4))

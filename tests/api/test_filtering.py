@@ -26,13 +26,13 @@ Resources = list[dict[str, Any]]
 @pytest.fixture
 async def persons(database: Database) -> Resources:
     """Persons with many equal values; some lack an e-mail, as after external writes."""
-    chance = random.Random(4)  # noqa: S311 - the same persons in each run
+    rng = random.Random(4)  # noqa: S311 - the same persons in each run
     stored: Resources = [
         {
             "_id": number,
-            "first_name": chance.choice(WORDS),
-            "last_name": chance.choice(WORDS),
-            **({} if chance.random() < 0.2 else {"email": chance.choice(EMAILS)}),
+            "first_name": rng.choice(WORDS),
+            "last_name": rng.choice(WORDS),
+            **({} if rng.random() < 0.2 else {"email": rng.choice(EMAILS)}),
         }
         for number in range(1, 41)
     ]
@@ -52,9 +52,9 @@ async def persons(database: Database) -> Resources:
 @pytest.fixture
 async def computers(database: Database) -> Resources:
     """Owned and unowned computers; some owners do not exist."""
-    chance = random.Random(5)  # noqa: S311 - the same computers in each run
+    rng = random.Random(5)  # noqa: S311 - the same computers in each run
     stored: Resources = [
-        {"_id": number, "serial": chance.choice(WORDS), "person": chance.choice([7, 8, 70, None])}
+        {"_id": number, "serial": rng.choice(WORDS), "person": rng.choice([7, 8, 70, None])}
         for number in range(1, 31)
     ]
     await database.computers.insert_many(stored)
@@ -90,20 +90,20 @@ def format_value(value: Any) -> str:
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
-def conditions(resources: Resources, chance: random.Random) -> Iterator[tuple[str, str, Any]]:
+def conditions(resources: Resources, rng: random.Random) -> Iterator[tuple[str, str, Any]]:
     """Yield a condition (name, operator, value) for each field and operator, most with matches."""
     for name in resources[0]:
         values = [resource[name] for resource in resources if resource[name] is not None]
         for op in OPERATORS:
-            value: Any = chance.choice(values)
+            value: Any = rng.choice(values)
             if op in {"prefix", "contains"}:
                 if name in {"id", "owner"}:
                     continue
-                value = value[: chance.randint(1, len(value))]
+                value = value[: rng.randint(1, len(value))]
             elif op == "in":
-                value = [value, *chance.sample(values, 2)]
+                value = [value, *rng.sample(values, 2)]
             elif op == "null":
-                value = chance.random() < 0.5
+                value = rng.random() < 0.5
             yield name, op, value
 
 
@@ -132,9 +132,9 @@ def matching(resources: Resources, *conditions: tuple[str, str, Any]) -> list[st
 async def test_every_operator_matches_the_same_resources_as_python(
     api: Api, persons: Resources, computers: Resources
 ) -> None:
-    chance = random.Random(6)  # noqa: S311 - the same conditions in each run
+    rng = random.Random(6)  # noqa: S311 - the same conditions in each run
     for collection, resources in (("persons", persons), ("computers", computers)):
-        for name, op, value in conditions(resources, chance):
+        for name, op, value in conditions(resources, rng):
             query = f"filter[{name}][{op}]={quote(format_value(value), safe='')}"
             await check(api, collection, query, matching(resources, (name, op, value)))
 
@@ -143,14 +143,14 @@ async def test_every_operator_matches_the_same_resources_as_python(
 async def test_filters_are_combined_with_and_in_any_sort_order(
     api: Api, persons: Resources
 ) -> None:
-    chance = random.Random(7)  # noqa: S311 - the same conditions in each run
+    rng = random.Random(7)  # noqa: S311 - the same conditions in each run
     candidates = [
         condition
-        for condition in conditions(persons, chance)
+        for condition in conditions(persons, rng)
         if condition[1] in {"ne", "ge", "lt", "contains"}
     ]
     for _ in range(20):
-        both = chance.sample(candidates, 2)
+        both = rng.sample(candidates, 2)
         if both[0][:2] == both[1][:2]:
             continue  # a parameter cannot be repeated
         query = "&".join(
@@ -169,10 +169,10 @@ async def test_filters_are_combined_with_and_in_any_sort_order(
 
 @pytest.mark.covers("i.filtering")
 async def test_json_conditions_combine_with_and_or_and_not(api: Api, persons: Resources) -> None:
-    chance = random.Random(8)  # noqa: S311 - the same conditions in each run
-    candidates = list(conditions(persons, chance))
+    rng = random.Random(8)  # noqa: S311 - the same conditions in each run
+    candidates = list(conditions(persons, rng))
     for _ in range(20):
-        first, second, third = chance.sample(candidates, 3)
+        first, second, third = rng.sample(candidates, 3)
         a, b, c = (
             dict(zip(("name", "op", "val"), condition, strict=True))
             for condition in (first, second, third)

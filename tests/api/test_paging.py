@@ -25,7 +25,7 @@ END_OF_PERSONS = Cursors("person", BY_ID).encode(END)
 
 
 @pytest.fixture
-async def seven(api: Api, database: Database) -> Api:
+async def fleet(api: Api, database: Database) -> Api:
     """Persons 1 to 7; computers 1 to 5 belong to person 1, 6 and 7 to person 2, 8 to nobody."""
     await database.persons.insert_many(
         {"_id": number, "first_name": "Ann", "last_name": f"L{number}", "email": None}
@@ -60,101 +60,101 @@ def page_links(response: Response) -> set[str]:
 
 
 @pytest.mark.covers("i.paging", "4.7.members")
-async def test_numbered_pages_have_a_total_and_links(seven: Api) -> None:
-    first = await seven.get("/persons?page[number]=1&page[size]=3")
+async def test_numbered_pages_have_a_total_and_links(fleet: Api) -> None:
+    first = await fleet.get("/persons?page[number]=1&page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3, "total": 7})
     assert page_links(first) == {"first", "last", "next"}
     assert first.document["links"]["prev"] is None
-    second = await follow(seven, first, "next")
+    second = await follow(fleet, first, "next")
     assert (ids(second), page_links(second)) == ("4 5 6", {"first", "last", "prev", "next"})
-    third = await follow(seven, second, "next")
+    third = await follow(fleet, second, "next")
     assert (ids(third), page_links(third)) == ("7", {"first", "last", "prev"})
     assert third.document["meta"] == {"count": 1, "total": 7}
     assert third.document["links"]["next"] is None
-    assert ids(await follow(seven, second, "prev")) == "1 2 3"
-    assert ids(await follow(seven, first, "last")) == "7"
-    assert ids(await follow(seven, third, "first")) == "1 2 3"
+    assert ids(await follow(fleet, second, "prev")) == "1 2 3"
+    assert ids(await follow(fleet, first, "last")) == "7"
+    assert ids(await follow(fleet, third, "first")) == "1 2 3"
 
 
 @pytest.mark.covers("i.paging")
-async def test_a_page_that_exactly_fits_the_remaining_resources_is_the_last(seven: Api) -> None:
+async def test_a_page_that_exactly_fits_the_remaining_resources_is_the_last(fleet: Api) -> None:
     for path in ("/persons?page[size]=7", "/persons?page[size]=7&page[number]=1"):
-        response = await seven.get(path)
+        response = await fleet.get(path)
         assert (ids(response), response.document["links"]["next"]) == ("1 2 3 4 5 6 7", None)
 
 
 @pytest.mark.covers("i.paging")
-async def test_the_total_can_be_omitted(seven: Api) -> None:
-    response = await seven.get("/persons?page[number]=2&page[size]=3&page[total]=false")
+async def test_the_total_can_be_omitted(fleet: Api) -> None:
+    response = await fleet.get("/persons?page[number]=2&page[size]=3&page[total]=false")
     assert (ids(response), response.document["meta"]) == ("4 5 6", {"count": 3})
     assert "last" not in response.document["links"]
-    last = await follow(seven, response, "next")
+    last = await follow(fleet, response, "next")
     assert (ids(last), last.document["meta"]) == ("7", {"count": 1})
     assert last.document["links"]["next"] is None
 
 
 @pytest.mark.covers("i.paging")
-async def test_the_total_counts_only_filtered_resources(seven: Api) -> None:
-    response = await seven.get("/persons?filter[id][gt]=2&page[number]=2&page[size]=2")
+async def test_the_total_counts_only_filtered_resources(fleet: Api) -> None:
+    response = await fleet.get("/persons?filter[id][gt]=2&page[number]=2&page[size]=2")
     assert (ids(response), response.document["meta"]) == ("5 6", {"count": 2, "total": 5})
-    assert ids(await follow(seven, response, "last")) == "7"
-    related = await seven.get("/persons/1/computers?filter[serial][ge]=SN-3&page[number]=1")
+    assert ids(await follow(fleet, response, "last")) == "7"
+    related = await fleet.get("/persons/1/computers?filter[serial][ge]=SN-3&page[number]=1")
     assert (ids(related), related.document["meta"]) == ("3 4 5", {"count": 3, "total": 3})
 
 
 @pytest.mark.covers("i.paging")
-async def test_a_page_number_beyond_the_end_is_empty_and_links_to_the_last_page(seven: Api) -> None:
-    response = await seven.get("/persons?page[number]=9&page[size]=3")
+async def test_a_page_number_beyond_the_end_is_empty_and_links_to_the_last_page(fleet: Api) -> None:
+    response = await fleet.get("/persons?page[number]=9&page[size]=3")
     assert (response.data, response.document["meta"]) == ([], {"count": 0, "total": 7})
     assert page_links(response) == {"first", "last", "prev"}
-    assert ids(await follow(seven, response, "prev")) == "7"
+    assert ids(await follow(fleet, response, "prev")) == "7"
 
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("query", ["sort=id", "sort=-email", "sort=last_name,-email"])
-async def test_the_largest_page_number_is_an_empty_page(seven: Api, query: str) -> None:
+async def test_the_largest_page_number_is_an_empty_page(fleet: Api, query: str) -> None:
     for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):  # skips just under 2**63
-        response = await seven.get(f"/persons?{query}&page[number]={number}&page[size]={size}")
+        response = await fleet.get(f"/persons?{query}&page[number]={number}&page[size]={size}")
         assert (response.status, response.data) == (200, [])
         owners = "/computers?sort=owner.email"
-        response = await seven.get(f"{owners}&page[number]={number}&page[size]={size}")
+        response = await fleet.get(f"{owners}&page[number]={number}&page[size]={size}")
         assert (response.status, response.data) == (200, [])
 
 
 @pytest.mark.covers("i.paging")
-async def test_cursor_pages_have_links_and_no_total(seven: Api) -> None:
-    first = await seven.get("/persons?page[size]=3")
+async def test_cursor_pages_have_links_and_no_total(fleet: Api) -> None:
+    first = await fleet.get("/persons?page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3})
     assert page_links(first) == {"first", "last", "next"}
     assert first.document["links"].keys() == {"self", "first", "last", "prev", "next"}
-    second = await follow(seven, first, "next")
+    second = await follow(fleet, first, "next")
     assert (ids(second), page_links(second)) == ("4 5 6", {"first", "last", "prev", "next"})
-    third = await follow(seven, second, "next")
+    third = await follow(fleet, second, "next")
     assert (ids(third), third.document["links"]["next"]) == ("7", None)
-    assert ids(await follow(seven, third, "prev")) == "4 5 6"
-    assert ids(await follow(seven, third, "first")) == "1 2 3"
-    last = await follow(seven, first, "last")
+    assert ids(await follow(fleet, third, "prev")) == "4 5 6"
+    assert ids(await follow(fleet, third, "first")) == "1 2 3"
+    last = await follow(fleet, first, "last")
     assert (ids(last), last.document["links"]["next"]) == ("5 6 7", None)
-    before = await follow(seven, last, "prev")
+    before = await follow(fleet, last, "prev")
     assert ids(before) == "2 3 4"
-    assert ids(await follow(seven, before, "next")) == "5 6 7"
-    top = await follow(seven, before, "prev")
+    assert ids(await follow(fleet, before, "next")) == "5 6 7"
+    top = await follow(fleet, before, "prev")
     assert (ids(top), top.document["links"]["prev"]) == ("1", None)
 
 
 @pytest.mark.covers("i.paging")
-async def test_cursors_at_either_end_give_empty_pages_with_a_link_back(seven: Api) -> None:
-    response = await seven.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
+async def test_cursors_at_either_end_give_empty_pages_with_a_link_back(fleet: Api) -> None:
+    response = await fleet.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
     assert (response.data, response.document["links"]["next"]) == ([], None)
-    assert ids(await follow(seven, response, "prev")) == "5 6 7"
+    assert ids(await follow(fleet, response, "prev")) == "5 6 7"
     cursor = Cursors("person", BY_ID).encode((7,))
-    response = await seven.get(f"/persons?page[size]=3&page[after]={cursor}")
+    response = await fleet.get(f"/persons?page[size]=3&page[after]={cursor}")
     assert (response.data, response.document["links"]["next"]) == ([], None)
-    assert ids(await follow(seven, response, "prev")) == "5 6 7"
+    assert ids(await follow(fleet, response, "prev")) == "5 6 7"
     cursor = Cursors("person", BY_ID).encode((1,))
-    response = await seven.get(f"/persons?page[size]=3&page[before]={cursor}")
+    response = await fleet.get(f"/persons?page[size]=3&page[before]={cursor}")
     assert (response.data, response.document["links"]["prev"]) == ([], None)
-    assert ids(await follow(seven, response, "next")) == "1 2 3"
+    assert ids(await follow(fleet, response, "next")) == "1 2 3"
 
 
 @pytest.mark.covers("i.paging")
@@ -270,19 +270,19 @@ async def test_invalid_page_parameters_are_refused(api: Api, query: str, paramet
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
-async def test_a_cursor_need_not_match_a_stored_resource(seven: Api, sort: str) -> None:
+async def test_a_cursor_need_not_match_a_stored_resource(fleet: Api, sort: str) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
     for value in ("Hopper", "", "9", -1, 0, 2**63 - 1, None):
         cursor = Cursors("person", order).encode((value,) * len(order))
         for member in ("after", "before"):
-            response = await seven.get(f"/persons?sort={sort}&page[{member}]={cursor}")
+            response = await fleet.get(f"/persons?sort={sort}&page[{member}]={cursor}")
             assert response.status == 200, value
 
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["/persons/1", "/computers/1/owner"])
-async def test_a_single_resource_cannot_be_paged(seven: Api, path: str) -> None:
-    response = await seven.get(f"{path}?page[size]=1")
+async def test_a_single_resource_cannot_be_paged(fleet: Api, path: str) -> None:
+    response = await fleet.get(f"{path}?page[size]=1")
     assert (response.status, response.errors) == (400, [(400, "page[size]")])
 
 
@@ -305,15 +305,15 @@ async def test_a_single_resource_cannot_be_paged(seven: Api, path: str) -> None:
     ],
 )
 async def test_page_links_keep_all_other_parameters_unchanged(
-    seven: Api, query: str, kept: str
+    fleet: Api, query: str, kept: str
 ) -> None:
-    response = await seven.get(f"/persons?{query}")
+    response = await fleet.get(f"/persons?{query}")
     assert response.status == 200, response.document
     links = response.document["links"]
-    assert links["first"] == f"{seven.origin}/persons?{kept}&page%5Bsize%5D=2"
+    assert links["first"] == f"{fleet.origin}/persons?{kept}&page%5Bsize%5D=2"
     for name in ("last", "next"):
         assert links[name].startswith(f"{links['first']}&page%5B")
-        assert len((await follow(seven, response, name)).data) == 2
+        assert len((await follow(fleet, response, name)).data) == 2
 
 
 @pytest.mark.covers("i.paging", "d.collection_self")
@@ -333,48 +333,49 @@ Write = Callable[[Database, random.Random], Awaitable[object]]
 
 
 @pytest.mark.covers("i.paging")
-@pytest.mark.parametrize("step", ["next", "prev"])
+@pytest.mark.parametrize("link", ["next", "prev"])
 @pytest.mark.parametrize("sort", ["id", "last_name", "-email", "last_name,-first_name,email"])
 async def test_unmodified_resources_appear_exactly_once_during_concurrent_writes(
-    api: Api, database: Database, sort: str, step: str
+    api: Api, database: Database, sort: str, link: str
 ) -> None:
-    chance = random.Random(sort + step)  # noqa: S311 - the same writes at each run
+    rng = random.Random(sort + link)  # noqa: S311 - the same writes in each run
 
     def person(number: int) -> dict[str, Any]:
-        names = {name: chance.choice("abc") for name in ("first_name", "last_name")}
+        names = {name: rng.choice("abc") for name in ("first_name", "last_name")}
         return {
             "_id": number,
-            "email": chance.choice([None, "a@b.example"]),
+            "email": rng.choice([None, "a@b.example"]),
             "full_name": " ".join(names.values()),
             **names,
         }
 
     await database.persons.insert_many(person(number) for number in range(100, 180))
-    touched = set(chance.sample(range(100, 180), 40))
-    new_ids, visited = iter(chance.sample(range(1, 1000), 900)), []
+    mutable = set(rng.sample(range(100, 180), 40))
+    visited: list[int] = []
     response = await api.get(f"/persons?sort={sort}&page[size]=3")
-    response = response if step == "next" else await follow(api, response, "last")
-    while True:
+    response = response if link == "next" else await follow(api, response, "last")
+    for number in rng.sample(range(1, 1000), 900):
         visited += [int(id_) for id_ in response.ids]
-        modified = {"_id": {"$in": chance.sample(sorted(touched), 3)}}
+        modified = {"_id": {"$in": rng.sample(sorted(mutable), 3)}}
         await database.persons.update_many(
-            modified, {"$set": {"last_name": chance.choice("abcd"), "email": None}}
+            modified, {"$set": {"last_name": rng.choice("abcd"), "email": None}}
         )
         # The last resource visited is the position of the cursor.
-        await database.persons.delete_one({"_id": {"$in": [*touched & set(visited[-3:])]}})
-        number = next(new_ids)
+        await database.persons.delete_one({"_id": {"$in": [*mutable & set(visited[-3:])]}})
         if not await database.persons.find_one({"_id": number}):
             await database.persons.insert_one(person(number))
-        if response.document["links"][step] is None:
+        if response.document["links"][link] is None:
             break
-        response = await follow(api, response, step)
-    untouched = set(range(100, 180)) - touched
-    assert sorted(number for number in visited if number in untouched) == sorted(untouched)
+        response = await follow(api, response, link)
+    else:
+        pytest.fail("the links form a cycle")
+    unmodified = set(range(100, 180)) - mutable
+    assert sorted(number for number in visited if number in unmodified) == sorted(unmodified)
 
 
 @pytest.mark.covers("i.include_pages")
-async def test_an_included_relationship_can_be_paged(seven: Api) -> None:
-    response = await seven.get("/persons?page[size]=3&include=computers&page[computers][size]=2")
+async def test_an_included_relationship_can_be_paged(fleet: Api) -> None:
+    response = await fleet.get("/persons?page[size]=3&include=computers&page[computers][size]=2")
     computers = {
         resource["id"]: resource["relationships"]["computers"] for resource in response.data
     }
@@ -396,34 +397,34 @@ async def test_an_included_relationship_can_be_paged(seven: Api) -> None:
 
 @pytest.mark.covers("i.include_pages", "i.linkage_routes")
 async def test_the_next_links_of_an_included_page_visit_the_whole_relationship(
-    seven: Api,
+    fleet: Api,
 ) -> None:
-    response = await seven.get("/persons/1?include=computers&page[computers][size]=2")
+    response = await fleet.get("/persons/1?include=computers&page[computers][size]=2")
     relationship = response.data["relationships"]["computers"]
     assert [identifier["id"] for identifier in relationship["data"]] == ["1", "2"]
-    pages = await seven.pages(relationship["links"]["next"])
+    pages = await fleet.pages(relationship["links"]["next"])
     assert [page.ids for page in pages] == [["3", "4"], ["5"]]
 
 
 @pytest.mark.covers("i.include_pages")
-async def test_the_page_size_of_an_include_path_applies_to_that_path_only(seven: Api) -> None:
+async def test_the_page_size_of_an_include_path_applies_to_that_path_only(fleet: Api) -> None:
     page = "page[owner.computers][size]=3"
-    response = await seven.get(f"/computers/1?include=owner.computers.owner&{page}")
+    response = await fleet.get(f"/computers/1?include=owner.computers.owner&{page}")
     assert response.included == [("person", "1"), ("computer", "2"), ("computer", "3")]
     owner = response.document["included"][0]
     assert len(owner["relationships"]["computers"]["data"]) == 3
-    unpaged = await seven.get("/persons/1?include=computers.owner")
+    unpaged = await fleet.get("/persons/1?include=computers.owner")
     assert len(unpaged.data["relationships"]["computers"]["data"]) == 5
     assert "next" not in unpaged.data["relationships"]["computers"]["links"]
 
 
 @pytest.mark.covers("i.include_pages")
-async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(seven: Api) -> None:
+async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(fleet: Api) -> None:
     query = "include=computers&page[computers][size]=1"
-    response = await seven.get(f"/persons?{query}")
+    response = await fleet.get(f"/persons?{query}")
     assert response.included == [("computer", "1"), ("computer", "6")]
     assert len(response.data) == 7
-    updated = await seven.request(
+    updated = await fleet.request(
         "PATCH", f"/persons/1?{query}", {"data": {"type": "person", "id": "1"}}
     )
     assert (updated.status, updated.included) == (200, [("computer", "1")])
@@ -453,28 +454,28 @@ async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(seven
     ],
 )
 async def test_paging_an_include_path_that_is_not_included_or_to_one_is_refused(
-    seven: Api, path: str, parameter: str
+    fleet: Api, path: str, parameter: str
 ) -> None:
-    response = await seven.get(path)
+    response = await fleet.get(path)
     assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
 @pytest.mark.covers("i.paging", "i.related_routes")
-async def test_related_resources_and_linkage_can_be_paged(seven: Api) -> None:
-    first = await seven.get("/persons/1/computers?page[size]=2&sort=-serial&include=owner")
+async def test_related_resources_and_linkage_can_be_paged(fleet: Api) -> None:
+    first = await fleet.get("/persons/1/computers?page[size]=2&sort=-serial&include=owner")
     assert (ids(first), first.included) == ("5 4", [("person", "1")])
-    second = await follow(seven, first, "next")
+    second = await follow(fleet, first, "next")
     assert ids(second) == "3 2"
-    assert ids(await follow(seven, await follow(seven, second, "next"), "prev")) == "3 2"
-    numbered = await seven.get("/persons/1/computers?page[number]=3&page[size]=2")
+    assert ids(await follow(fleet, await follow(fleet, second, "next"), "prev")) == "3 2"
+    numbered = await fleet.get("/persons/1/computers?page[number]=3&page[size]=2")
     assert (ids(numbered), numbered.document["meta"]) == ("5", {"count": 1, "total": 5})
     linkage = "/persons/1/relationships/computers?page[number]=3&page[size]=2"
-    document = (await seven.get(linkage)).document
+    document = (await fleet.get(linkage)).document
     assert document["data"] == [{"type": "computer", "id": "5"}]
     assert document["meta"] == {"count": 1, "total": 5}
     previous = dict(parse_qsl(urlsplit(document["links"]["prev"]).query))
     assert previous == {"page[number]": "2", "page[size]": "2"}
-    assert document["links"]["prev"].startswith(f"{seven.origin}/persons/1/relationships/")
+    assert document["links"]["prev"].startswith(f"{fleet.origin}/persons/1/relationships/")
 
 
 @pytest.mark.parametrize("query", ["page[total]=true", "page[size]=1&page[total]=false"])

@@ -28,15 +28,15 @@ Resources = list[dict[str, Any]]
 @pytest.fixture
 async def people(database: Database) -> People:
     """Persons by id, with many equal values; some lack an e-mail, as after external writes."""
-    chance = random.Random(1)  # noqa: S311 - the same persons in each run
+    rng = random.Random(1)  # noqa: S311 - the same persons in each run
     stored: Resources = [
         {
             "_id": number,
-            "first_name": chance.choice(WORDS),
-            "last_name": chance.choice(WORDS),
-            **({} if chance.random() < 0.2 else {"email": chance.choice(EMAILS)}),
+            "first_name": rng.choice(WORDS),
+            "last_name": rng.choice(WORDS),
+            **({} if rng.random() < 0.2 else {"email": rng.choice(EMAILS)}),
         }
-        for number in chance.sample(range(1, 10**6), 30)
+        for number in rng.sample(range(1, 10**6), 30)
     ]
     await database.persons.insert_many(stored)
     return {
@@ -56,15 +56,15 @@ async def resources(database: Database, people: People) -> dict[str, Resources]:
 
     Some computers are owned, some unowned, and the owners of some do not exist.
     """
-    chance = random.Random(2)  # noqa: S311 - the same computers at each run
-    owners = [*chance.sample(sorted(people), 6), 1, 10**6, None]
+    rng = random.Random(2)  # noqa: S311 - the same computers in each run
+    owners = [*rng.sample(sorted(people), 6), 1, 10**6, None]
     stored: Resources = [
         {
             "_id": number,
-            "serial": chance.choice(WORDS),
-            **({} if chance.random() < 0.1 else {"person": chance.choice(owners)}),
+            "serial": rng.choice(WORDS),
+            **({} if rng.random() < 0.1 else {"person": rng.choice(owners)}),
         }
-        for number in chance.sample(range(1, 10**6), 30)
+        for number in rng.sample(range(1, 10**6), 30)
     ]
     await database.computers.insert_many(stored)
     computers = [
@@ -122,11 +122,11 @@ PAIRS = [("last_name", "first_name"), ("email", "last_name"), ("last_name", "id"
 
 def multi_key_sorts(collection: str) -> Iterator[str]:
     """Yield sorts by more than one field."""
-    chance = random.Random(3)  # noqa: S311 - the same orders at each run
+    rng = random.Random(3)  # noqa: S311 - the same orders in each run
     names = NAMES[collection]
     for _ in range(12):
-        keys = chance.sample(names, chance.randint(2, 4))
-        yield ",".join(chance.choice(["", "-"]) + key for key in keys)
+        keys = rng.sample(names, rng.randint(2, 4))
+        yield ",".join(rng.choice(["", "-"]) + key for key in keys)
     for first, second in PAIRS if collection == "persons" else ():
         for signs in product(["", "-"], repeat=2):
             yield f"{signs[0]}{first},{signs[1]}{second}"

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from registry.processes.supervisor import reserve
+from registry.processes.supervisor import reserve_port
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, person, refusal
 from tests.system.test_stop import await_that, has_ended
@@ -113,7 +113,7 @@ def test_a_service_whose_gunicorn_is_killed_ends_with_a_word_on_it(start: Start)
     processes = [service.mongod, *workers_of(service)]
     os.kill(gunicorn_of(service), signal.SIGKILL)
     _, log = service.process.communicate(timeout=TIMEOUT)
-    assert log.startswith("registry: gunicorn has ended")
+    assert log.startswith("registry: gunicorn has exited unexpectedly")
     assert log.count("\n") == 1
     assert service.process.returncode == 1
     await_that(lambda: all(map(has_ended, processes)))
@@ -131,7 +131,7 @@ def test_a_port_of_another_service_is_refused(start: Start, tmp_path: Path) -> N
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_a_port_is_kept_for_the_workers_while_none_of_them_listens(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with reserve(socket.create_server((host, 0), family=family)) as held:
+    with reserve_port(socket.create_server((host, 0), family=family)) as held:
         address = held.getsockname()
         for _ in range(2):  # before there is a worker, and after
             with pytest.raises(ConnectionRefusedError):

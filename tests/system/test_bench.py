@@ -27,6 +27,9 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 Serve = Callable[[], Awaitable[str]]
 
+TIMEOUT = 180
+"""Seconds for a run of the benchmark; 30 are usual on an idle machine."""
+
 TINY = ("--rounds", "1", "--seconds", "1", "--connections", "2", "--persons", "200")
 
 
@@ -100,7 +103,7 @@ async def measure(url: str, directory: Path, *paths: str) -> load.Metrics:
 async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_path: Path) -> None:
     parts = ("--parts", "servers", "growth", "--workloads", "read", "replace")
     async with benchmark(*parts, "--output", tmp_path) as process:
-        output, errors = await asyncio.wait_for(process.communicate(), timeout=60)
+        output, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert (process.returncode, errors) == (0, b"")
     tables = (tmp_path / "benchmark.md").read_text()
     assert tables in output.decode()
@@ -116,10 +119,10 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
 async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) -> None:
     async with benchmark("--output", tmp_path) as process:
         assert process.stdout
-        await asyncio.wait_for(process.stdout.readline(), timeout=60)
+        await asyncio.wait_for(process.stdout.readline(), timeout=TIMEOUT)
         started = descendants(process.pid)
         process.send_signal(signal.SIGINT)
-        _, errors = await asyncio.wait_for(process.communicate(), timeout=60)
+        _, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert (process.returncode, errors) == (130, b"registry: interrupted\n")
     assert len(started) >= 4  # mongod and three servers
     assert alive(started) == []

@@ -15,7 +15,8 @@ import orjson
 import pytest
 
 from registry.settings import Settings
-from registry.storage import client as storage
+from registry.storage.mongod import embedded
+from tests.mongods import client_of
 from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, has_exited, person
@@ -46,9 +47,10 @@ def terminate(service: Service) -> None:
 @pytest.fixture
 async def computers(tmp_path: Path) -> int:
     """Store more computers than the buffers of a connection can hold; return their number."""
-    async with storage.connect(Settings(data_dir=tmp_path / "data")) as commands:
-        records = [{"_id": id_, "serial": "x" * 255, "person": None} for id_ in range(1, 40_001)]
-        await commands.database.computers.insert_many(records)
+    settings = Settings(data_dir=tmp_path / "data")
+    records = [{"_id": id_, "serial": "x" * 255, "person": None} for id_ in range(1, 40_001)]
+    async with embedded.mongod(settings) as uri, client_of(uri) as client:
+        await client[settings.database].computers.insert_many(records)
     return len(records)
 
 

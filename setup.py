@@ -1,4 +1,4 @@
-"""The package: `pip install .` brings what requirements.txt pins."""
+"""The package; its dependencies are the pinned versions in requirements.txt."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from registry import __version__
 HERE = Path(__file__).parent
 
 
-def pinned() -> list[str]:
-    """Return the requirements without comments."""
+def requirements() -> list[str]:
+    """Return the pinned requirements, without comments."""
     lines = (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines()
     return [pin for line in lines if (pin := line.partition("#")[0].strip())]
 
@@ -18,9 +18,9 @@ def pinned() -> list[str]:
 setup(
     name="registry",
     version=__version__,
-    description="A JSON:API 1.0 service that keeps persons, computers and who owns what",
+    description="A JSON:API 1.0 service for persons and the computers they own",
     packages=find_packages(include=["registry", "registry.*"]),
     package_data={"registry": ["py.typed"]},
     python_requires=">=3.11",
-    install_requires=pinned(),
+    install_requires=requirements(),
 )

@@ -1,3 +1,3 @@
-"""The Person and Computer Registry: persons, computers and who owns what, over JSON:API 1.0."""
+"""The Person and Computer Registry: a JSON:API 1.0 service for persons and their computers."""
 
 __version__ = "1.0.0"

@@ -13,9 +13,9 @@ from registry.settings import Settings, StartError
 
 
 def main() -> None:
-    """Serve until a signal; end with status 1 and one line if the service cannot start."""
+    """Serve until SIGINT or SIGTERM; exit with status 1 if the service cannot start."""
     for number in event_loop.SIGNALS:
-        signal.signal(number, _leave)
+        signal.signal(number, _exit)
     settings = Settings.parse(sys.argv[1:], os.environ)
     event_loop.log_to_stderr()
     try:
@@ -25,12 +25,12 @@ def main() -> None:
         sys.exit(f"registry: {error}")
 
 
-def _leave(*_: object) -> NoReturn:
+def _exit(*_: object) -> NoReturn:
     sys.exit(0)
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """Take the port before anything is started that would have to be stopped again."""
+    """Bind the port first, so that a conflict shows before anything needs to be cleaned up."""
     host, port = settings.host, settings.port
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -44,19 +44,19 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
-    # Loading these takes longer than all that comes before, which a signal or an error may end.
+    # Imported late, because they load slowly: bad settings and signals end the process at once.
     if settings.workers == 1:
         from registry.processes.service import serve  # noqa: PLC0415
 
-        await serve(settings, lambda: listener, _say)
+        await serve(settings, lambda: listener, _announce)
     else:
         from registry.processes.supervisor import supervise  # noqa: PLC0415
 
-        await supervise(settings, listener, _say)
+        await supervise(settings, listener, _announce)
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - what was asked for, on standard output
+def _announce(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the one line of output
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""Fill a running registry over HTTP, with believable data or with the rows of a CSV file.
+"""Fill a running registry over HTTP with generated data or with the rows of a CSV file.
 
-Generated data: the same seed and counts give the same names, e-mail addresses, serials and owners.
-Ids are no part of that: the service hands them out in the order in which requests reach it.
+Generated data: the same seed and counts produce the same names, e-mail addresses, serials and
+owners. Ids differ, because the service assigns them in the order in which requests arrive.
 
 A CSV file is UTF-8 with a header that names first_name, last_name, email and serials, in any
-order. Serials are separated by semicolons; e-mail and serials may be empty. A bad row is reported
-on stderr with the line it starts on and leaves nothing behind, and the rest goes in.
+order. Serials are separated by semicolons; e-mail and serials may be empty. An invalid row is
+reported on stderr with the line on which it starts, and nothing of it is stored; all other rows
+are.
 
-Exit status: 0 if everything is in, 1 if something is not, 2 for wrong usage or an unusable file,
-130 if interrupted.
+Exit status: 0 if everything was created, 1 if something was not, 2 for invalid usage or an
+unreadable file, 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ from yarl import URL
 
 Item = TypeVar("Item")
 
-CONCURRENCY = 16  # requests in flight: enough to keep the service busy
+CONCURRENCY = 16  # requests in flight; enough to keep the service busy
 TIMEOUT_SECONDS = 30
 COLUMNS = ("first_name", "last_name", "email", "serials")
 JSON_API = "application/vnd.api+json"
 ATOMIC = f'{JSON_API}; ext="https://jsonapi.org/ext/atomic"'
-DONE = {200, 201}
-NOT_ACCEPTABLE = {400, 413, 422}  # the answers to a resource that can never go in
+SUCCESS = {200, 201}
+INVALID = {400, 413, 422}  # statuses for a resource that the service will never accept
 SHARE_WITH_EMAIL = 0.9
 SHARE_OWNED = 0.9
 
 
 class SeedError(Exception):
-    """The run cannot go on; the text says why in one line."""
+    """The run cannot continue; the message says why in one line."""
 
 
-class WrongHeaderError(SeedError):
-    """The CSV file does not begin with the header described above."""
+class InvalidHeaderError(SeedError):
+    """The CSV file does not start with the header described above."""
 
 
-class BadResourceError(SeedError):
-    """A person or computer is not acceptable; each argument is a complaint about it."""
+class InvalidResourceError(SeedError):
+    """A person or computer is invalid; each argument describes one error."""
 
     def __str__(self) -> str:
         return "; ".join(self.args)
@@ -60,24 +61,24 @@ class BadResourceError(SeedError):
 
 @dataclass
 class Tally:
-    """What the service confirmed as made, and the rows of a CSV file that did not go in."""
+    """Counts of what was created and skipped; only confirmed creations count."""
 
     persons: int = 0
     computers: int = 0
     owned: int = 0
-    bad_rows: int = 0
-    lines_under_way: set[int] = field(default_factory=set)
+    invalid_rows: int = 0
+    lines_in_progress: set[int] = field(default_factory=set)
     started: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
         text = (
-            f"made {_plural(self.persons, 'person')} and {_plural(self.computers, 'computer')}, "
-            f"{self.owned} of them owned, in {time.monotonic() - self.started:.1f} s"
+            f"created {_plural(self.persons, 'person')} and {_plural(self.computers, 'computer')}, "
+            f"{self.owned} of them with an owner, in {time.monotonic() - self.started:.1f} s"
         )
-        if self.bad_rows:
-            text += f"; left out {_plural(self.bad_rows, 'bad row')}"
-        if self.lines_under_way:
-            text += f"; what stands from line {min(self.lines_under_way)} on may not be in"
+        if self.invalid_rows:
+            text += f"; skipped {_plural(self.invalid_rows, 'invalid row')}"
+        if self.lines_in_progress:
+            text += f"; rows from line {min(self.lines_in_progress)} on may be missing"
         return text
 
 
@@ -86,10 +87,10 @@ def _plural(count: int, noun: str) -> str:
 
 
 class Service:
-    """The public API of a running registry, as far as seeding needs it.
+    """The part of the registry's API that seeding needs.
 
-    Nothing is sent twice, as a request without an answer may have been carried out. The methods
-    raise BadResourceError if the resource is not acceptable, SeedError if the service fails.
+    Requests are not retried, because one without a response may have been carried out. The methods
+    raise InvalidResourceError if the service rejects the resource, SeedError if it fails.
     """
 
     def __init__(self, session: aiohttp.ClientSession, tally: Tally) -> None:
@@ -98,19 +99,19 @@ class Service:
 
     async def create_person(self, attributes: dict[str, str]) -> str:
         """Create a person and return its id."""
-        number = await self._create("persons", {"type": "person", "attributes": attributes})
+        identifier = await self._create("persons", {"type": "person", "attributes": attributes})
         self._tally.persons += 1
-        return number
+        return identifier
 
     async def create_computer(self, serial: str, owner: str | None) -> None:
-        """Create a computer that belongs to the person with the id `owner`, or to nobody."""
+        """Create a computer owned by the person with the id `owner`, or without an owner."""
         identifier = None if owner is None else {"type": "person", "id": owner}
         await self._create("computers", _computer(serial, identifier))
         self._tally.computers += 1
         self._tally.owned += owner is not None
 
     async def create_owner(self, attributes: dict[str, str], serials: list[str]) -> None:
-        """Create a person and the computers that belong to it: all of them, or none."""
+        """Create a person and the computers that it owns: all of them, or none."""
         owner = {"type": "person", "lid": "owner"}
         resources = [
             owner | {"attributes": attributes},
@@ -127,7 +128,7 @@ class Service:
         try:
             return str(json.loads(body)["data"]["id"])
         except (ValueError, LookupError, TypeError):
-            raise SeedError(f"this is no registry: no id in its answer to POST /{path}") from None
+            raise SeedError(f"not a registry: no id in the response to POST /{path}") from None
 
     async def _send(self, path: str, document: dict[str, Any], media_type: str) -> bytes:
         try:
@@ -136,14 +137,14 @@ class Service:
             ) as response:
                 body = await response.read()
         except TimeoutError:
-            raise SeedError(f"no answer from the service within {TIMEOUT_SECONDS} s") from None
+            raise SeedError(f"no response from the service within {TIMEOUT_SECONDS} s") from None
         except (aiohttp.ClientError, OSError) as error:
             reason = " ".join(str(error).split())
             raise SeedError(
-                f"the service is out of reach (does it run, is --url right?): {reason}"
+                f"cannot reach the service (is it running, is --url correct?): {reason}"
             ) from None
-        if response.status not in DONE:
-            _raise_refusal(response, body)
+        if response.status not in SUCCESS:
+            _raise_error(response, body)
         return body
 
 
@@ -153,29 +154,29 @@ def _computer(serial: str, owner: dict[str, str] | None) -> dict[str, Any]:
     return resource if owner is None else resource | {"relationships": {"owner": {"data": owner}}}
 
 
-def _raise_refusal(response: aiohttp.ClientResponse, body: bytes) -> NoReturn:
+def _raise_error(response: aiohttp.ClientResponse, body: bytes) -> NoReturn:
     try:
-        complaints = [_complaint(error) for error in json.loads(body)["errors"]]
+        details = [_detail(error) for error in json.loads(body)["errors"]]
     except (ValueError, LookupError, TypeError, AttributeError):
-        complaints = []
-    if complaints and response.status in NOT_ACCEPTABLE:
-        raise BadResourceError(*complaints)
-    answer = f"{response.status} {response.reason}"
-    raise SeedError(": ".join([f"POST {response.url} was answered with {answer}", *complaints]))
+        details = []
+    if details and response.status in INVALID:
+        raise InvalidResourceError(*details)
+    status = f"{response.status} {response.reason}"
+    raise SeedError(": ".join([f"POST {response.url} failed with {status}", *details]))
 
 
-def _complaint(error: dict[str, Any]) -> str:
+def _detail(error: dict[str, Any]) -> str:
     attribute = error.get("source", {}).get("pointer", "").rpartition("/")[2]
     return f"{attribute}: {error['detail']}" if attribute else str(error["detail"])
 
 
 async def in_parallel(
-    items: Iterable[Item], work: Callable[[Item], Awaitable[None]], bar: tqdm[NoReturn]
+    items: Iterable[Item], process: Callable[[Item], Awaitable[None]], bar: tqdm[NoReturn]
 ) -> None:
-    """Do the work for each item, CONCURRENCY at a time, taking items only as they are needed.
+    """Process the items, CONCURRENCY at a time, consuming them lazily.
 
-    After a failure no further item is taken; it is raised when the work under way has ended, as
-    requests given up half-way may be carried out without being counted.
+    The first exception stops further items. It is raised once the items in progress are finished,
+    because the service may still carry out a cancelled request, which would not be counted.
     """
     source = iter(items)
     failed = False
@@ -184,7 +185,7 @@ async def in_parallel(
         nonlocal failed
         for item in source:
             try:
-                await work(item)
+                await process(item)
             except Exception:
                 failed = True
                 raise
@@ -193,9 +194,9 @@ async def in_parallel(
                 return
 
     workers = (worker() for _ in range(CONCURRENCY))
-    for outcome in await asyncio.gather(*workers, return_exceptions=True):
-        if outcome is not None:
-            raise outcome
+    for error in await asyncio.gather(*workers, return_exceptions=True):
+        if error is not None:
+            raise error
 
 
 def people(faker: Faker, count: int) -> Iterator[dict[str, str]]:
@@ -214,11 +215,11 @@ def people(faker: Faker, count: int) -> Iterator[dict[str, str]]:
 
 
 def computers(faker: Faker, count: int, owners: list[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield serials, each with the id of its owner if it has one."""
+    """Yield serials, each with the id of its owner or None."""
     random = faker.random
     for number in range(1, count + 1):
-        maker = random.choice(("5CG", "C02", "MXL", "PF"))
-        serial = f"{maker}{random.randint(18, 25)}{random.randint(1, 52):02}{number:05}"
+        vendor = random.choice(("5CG", "C02", "MXL", "PF"))
+        serial = f"{vendor}{random.randint(18, 25)}{random.randint(1, 52):02}{number:05}"
         owned = owners and random.random() < SHARE_OWNED
         yield serial, random.choice(owners) if owned else None
 
@@ -237,65 +238,65 @@ async def generate(service: Service, options: argparse.Namespace, bar: tqdm[NoRe
         await service.create_computer(*computer)
 
     await in_parallel(enumerate(people(faker, options.persons)), create_person, bar)
-    # In the order of the data, whichever answer came first: who owns what depends on it.
+    # Sorted, because responses arrive in any order and ownership must depend on the seed alone.
     owners = [ids[number] for number in sorted(ids)]
     await in_parallel(computers(faker, options.computers, owners), create_computer, bar)
 
 
 def split_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str] | csv.Error]]:
-    """Yield the line that each row starts on, and its fields or what is wrong with its form.
+    """Yield the number of the line on which each row starts, and its fields or a syntax error.
 
-    An open quote swallows the rows behind it, so after a row of wrong form reading goes on right
-    behind the line it starts on. The size limit of a field bounds what is read again.
+    An unclosed quote swallows the rows after it. Reading therefore resumes on the line after the
+    one on which the invalid row starts; the size limit of a field bounds what is read again.
     """
-    ahead: deque[str] = deque()
-    taken: list[str] = []
+    pushed_back: deque[str] = deque()
+    consumed: list[str] = []
 
-    def take() -> Iterator[str]:
-        while line := ahead.popleft() if ahead else next(lines, ""):
-            taken.append(line)
+    def consume() -> Iterator[str]:
+        while line := pushed_back.popleft() if pushed_back else next(lines, ""):
+            consumed.append(line)
             yield line
 
     number = 1
     while True:
-        taken.clear()
+        consumed.clear()
         try:
-            fields = next(csv.reader(take(), strict=True), None)
+            fields = next(csv.reader(consume(), strict=True), None)
         except csv.Error as error:
             yield number, error
-            ahead.extendleft(reversed(taken[1:]))
+            pushed_back.extendleft(reversed(consumed[1:]))
             number += 1
             continue
         if fields is None:
             return
         if len(fields) > 1 or "".join(fields).strip():
             yield number, fields
-        number += len(taken)
+        number += len(consumed)
 
 
-def read_rows(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, str] | BadResourceError]]:
-    """Yield the line of each row behind the header, and its values or what is wrong with it.
+def read_rows(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, str] | InvalidResourceError]]:
+    """Yield the line number of each row after the header, and its values by column or an error.
 
-    Raises WrongHeaderError if the file does not begin with the header.
+    Raises InvalidHeaderError if the file does not start with the header.
     """
     rows = split_rows(lines)
     _, header = next(rows, (1, []))
     if isinstance(header, csv.Error) or sorted(header) != sorted(COLUMNS):
-        found = header if isinstance(header, csv.Error) else ascii(",".join(header))[:100]
-        raise WrongHeaderError(f"the header has to be {','.join(COLUMNS)} and is {found}")
+        actual = header if isinstance(header, csv.Error) else ascii(",".join(header))[:100]
+        raise InvalidHeaderError(f"the header must be {','.join(COLUMNS)} but is {actual}")
     for line, fields in rows:
         if isinstance(fields, csv.Error):
-            yield line, BadResourceError(f"not CSV: {fields}")
+            yield line, InvalidResourceError(f"not CSV: {fields}")
         elif len(fields) != len(COLUMNS):
             columns = _plural(len(fields), "column")
-            yield line, BadResourceError(f"{columns} in place of {len(COLUMNS)}")
-        elif not _is_text(fields):
-            yield line, BadResourceError("not UTF-8")
+            yield line, InvalidResourceError(f"{columns} instead of {len(COLUMNS)}")
+        elif not _is_utf8(fields):
+            yield line, InvalidResourceError("not UTF-8")
         else:
             yield line, dict(zip(header, fields, strict=True))
 
 
-def _is_text(fields: list[str]) -> bool:
+def _is_utf8(fields: list[str]) -> bool:
     try:
         "".join(fields).encode()
     except UnicodeEncodeError:
@@ -304,7 +305,7 @@ def _is_text(fields: list[str]) -> bool:
 
 
 async def load_row(service: Service, values: dict[str, str]) -> None:
-    """Create the person of a row and its computers; after BadResourceError, neither is there."""
+    """Create the person of a row and its computers; if one of them is invalid, create nothing."""
     serials = [serial for part in values["serials"].split(";") if (serial := part.strip())]
     attributes = {name: values[name] for name in ("first_name", "last_name")}
     if values["email"]:
@@ -313,33 +314,33 @@ async def load_row(service: Service, values: dict[str, str]) -> None:
 
 
 async def load(service: Service, path: Path, tally: Tally, bar: tqdm[NoReturn]) -> None:
-    """Create what the rows of the CSV file say, and report the bad ones on stderr."""
+    """Create what the rows of the CSV file describe; report invalid rows on stderr."""
 
-    async def work(row: tuple[int, dict[str, str] | BadResourceError]) -> None:
+    async def load_or_report(row: tuple[int, dict[str, str] | InvalidResourceError]) -> None:
         line, values = row
-        tally.lines_under_way.add(line)
+        tally.lines_in_progress.add(line)
         try:
-            if isinstance(values, BadResourceError):
+            if isinstance(values, InvalidResourceError):
                 raise values
             await load_row(service, values)
-        except BadResourceError as error:
-            tally.bad_rows += 1
+        except InvalidResourceError as error:
+            tally.invalid_rows += 1
             tqdm.write(f"line {line}: {error}", file=sys.stderr)
-        tally.lines_under_way.remove(line)
+        tally.lines_in_progress.remove(line)
 
-    # A byte that is not UTF-8 becomes a surrogate, so that it spoils its own row only.
+    # Bytes that are not UTF-8 become surrogates, so that they invalidate only their own row.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        await in_parallel(read_rows(file), work, bar)
+        await in_parallel(read_rows(file), load_or_report, bar)
 
 
 async def seed(options: argparse.Namespace, tally: Tally) -> None:
-    """Do what the options say; raise SeedError, or OSError if the file cannot be read."""
+    """Load the CSV file or generate data; raise SeedError, or OSError if the file is unreadable."""
     session = aiohttp.ClientSession(
         base_url=f"{options.url}/", timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     )
     total = None if options.csv else options.persons + options.computers
     async with session:
-        # disable=None: a bar on a terminal only.
+        # disable=None: shows the bar only on a terminal.
         with tqdm(total=total, disable=None, leave=False) as bar:
             if options.csv:
                 await load(Service(session, tally), options.csv, tally, bar)
@@ -349,7 +350,7 @@ async def seed(options: argparse.Namespace, tally: Tally) -> None:
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no count")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid count")
     return int(text)
 
 
@@ -357,30 +358,37 @@ def _url(text: str) -> str:
     try:
         url = URL(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no URL: {error}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid URL: {error}") from None
     if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment:
-        raise argparse.ArgumentTypeError(f"{text!r} is no URL such as http://127.0.0.1:8080")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a base URL such as http://127.0.0.1:8080"
+        )
     return text.rstrip("/")
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Return the options of the command line; end the program if they are wrong."""
+    """Return the options of the command line; exit with status 2 if they are invalid."""
     parser = argparse.ArgumentParser(
         description="Fill a running registry with persons and their computers."
     )
     parser.add_argument(
-        "--url", type=_url, default="http://127.0.0.1:8080", help="where it runs (%(default)s)"
+        "--url",
+        type=_url,
+        default="http://127.0.0.1:8080",
+        help="URL of the registry (%(default)s)",
     )
-    parser.add_argument("--persons", type=_count, help="how many to make (100)")
-    parser.add_argument("--computers", type=_count, help="how many to make (3 for each person)")
-    parser.add_argument("--seed", type=int, help="same seed and counts, same data (1)")
+    parser.add_argument("--persons", type=_count, help="number to create (100)")
+    parser.add_argument("--computers", type=_count, help="number to create (3 per person)")
     parser.add_argument(
-        "--csv", type=Path, help=f"a file to load instead; its columns: {','.join(COLUMNS)}"
+        "--seed", type=int, help="the same seed and counts produce the same data (1)"
+    )
+    parser.add_argument(
+        "--csv", type=Path, help=f"file to load instead, with the columns {','.join(COLUMNS)}"
     )
     options = parser.parse_args(arguments)
     generated = (options.persons, options.computers, options.seed)
     if options.csv and generated != (None, None, None):
-        parser.error("--csv takes everything from the file: no --persons, --computers, --seed")
+        parser.error("--csv cannot be combined with --persons, --computers or --seed")
     if options.persons is None:
         options.persons = 100
     if options.computers is None:
@@ -391,11 +399,11 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the command line and return the exit status."""
+    """Run the command line; return the exit status."""
     options, tally = parse_options(), Tally()
     try:
         asyncio.run(seed(options, tally))
-    except WrongHeaderError as error:
+    except InvalidHeaderError as error:
         print(f"{options.csv}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -408,7 +416,7 @@ def main() -> int:
         print(f"interrupted; {tally}", file=sys.stderr)
         return 130
     print(tally)
-    return 1 if tally.bad_rows else 0
+    return 1 if tally.invalid_rows else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What each process of the service runs: one event loop, until a signal ends it."""
+"""The event loop of each process: runs a coroutine until a termination signal cancels it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(service: Coroutine[Any, Any, None]) -> None:
-    """Run the service until it ends or the first signal cancels it; later ones do not disturb.
+    """Run the service until it returns or SIGINT or SIGTERM cancels it.
 
-    Raises what the service raises.
+    Only the first signal counts: later ones are ignored, so that they cannot interrupt the
+    shutdown. Exceptions of the service propagate.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_signal(service))
 
 
 def log_to_stderr() -> None:
-    """Write the log of this process to standard error."""
+    """Send the log records of this process to standard error."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
@@ -32,13 +33,13 @@ async def _until_signal(service: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(service)
 
-    def stop() -> None:
+    def cancel() -> None:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
         task.cancel()
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, cancel)
     with suppress(asyncio.CancelledError):
         await task

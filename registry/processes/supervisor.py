@@ -1,4 +1,4 @@
-"""Several processes on one port: this one owns the port and mongod, and gunicorn the others."""
+"""Several workers on one port: this process owns the port and mongod, gunicorn the workers."""
 
 from __future__ import annotations
 
@@ -22,53 +22,55 @@ logger = logging.getLogger("registry")
 async def supervise(
     settings: Settings, listener: socket.socket, announce: Callable[[str], None]
 ) -> None:
-    """Serve with `settings.workers` processes where the listener listens, until cancelled.
+    """Serve with `settings.workers` processes on the port of `listener` until cancelled.
 
-    The listener is closed, but its port stays taken. announce: takes one line that says where the
-    service is, once all are ready. Raises StartError if one of them cannot start, or if gunicorn
-    ends.
+    Closes `listener` but keeps its port reserved. `announce` gets one line with the URLs of the
+    service once all workers are ready. Raises StartError if one of them cannot start, or if
+    gunicorn exits.
     """
     async with AsyncExitStack() as stack:
-        port = stack.enter_context(reserve(listener))
-        # Begun before mongod, to load its modules meanwhile; ended before, and if there is none.
+        port = stack.enter_context(reserve_port(listener))
+        # Starts before mongod, so that both load at the same time. Registered once more after
+        # mongod, so that it also stops before mongod: the workers still use the database.
         gunicorn = await _Gunicorn.start()
-        stack.push_async_callback(gunicorn.end)
+        stack.push_async_callback(gunicorn.stop)
         if settings.mongodb_uri is None:
             uri = await stack.enter_async_context(mongod(settings))
-            stack.push_async_callback(gunicorn.end)
+            stack.push_async_callback(gunicorn.stop)
             settings = replace(settings, mongodb_uri=uri)
         gunicorn.lifeline.write(pickle.dumps((settings, port.family, port.getsockname())))
         watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce))
-        # The reports alone would not tell: its workers may outlive it, and could still report.
-        ended = asyncio.create_task(gunicorn.process.wait())
-        await asyncio.wait({watching, ended}, return_when=asyncio.FIRST_COMPLETED)
+        # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
+        exited = asyncio.create_task(gunicorn.process.wait())
+        await asyncio.wait({watching, exited}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             watching.result()
-        raise StartError("gunicorn has ended; if there is a reason, it is above")
+        raise StartError("gunicorn has exited unexpectedly; its log messages, if any, are above")
 
 
-def reserve(listener: socket.socket) -> socket.socket:
-    """Return a socket that keeps the port for the sockets of the workers, and does not listen.
+def reserve_port(listener: socket.socket) -> socket.socket:
+    """Replace `listener` by a socket that reserves its port for the workers but does not listen.
 
-    Each of those is bound with SO_REUSEPORT, so that the kernel spreads connections evenly; one
-    that all accept from would give a burst of them to one process. A service that starts later
-    binds without, and is refused.
+    Each worker binds a socket of its own with SO_REUSEPORT, so that the kernel spreads connections
+    evenly; with one shared socket, a burst of connections would go to a single worker. Another
+    service binds without SO_REUSEPORT and is refused.
     """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held = socket.socket(listener.family)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of connections that have ended
+    reserved = socket.socket(listener.family)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # Connections in TIME_WAIT must not prevent the bind, but other services must not bind as well.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if listener.family == socket.AF_INET6:
-        held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    held.bind(listener.getsockname())
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # else others may bind as well
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    reserved.bind(listener.getsockname())
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     listener.close()
-    return held
+    return reserved
 
 
 @dataclass(frozen=True, slots=True)
 class _Gunicorn:
-    """The program that forks the workers; see `registry.processes.workers`."""
+    """gunicorn, the process that forks the workers: `registry.processes.workers`."""
 
     process: Process
     lifeline: asyncio.StreamWriter
@@ -76,8 +78,8 @@ class _Gunicorn:
 
     @classmethod
     async def start(cls) -> Self:
-        # A program of its own, as a process that has threads should not fork; and in a session of
-        # its own, as Ctrl-C in the terminal is for this process alone.
+        # A separate program, because a process with threads should not fork; in a session of its
+        # own, because Ctrl-C in the terminal must reach only this process.
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "registry.processes.workers"),
             stdin=PIPE,
@@ -88,11 +90,14 @@ class _Gunicorn:
         return cls(process, process.stdin, process.stdout)
 
     async def watch_reports(self, workers: int, announce: Callable[[str], None]) -> None:
-        """Listen to what the workers report. Raises StartError if one cannot start at first."""
+        """Announce when all workers are ready; log the errors of those that start later.
+
+        Raises StartError if one of the first workers cannot start.
+        """
         ready = 0
         async for line in self.reports:
-            what, _, text = line.decode().rstrip().partition(" ")
-            if what == "ready":
+            status, _, text = line.decode().rstrip().partition(" ")
+            if status == "ready":
                 ready += 1
                 if ready == workers:
                     announce(text)
@@ -101,7 +106,7 @@ class _Gunicorn:
             else:
                 logger.error("A worker cannot start: %s", text)
 
-    async def end(self) -> None:
-        """Let requests under way finish, and wait until all processes have ended."""
+    async def stop(self) -> None:
+        """Stop gunicorn and its workers; wait until open requests are finished and all exited."""
         self.lifeline.close()
         await self.process.wait()

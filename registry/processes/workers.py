@@ -1,8 +1,9 @@
-"""gunicorn, started by `registry.processes.supervisor` as a program, which forks the workers.
+"""The workers, forked by gunicorn; `registry.processes.supervisor` starts this as a program.
 
-Standard input brings, pickled, the Settings, and the family and the address of the port; its end
-is the end of the service, also if the process at its other side was killed. On standard output
-each worker reports one line: `ready`, with what is to be announced, or `failed`, with the reason.
+Standard input is the lifeline. It carries, pickled, the Settings and the family and address of the
+port; when it closes, even because the supervisor was killed, gunicorn and all workers stop. On
+standard output each worker reports one line: `ready` and the line to announce, or `failed` and the
+reason.
 """
 
 from __future__ import annotations
@@ -27,26 +28,27 @@ from registry.processes import event_loop
 from registry.processes.service import FINISH_SECONDS, serve
 from registry.settings import Settings, StartError
 
-_PAUSE_SECONDS = 5.0
-"""How long a worker that could not start waits until gunicorn may start another."""
+_RETRY_SECONDS = 5.0
+"""Delay before a worker that could not start exits, so that gunicorn retries at this interval."""
 
 _LIFELINE, _REPORTS = 0, 1
+"""File descriptors: standard input and output."""
 
 
 def main() -> None:
-    """Run gunicorn until standard input ends."""
+    """Run gunicorn until standard input closes."""
     event_loop.log_to_stderr()
     try:
-        application = _Application(*pickle.load(sys.stdin.buffer))  # noqa: S301 - of our parent
-    except EOFError:  # it could not start
+        application = _Application(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from the supervisor
+    except EOFError:  # the supervisor could not start
         return
     arbiter = _Arbiter(application)
-    logging.getLogger("gunicorn.error").propagate = True  # into the log of the service
+    logging.getLogger("gunicorn.error").propagate = True  # to the log of the service
     arbiter.run()
 
 
 class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
-    """What gunicorn is told."""
+    """The configuration of gunicorn, and the coroutine function that each worker runs."""
 
     def __init__(self, settings: Settings, family: socket.AddressFamily, address: Any) -> None:
         self._settings = settings
@@ -57,8 +59,8 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
         options = {
             "workers": self._settings.workers,
             "worker_class": _Worker,
-            "bind": [],  # each worker listens for itself
-            "timeout": 0,  # to start may take minutes: indexes of what other tools have stored
+            "bind": [],  # each worker binds a socket of its own
+            "timeout": 0,  # a first start on a large database builds indexes, which takes minutes
             "graceful_timeout": int(FINISH_SECONDS) + 5,
             "control_socket_disable": True,
             "errorlog": None,
@@ -73,9 +75,9 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
 
 class _Arbiter(Arbiter):  # type: ignore[misc] # gunicorn has no types
     def manage_workers(self) -> None:
-        """Start workers in place of those that have ended; called at least each second."""
-        if _lifeline_has_ended(within=0):
-            raise StopIteration  # gunicorn's word for it
+        """Fork workers until there are enough. gunicorn calls this at least once a second."""
+        if _lifeline_closes(within=0):
+            raise StopIteration  # makes gunicorn's main loop shut down
         super().manage_workers()
 
 
@@ -85,12 +87,12 @@ class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
             signal.signal(number, signal.SIG_DFL)
 
     def run(self) -> None:
-        self.booted = False  # until it serves, so that gunicorn ends if a defect prevents that
+        self.booted = False  # until it serves: gunicorn gives up if a worker crashes before that
         try:
             event_loop.run(self._serve())
         except StartError as error:
             _report(f"failed {error}")
-            _lifeline_has_ended(within=_PAUSE_SECONDS)
+            _lifeline_closes(within=_RETRY_SECONDS)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -108,11 +110,11 @@ class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
 
 
 def _report(line: str) -> None:
-    with suppress(BrokenPipeError):  # nobody is left to hear it
+    with suppress(BrokenPipeError):  # the supervisor was killed
         os.write(_REPORTS, f"{line}\n".encode())
 
 
-def _lifeline_has_ended(within: float) -> bool:
+def _lifeline_closes(within: float) -> bool:
     return bool(select.select([_LIFELINE], [], [], within)[0])
 
 

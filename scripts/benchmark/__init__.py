@@ -1,1 +1,1 @@
-"""The benchmark: the service beside a constant answer and a naive handler, and how it grows."""
+"""The benchmark: compares the service with two reference servers, and shows how it scales."""

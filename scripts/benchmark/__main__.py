@@ -7,6 +7,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -14,12 +15,12 @@ import orjson
 from benchmark import plot, table
 from benchmark.comparison import compare_servers, compare_workers
 from benchmark.goals import CONNECTIONS
-from benchmark.growth import grow
+from benchmark.growth import measure_growth
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
 from benchmark.samples import Part, Results
-from benchmark.site import new_site
-from benchmark.works import TITLES
+from benchmark.testbed import new_testbed
+from benchmark.workloads import TITLES
 from registry.settings import StartError
 
 _HERE = Path(__file__).parent
@@ -28,27 +29,27 @@ _README = _HERE.parents[1] / "README.md"
 
 
 async def run(options: argparse.Namespace) -> Results:
-    """Measure what the options say. Raises BenchmarkError or StartError."""
-    load = all_cores()[-1:]
-    plan = Plan(options.rounds, options.seconds, options.connections, load)
-    busy = Plan(options.rounds, options.seconds, [CONNECTIONS], load)
-    first = options.persons[0]
-    async with new_site() as site:
+    """Run the selected parts. Raises BenchmarkError or StartError."""
+    wrk_cores = all_cores()[-1:]
+    plan = Plan(options.rounds, options.seconds, options.connections, wrk_cores)
+    goal_plan = replace(plan, connections=[CONNECTIONS])
+    persons = options.persons[0]
+    async with new_testbed() as testbed:
         results = Results(
-            f"{await site.machine()}; rounds: {options.rounds}, of which the medians are shown; "
-            f"seconds for each measurement: {options.seconds} or more"
+            f"{await testbed.machine()}; medians of {options.rounds} rounds; "
+            f"at least {options.seconds} s per measurement"
         )
         if Part.SERVERS in options.parts:
-            await compare_servers(site, first, options.works, plan, results)
+            await compare_servers(testbed, persons, options.workloads, plan, results)
         if Part.WORKERS in options.parts:
-            await compare_workers(site, first, options.works, busy, results)
+            await compare_workers(testbed, persons, options.workloads, goal_plan, results)
         if Part.GROWTH in options.parts:
-            await grow(site, options.persons, busy, results)
+            await measure_growth(testbed, options.persons, goal_plan, results)
     return results
 
 
 def publish(results: Results, options: argparse.Namespace) -> None:
-    """Print the tables and write all files, and into README.md if that is wanted."""
+    """Print the tables; write them, the samples and the charts; update README.md on request."""
     tables = table.tables(results)
     print(f"\n{tables}")
     options.output.mkdir(parents=True, exist_ok=True)
@@ -57,32 +58,38 @@ def publish(results: Results, options: argparse.Namespace) -> None:
     plot.draw(results, options.output)
     if options.readme:
         readme = _README.read_text(encoding="utf-8")
-        _README.write_text(table.inserted(readme, tables), encoding="utf-8")
+        _README.write_text(table.replace_tables(readme, tables), encoding="utf-8")
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line; end the program if they are wrong."""
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
-        description="Measure the service beside a constant answer and a naive handler, two workers "
-        "beside one, and how cost grows; print tables and draw pictures of them.",
+        description="Compare the service with a constant and a naive server, and two workers with "
+        "one; measure how cost grows with the database; print tables and draw charts.",
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    positive = _within(1, 10**9)
-    parser.add_argument("--rounds", type=positive, default=3, help="measurements of each kind")
+    positive = _integer(1, 10**9)
     parser.add_argument(
-        "--seconds", type=positive, default=2, help="the least time of a measurement"
+        "--rounds", type=positive, default=3, help="measurements, whose medians count"
+    )
+    parser.add_argument(
+        "--seconds", type=positive, default=2, help="minimum duration of a measurement"
     )
     parser.add_argument(
         "--connections",
-        type=_within(1, 10_000),
+        type=_integer(1, 10_000),
         nargs="+",
         default=[1, 16, 64, 256],
-        help="numbers of connections, for the comparison of the servers",
+        help="numbers of connections in the part `servers`",
     )
     parser.add_argument(
-        "--works", choices=TITLES, nargs="+", default=list(TITLES), help="works to compare in"
+        "--workloads",
+        choices=TITLES,
+        nargs="+",
+        default=list(TITLES),
+        help="workloads of the parts `servers` and `workers`",
     )
     parser.add_argument(
         "--parts",
@@ -90,35 +97,35 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         type=Part,
         nargs="+",
         default=[part.value for part in Part],
-        help="what to measure",
+        help="parts to run",
     )
     parser.add_argument(
         "--persons",
-        type=_within(200, 10**8),
+        type=_integer(200, 10**8),
         nargs="+",
         default=[10_000, 1_000_000],
-        help="sizes of databases, rising: servers and workers are compared on the first",
+        help="database sizes, ascending; servers and workers are compared on the first",
     )
     parser.add_argument(
-        "--output", type=Path, default=_HERE / "results", help="directory of tables and pictures"
+        "--output", type=Path, default=_HERE / "results", help="directory of tables and charts"
     )
-    parser.add_argument(
-        "--readme", action="store_true", help="put the tables into README.md as well"
-    )
+    parser.add_argument("--readme", action="store_true", help="also write the tables to README.md")
     return parser.parse_args(arguments)
 
 
-def _within(least: int, most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
+def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and minimum <= int(text) <= maximum):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not an integer from {minimum} to {maximum}"
+            )
         return int(text)
 
-    return number
+    return parse
 
 
 async def _until_signal(options: argparse.Namespace) -> Results:
-    """Run; a signal ends all processes that were started, as an error does."""
+    """Run; SIGINT and SIGTERM cancel the run, which stops all processes that it started."""
     task = asyncio.create_task(run(options))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -126,7 +133,7 @@ async def _until_signal(options: argparse.Namespace) -> Results:
 
 
 def main() -> int:
-    """Run the command line; return its exit status, which is 0 only if no request failed."""
+    """Run the command line; return the exit status, which is 0 only if no request failed."""
     options = parse_options()
     try:
         results = asyncio.run(_until_signal(options))

@@ -1,4 +1,4 @@
-"""A client that sends single requests: to check answers, and to read long ones."""
+"""A client that sends single requests, to check responses and to time long ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from registry.jsonapi.content_negotiation import MEDIA_TYPE
 
 @dataclass(frozen=True)
 class Request:
-    """A request; no body, no bytes."""
+    """A request. path: percent-encoded; body: empty if there is none."""
 
     method: str
     path: str
@@ -24,37 +24,36 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How long a request took, and the length of its answer."""
+class Download:
+    """The duration of a request and the size of its response body."""
 
     seconds: float
     bytes: int
 
 
 class Client:
-    """A client of one server. Its methods raise BenchmarkError if the answer is no success."""
+    """A client of one server. Its methods raise BenchmarkError unless the status is 2xx."""
 
     def __init__(self, url: str, session: ClientSession) -> None:
         self.url = url
         self._session = session
 
     async def send(self, request: Request) -> bytes:
-        """Return the body of the answer."""
-        async with self._answer(request) as response:
+        """Return the body of the response."""
+        async with self._response(request) as response:
             return await response.read()
 
-    async def read(self, request: Request) -> Reading:
-        """Read the answer piece by piece and forget it."""
+    async def download(self, request: Request) -> Download:
+        """Read the response in chunks without keeping them."""
         started, length = time.perf_counter(), 0
-        async with self._answer(request) as response:
-            async for piece in response.content.iter_any():
-                length += len(piece)
-        return Reading(time.perf_counter() - started, length)
+        async with self._response(request) as response:
+            async for chunk in response.content.iter_any():
+                length += len(chunk)
+        return Download(time.perf_counter() - started, length)
 
     @asynccontextmanager
-    async def _answer(self, request: Request) -> AsyncIterator[ClientResponse]:
+    async def _response(self, request: Request) -> AsyncIterator[ClientResponse]:
         headers = {"Accept-Encoding": "identity", "Content-Type": MEDIA_TYPE}
-        # The path is encoded as it has to be.
         url = URL(f"{self.url}{request.path}", encoded=True)
         try:
             async with self._session.request(
@@ -69,7 +68,7 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(url: str) -> AsyncIterator[Client]:
-    """Open a client."""
+async def open_client(url: str) -> AsyncIterator[Client]:
+    """Open a client of the server at this URL, without a time limit."""
     async with ClientSession(timeout=ClientTimeout(total=None)) as session:
         yield Client(url, session)

@@ -1,4 +1,4 @@
-"""The service beside a constant answer and the naive handlers; and two workers beside one."""
+"""Compares the service with the constant and the naive server, and two workers with one."""
 
 from __future__ import annotations
 
@@ -9,94 +9,99 @@ from dataclasses import replace
 import orjson
 
 from benchmark import rounds
-from benchmark.client import Request, client_of
+from benchmark.client import Request, open_client
 from benchmark.data import fill, remove_created
-from benchmark.processes import BenchmarkError, Server, all_cores, running
+from benchmark.processes import BenchmarkError, Server, all_cores, run_server
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import CONSTANT, NAIVE, ONE_WORKER, SERVICE, TWO_WORKERS, Part, Results
-from benchmark.site import Site
-from benchmark.works import Work, comparing
+from benchmark.testbed import Testbed
+from benchmark.workloads import Workload, comparison_workloads
 
 
 async def compare_servers(
-    site: Site, persons: int, names: Collection[str], plan: Plan, results: Results
+    testbed: Testbed, persons: int, names: Collection[str], plan: Plan, results: Results
 ) -> None:
-    """Measure the service, a constant answer and the naive handlers, each alone on one core."""
+    """Measure the constant server, the naive one and the service, in turn, on the same core."""
     one_core = all_cores()[:1]
     for name in (NAIVE, SERVICE):
-        await fill(site.database(name), persons)
+        await fill(testbed.database(name), persons)
     async with AsyncExitStack() as stack:
-        constant = await stack.enter_async_context(running(one_core, "benchmark.constant"))
+        constant = await stack.enter_async_context(run_server(one_core, "benchmark.constant"))
         naive = await stack.enter_async_context(
-            running(one_core, "benchmark.naive", site.uri, NAIVE)
+            run_server(one_core, "benchmark.naive", testbed.uri, NAIVE)
         )
-        service = await stack.enter_async_context(site.service(SERVICE, one_core))
-        every = await _works(site, service, persons)
-        answers = await _answers(naive, service, every)
-        works = _named(names, every)
+        service = await stack.enter_async_context(testbed.service(SERVICE, one_core))
+        workloads = await _workloads(testbed, service, persons, names)
+        bodies = await _response_bodies(naive, service, workloads)
 
-        async def set_answer(work: Work) -> None:
-            async with client_of(constant.url) as client:
-                await client.send(Request("PUT", "/", answers[work.name]))
+        async def set_body(workload: Workload) -> None:
+            async with open_client(constant.url) as client:
+                await client.send(Request("PUT", "/", bodies[workload.name]))
 
         subjects = [
-            Subject(CONSTANT, constant, works, before=set_answer),
-            _restored(Subject(NAIVE, naive, works), site, NAIVE, persons),
-            _restored(Subject(SERVICE, service, works), site, SERVICE, persons),
+            Subject(CONSTANT, constant, workloads, before=set_body),
+            _restored(Subject(NAIVE, naive, workloads), testbed, NAIVE, persons),
+            _restored(Subject(SERVICE, service, workloads), testbed, SERVICE, persons),
         ]
         await rounds.measure(Part.SERVERS, subjects, plan, results)
 
 
 async def compare_workers(
-    site: Site, persons: int, names: Collection[str], plan: Plan, results: Results
+    testbed: Testbed, persons: int, names: Collection[str], plan: Plan, results: Results
 ) -> None:
-    """Measure the service with one worker and with two, on all cores."""
+    """Measure the service with one worker and with two, in turn, on all cores."""
     database = "workers"
-    await fill(site.database(database), persons)
+    await fill(testbed.database(database), persons)
     async with AsyncExitStack() as stack:
         servers = [
-            await stack.enter_async_context(site.service(database, all_cores(), "--workers", count))
+            await stack.enter_async_context(
+                testbed.service(database, all_cores(), "--workers", count)
+            )
             for count in ("1", "2")
         ]
-        works = _named(names, await _works(site, servers[0], persons))
+        workloads = await _workloads(testbed, servers[0], persons, names)
         subjects = [
-            _restored(Subject(name, server, works), site, database, persons)
+            _restored(Subject(name, server, workloads), testbed, database, persons)
             for name, server in zip((ONE_WORKER, TWO_WORKERS), servers, strict=True)
         ]
         await rounds.measure(Part.WORKERS, subjects, replace(plan, cores=all_cores()), results)
 
 
-async def _works(site: Site, service: Server, persons: int) -> dict[str, Work]:
-    async with client_of(service.url) as client:
-        return await comparing(client, persons, site.new_directory())
+async def _workloads(
+    testbed: Testbed, service: Server, persons: int, names: Collection[str]
+) -> dict[str, Workload]:
+    async with open_client(service.url) as client:
+        workloads = await comparison_workloads(client, persons, testbed.new_directory())
+    return {name: workload for name, workload in workloads.items() if name in names}
 
 
-def _named(names: Collection[str], works: Mapping[str, Work]) -> dict[str, Work]:
-    return {name: work for name, work in works.items() if name in names}
+async def _response_bodies(
+    naive: Server, service: Server, workloads: Mapping[str, Workload]
+) -> dict[str, bytes]:
+    """Return the service's response to a sample request of each workload.
 
-
-async def _answers(naive: Server, service: Server, works: Mapping[str, Work]) -> dict[str, bytes]:
-    """Return what the service answers to each work.
-
-    Raises BenchmarkError if the naive handlers do not give the same document.
+    Raises BenchmarkError if the naive server responds with another document.
     """
-    answers = {}
-    async with client_of(naive.url) as one, client_of(service.url) as other:
-        for name, work in works.items():
-            simple = (await one.send(work.sample)).replace(naive.url.encode(), b"")
-            answers[name] = await other.send(work.sample)
-            if orjson.loads(simple) != orjson.loads(
-                answers[name].replace(service.url.encode(), b"")
-            ):
-                raise BenchmarkError(f"{work.title}: the naive handler gives another answer")
-    return answers
+    bodies = {}
+    async with open_client(naive.url) as naive_client, open_client(service.url) as client:
+        for name, workload in workloads.items():
+            bodies[name] = await client.send(workload.sample)
+            other = await naive_client.send(workload.sample)
+            if _document(other, naive) != _document(bodies[name], service):
+                raise BenchmarkError(f"{workload.title}: the naive server's response differs")
+    return bodies
 
 
-def _restored(subject: Subject, site: Site, database: str, persons: int) -> Subject:
-    """Return the subject without the persons that it creates, so that lists stay as they are."""
+def _document(body: bytes, server: Server) -> object:
+    """Return the document without the server's own URL."""
+    return orjson.loads(body.replace(server.url.encode(), b""))
 
-    async def after(work: Work) -> None:
-        if work.sample.method == "POST":
-            await remove_created(site.database(database), persons)
+
+def _restored(subject: Subject, testbed: Testbed, database: str, persons: int) -> Subject:
+    """Return the subject that deletes created persons, so that lists keep their size."""
+
+    async def after(workload: Workload) -> None:
+        if workload.sample.method == "POST":
+            await remove_created(testbed.database(database), persons)
 
     return replace(subject, after=after)

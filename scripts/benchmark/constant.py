@@ -1,4 +1,4 @@
-"""The ceiling: a handler that answers everything with the same bytes. PUT tells it which."""
+"""The upper bound: a server that responds to every request with the same bytes, set by PUT."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from registry.jsonapi.content_negotiation import MEDIA_TYPE
 
 
 class Constant:
-    """The handler."""
+    """The handlers, and the bytes that they respond with."""
 
     def __init__(self) -> None:
         self._body = b""
 
-    async def set(self, request: web.Request) -> web.Response:
-        """Take the body of the request for all answers from here on."""
+    async def set_body(self, request: web.Request) -> web.Response:
+        """Use the request body as the body of all further responses."""
         self._body = await request.read()
         return web.Response(status=204)
 
-    async def answer(self, _: web.Request) -> web.Response:
-        """Answer with it."""
+    async def respond(self, _: web.Request) -> web.Response:
+        """Respond with that body."""
         return web.Response(body=self._body, content_type=MEDIA_TYPE)
 
 
@@ -28,8 +28,8 @@ def main() -> None:
     """Serve until a signal."""
     constant = Constant()
     app = web.Application(client_max_size=2**30)
-    app.router.add_put("/", constant.set)
-    app.router.add_route("*", "/{path:.*}", constant.answer)
+    app.router.add_put("/", constant.set_body)
+    app.router.add_route("*", "/{path:.*}", constant.respond)
     serve(app)
 
 

@@ -1,4 +1,4 @@
-"""The load: wrk with the requests of a work."""
+"""The load generator: wrk, with the requests of a workload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from benchmark.processes import BenchmarkError
-from benchmark.works import Work
+from benchmark.workloads import Workload
 
 _SCRIPT = Path(__file__).with_name("requests.lua")
 
@@ -23,10 +23,11 @@ _FAILURES = ("connect", "read", "write", "timeout", "status")
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What wrk measured: requests a second, and the times of half and 99 % of them in ms.
+class Metrics:
+    """The throughput and latency that wrk measured.
 
-    failed: how many were refused or not answered; they are not in the rate.
+    rate: successful requests per second; p50, p99: latency percentiles in milliseconds;
+    failed: the number of requests that got no response or one with an error status.
     """
 
     rate: float
@@ -37,9 +38,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Load:
-    """How to load a server. seconds: for how long, or longer until there is an answer.
+    """The load on a server.
 
-    seed: the same one picks the same requests. cores: of the one thread that sends them.
+    seconds: duration, extended until there is a response; seed: determines the random choice of
+    requests; cores: where the single thread of wrk runs.
     """
 
     connections: int
@@ -48,24 +50,24 @@ class Load:
     cores: Collection[int]
 
 
-async def measure(url: str, work: Work, load: Load) -> Figures:
-    """Load a server with a work. Raises BenchmarkError if no request succeeds."""
-    found = await _run(url, work, load)
-    done = found["requests"] - found["status"]
-    failed = sum(found[name] for name in _FAILURES)
-    if not done and failed:
-        raise BenchmarkError(f"{work.title}, {load.connections} connections at {url}: {found}")
-    if not done:
-        return await measure(url, work, replace(load, seconds=2 * load.seconds))
-    rate = 1e6 * done / found["microseconds"]
-    return Figures(rate, found["p50"] / 1e3, found["p99"] / 1e3, failed)
+async def measure(url: str, workload: Workload, load: Load) -> Metrics:
+    """Put the server at this URL under load. Raises BenchmarkError if no request succeeds."""
+    report = await _run_wrk(url, workload, load)
+    succeeded = report["requests"] - report["status"]
+    failed = sum(report[name] for name in _FAILURES)
+    if not succeeded and failed:
+        raise BenchmarkError(f"{workload.title}, {load.connections} connections at {url}: {report}")
+    if not succeeded:
+        return await measure(url, workload, replace(load, seconds=2 * load.seconds))
+    rate = 1e6 * succeeded / report["microseconds"]
+    return Metrics(rate, report["p50"] / 1e3, report["p99"] / 1e3, failed)
 
 
-async def _run(url: str, work: Work, load: Load) -> dict[str, Any]:
+async def _run_wrk(url: str, workload: Workload, load: Load) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         *("wrk", "--threads", "1", "--connections", str(load.connections)),
         *("--duration", f"{ceil(load.seconds)}s", "--timeout", f"{_TIMEOUT_SECONDS}s"),
-        *("--script", str(_SCRIPT), url, "--", str(work.file), str(load.seed)),
+        *("--script", str(_SCRIPT), url, "--", str(workload.file), str(load.seed)),
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
@@ -77,6 +79,6 @@ async def _run(url: str, work: Work, load: Load) -> dict[str, Any]:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise BenchmarkError(f"wrk has failed: {output.decode()}")
-    found: dict[str, Any] = orjson.loads(output.splitlines()[-1])
-    return found
+        raise BenchmarkError(f"wrk failed: {output.decode()}")
+    report: dict[str, Any] = orjson.loads(output.splitlines()[-1])
+    return report

@@ -1,7 +1,7 @@
-"""The naive handlers: aiohttp and motor, a trip or two for each request, nothing checked.
+"""The naive server: aiohttp and motor, one or two queries per request, without any validation.
 
-They answer the requests of the benchmark as the service does: `python -m benchmark.naive URI
-DATABASE`.
+Its responses to the requests of the benchmark equal those of the service. Run it with
+`python -m benchmark.naive URI DATABASE`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PAGE_SIZE = 50
 VISIBLE = {"password": False}
 
 
-def answer(document: dict[str, Any], status: int = 200) -> web.Response:
-    """Return the response."""
+def respond(document: dict[str, Any], status: int = 200) -> web.Response:
+    """Return the response with a document."""
     return web.Response(status=status, body=orjson.dumps(document), content_type=MEDIA_TYPE)
 
 
@@ -48,31 +48,31 @@ def person(record: Record) -> dict[str, Any]:
     }
 
 
-def one(resource: dict[str, Any], status: int = 200) -> web.Response:
-    """Answer with one resource."""
+def respond_with(resource: dict[str, Any], status: int = 200) -> web.Response:
+    """Return the response with one resource."""
     links = {"self": resource["links"]["self"]}
-    return answer({"data": resource, "jsonapi": {"version": "1.0"}, "links": links}, status)
+    return respond({"data": resource, "jsonapi": {"version": "1.0"}, "links": links}, status)
 
 
 def cursor(*position: int) -> str:
-    """Return the cursor of a computer, or of the end of the collection."""
+    """Return the cursor at a computer, or at the end of the collection."""
     text = orjson.dumps(["computer:_id", position])
     return urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
 async def read(request: web.Request) -> web.Response:
-    """Answer with a person."""
+    """Respond with a person."""
     number = int(request.match_info["id"])
     record = await request.app[DATABASE].persons.find_one({"_id": number}, VISIBLE)
     if record is None:
         raise web.HTTPNotFound
-    return one(person(record))
+    return respond_with(person(record))
 
 
 async def list_all(request: web.Request) -> web.Response:
-    """Answer with all persons."""
+    """Respond with all persons."""
     records = await request.app[DATABASE].persons.find({}, VISIBLE).to_list(None)
-    return answer(
+    return respond(
         {
             "data": [person(record) for record in records],
             "jsonapi": {"version": "1.0"},
@@ -83,12 +83,12 @@ async def list_all(request: web.Request) -> web.Response:
 
 
 async def page(request: web.Request) -> web.Response:
-    """Answer with the computers behind a cursor, their serials, and their owners' last names."""
+    """Respond with the serials of the computers after a cursor, and their owners' last names."""
     database = request.app[DATABASE]
-    sent = request.query["page[after]"]
-    (after,) = orjson.loads(urlsafe_b64decode(sent + "=" * (-len(sent) % 4)))[1]
-    found = database.computers.find({"_id": {"$gt": after}}).sort("_id", 1).limit(PAGE_SIZE + 1)
-    records = await found.to_list(None)
+    token = request.query["page[after]"]
+    (after,) = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))[1]
+    matching = database.computers.find({"_id": {"$gt": after}}).sort("_id", 1).limit(PAGE_SIZE + 1)
+    records = await matching.to_list(None)
     computers, more = records[:PAGE_SIZE], len(records) > PAGE_SIZE
     ids = {computer["person"] for computer in computers}
     owners = await database.persons.find({"_id": {"$in": list(ids)}}, {"last_name": True}).to_list(
@@ -96,8 +96,8 @@ async def page(request: web.Request) -> web.Response:
     )
     url = f"http://{request.host}{request.raw_path}"
     base = url.partition("&page%5B")[0] + f"&page%5Bsize%5D={PAGE_SIZE}"
-    following = f"{base}&page%5Bafter%5D={cursor(computers[-1]['_id'])}"
-    return answer(
+    next_page = f"{base}&page%5Bafter%5D={cursor(computers[-1]['_id'])}"
+    return respond(
         {
             "data": [_computer(record) for record in computers],
             "included": [
@@ -115,7 +115,7 @@ async def page(request: web.Request) -> web.Response:
                 "first": base,
                 "last": f"{base}&page%5Bbefore%5D={cursor()}",
                 "prev": f"{base}&page%5Bbefore%5D={cursor(computers[0]['_id'])}",
-                "next": following if more else None,
+                "next": next_page if more else None,
             },
             "meta": {"count": len(computers)},
         }
@@ -156,10 +156,10 @@ async def create(request: web.Request) -> web.Response:
     await database.persons.insert_one(record)
     resource = person(record)
     del resource["attributes"]["full_name"]
-    return one(resource, 201)
+    return respond_with(resource, 201)
 
 
-async def change(request: web.Request) -> web.Response:
+async def update(request: web.Request) -> web.Response:
     """Update the attributes of a person, or replace its computers."""
     data = orjson.loads(await request.read())["data"]
     if "relationships" in data:
@@ -170,14 +170,14 @@ async def change(request: web.Request) -> web.Response:
         VISIBLE,
         return_document=ReturnDocument.AFTER,
     )
-    return one(person(record))
+    return respond_with(person(record))
 
 
 async def _replace(request: web.Request, members: list[dict[str, str]]) -> web.Response:
     database, number = request.app[DATABASE], int(request.match_info["id"])
     ids = [int(member["id"]) for member in members]
-    leaving = {"person": number, "_id": {"$nin": ids}}
-    await database.computers.update_many(leaving, {"$set": {"person": None}})
+    removed = {"person": number, "_id": {"$nin": ids}}
+    await database.computers.update_many(removed, {"$set": {"person": None}})
     await database.computers.update_many({"_id": {"$in": ids}}, {"$set": {"person": number}})
     record = await database.persons.find_one({"_id": number}, VISIBLE)
     if record is None:
@@ -191,11 +191,11 @@ async def _replace(request: web.Request, members: list[dict[str, str]]) -> web.R
             "related": f"{path}/computers",
         },
     }
-    return one({**resource, "relationships": {"computers": linkage}, "links": links})
+    return respond_with({**resource, "relationships": {"computers": linkage}, "links": links})
 
 
 async def connect(app: web.Application) -> AsyncIterator[None]:
-    """Open the database with what makes a write durable, an index and the counter."""
+    """Open the database with durable writes, as the service has; create index and counter."""
     uri, name = sys.argv[1:]
     client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri, w="majority", journal=True)
     app[DATABASE] = database = client[name]
@@ -213,7 +213,7 @@ def main() -> None:
     app.router.add_get("/persons", list_all)
     app.router.add_post("/persons", create)
     app.router.add_get("/persons/{id}", read)
-    app.router.add_patch("/persons/{id}", change)
+    app.router.add_patch("/persons/{id}", update)
     app.router.add_get("/computers", page)
     serve(app)
 

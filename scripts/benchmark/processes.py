@@ -1,4 +1,4 @@
-"""Processes that the benchmark starts: servers, each on the cores it is given."""
+"""The server processes that the benchmark starts, each pinned to given cores."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_END_SECONDS = 60.0
-_SETTLE_SECONDS = 0.1
+_STOP_SECONDS = 60.0
+
+_IDLE_SECONDS = 0.1
 _IDLE_TICKS = 1
-"""Hundredths of a second of work in that time at which a server is taken to be idle."""
+"""A server is idle if it uses at most this many clock ticks (10 ms) of CPU in _IDLE_SECONDS."""
 
 
 def all_cores() -> list[int]:
@@ -23,43 +24,43 @@ def all_cores() -> list[int]:
 
 
 class BenchmarkError(Exception):
-    """The run cannot go on; the text says why in one line."""
+    """The run cannot continue; the message says why in one line."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs."""
+    """A running server, with its worker processes."""
 
     url: str
     process: asyncio.subprocess.Process
 
     @property
-    def peak(self) -> int:
-        """The most memory that it has used since the start or `reset_peak`, in bytes."""
-        return 1024 * sum(_number(process / "status", "VmHWM:") for process in self._processes())
+    def peak_memory(self) -> int:
+        """The peak resident memory since the start or `reset_peak_memory`, in bytes."""
+        return 1024 * sum(_status(process, "VmHWM:") for process in self._processes())
 
-    def reset_peak(self) -> None:
-        """Forget what memory was used before."""
+    def reset_peak_memory(self) -> None:
+        """Reset the peak to the current resident memory; see proc(5), clear_refs."""
         for process in self._processes():
             (process / "clear_refs").write_text("5")
 
-    async def settle(self) -> None:
-        """Wait until it has done what was left over by clients that are gone."""
-        before = self._ticks()
+    async def wait_until_idle(self) -> None:
+        """Wait until the server has finished the requests of clients that have disconnected."""
+        before = self._cpu_ticks()
         while True:
-            await asyncio.sleep(_SETTLE_SECONDS)
-            if (now := self._ticks()) - before <= _IDLE_TICKS:
+            await asyncio.sleep(_IDLE_SECONDS)
+            if (now := self._cpu_ticks()) - before <= _IDLE_TICKS:
                 return
             before = now
 
-    def _ticks(self) -> int:
-        """Return the time of processors that it has used, in hundredths of a second."""
-        # The name of the program, in parentheses, may have spaces.
+    def _cpu_ticks(self) -> int:
+        """Return the CPU time used so far, user and system, in clock ticks."""
+        # The name of the program, in parentheses, may contain spaces.
         lines = [(process / "stat").read_text().rpartition(")")[2] for process in self._processes()]
         return sum(int(field) for line in lines for field in line.split()[11:13])
 
     def _processes(self) -> Iterator[Path]:
-        """Yield its directory below /proc, and those of its workers."""
+        """Yield the directories in /proc of the server and its descendants."""
         numbers = [str(self.process.pid)]
         for number in numbers:
             process = Path("/proc", number)
@@ -68,16 +69,17 @@ class Server:
                 numbers += (task / "children").read_text().split()
 
 
-def _number(path: Path, key: str) -> int:
-    (found,) = [line.split()[1] for line in path.read_text().splitlines() if line.startswith(key)]
-    return int(found)
+def _status(process: Path, key: str) -> int:
+    lines = (process / "status").read_text().splitlines()
+    (number,) = [line.split()[1] for line in lines if line.startswith(key)]
+    return int(number)
 
 
 @asynccontextmanager
-async def running(cores: Collection[int], *command: str) -> AsyncIterator[Server]:
-    """Run a Python module as a server and give it when it listens; it ends with the context.
+async def run_server(cores: Collection[int], *command: str) -> AsyncIterator[Server]:
+    """Run a Python module that prints its URL when it listens; it stops with the context.
 
-    Raises BenchmarkError if it does not start; it says itself why.
+    Raises BenchmarkError if it exits before; its own message is then on standard error.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -85,19 +87,19 @@ async def running(cores: Collection[int], *command: str) -> AsyncIterator[Server
         *command,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=asyncio.subprocess.PIPE,
-        # Ctrl-C is for the benchmark, which then ends one after another.
+        # Ctrl-C must reach only the benchmark, which then stops the servers one by one.
         start_new_session=True,
     )
     try:
         os.sched_setaffinity(process.pid, cores)
         line = (await process.stdout.readline()).decode() if process.stdout else ""
-        if not (found := re.search(r"http://[\d.:]+", line)):
+        if not (url := re.search(r"http://[\d.:]+", line)):
             raise BenchmarkError(f"{command[0]} does not start")
-        yield Server(found[0], process)
+        yield Server(url[0], process)
     finally:
         if process.returncode is None:
             process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), _END_SECONDS)
+            await asyncio.wait_for(process.wait(), _STOP_SECONDS)
         except TimeoutError:
             process.kill()

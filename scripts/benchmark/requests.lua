@@ -1,7 +1,7 @@
--- For wrk: picks requests at random from a file, and prints what was measured as JSON.
--- Arguments: the file (a line each: method, path, body, separated by tabs), a seed.
--- Time counts up to the last answer, which is when its connection sends the next request: what is
--- under way at the end would else be missing from a rate that its time is part of.
+-- For wrk: sends random requests from a file and prints the measurements as JSON.
+-- Arguments: the file (one request per line: method, path and body, separated by tabs) and a seed.
+-- The measured time ends with the last response, when its connection sends the next request. If it
+-- included the requests still open at the end, which are not counted, the rate would be too low.
 
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long seconds, microseconds; } instant; int gettimeofday(instant *, void *);")

@@ -1,4 +1,4 @@
-"""The rounds: every subject is measured in each of them, one right after the other."""
+"""Measures in rounds: in each, all subjects take turns under every workload."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from benchmark import load
-from benchmark.client import client_of
+from benchmark.client import open_client
 from benchmark.processes import Server
 from benchmark.samples import Part, Results, Sample
-from benchmark.works import Work
+from benchmark.workloads import Workload
 
-_BATCHES = 1.5
-"""How many answers there is time for on each connection, at the pace of one request alone."""
+_LEAST_RESPONSES = 1.5
+"""Responses that each connection gets at least, at the latency of a request on its own."""
 
 
-async def _nothing(_: Work) -> None:
+async def _do_nothing(_: Workload) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A server under load. works: what it is asked; before, after: done around a measurement."""
+    """A server under test. before, after: called before and after each measurement."""
 
     name: str
     server: Server
-    works: Mapping[str, Work]
-    before: Callable[[Work], Awaitable[None]] = _nothing
-    after: Callable[[Work], Awaitable[None]] = _nothing
+    workloads: Mapping[str, Workload]
+    before: Callable[[Workload], Awaitable[None]] = _do_nothing
+    after: Callable[[Workload], Awaitable[None]] = _do_nothing
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to measure. seconds: at least, for each measurement; cores: those of the load."""
+    """How to measure. seconds: the minimum for each sample; cores: where wrk runs."""
 
     rounds: int
     seconds: float
@@ -42,40 +42,41 @@ class Plan:
 
 
 async def measure(part: Part, subjects: Sequence[Subject], plan: Plan, results: Results) -> None:
-    """Measure all subjects in all their works and add the samples to the results."""
+    """Measure all subjects under all their workloads and add the samples to the results."""
     for number in range(1, plan.rounds + 1):
-        for work in subjects[0].works:
+        for name, workload in subjects[0].workloads.items():
             for connections in plan.connections:
-                title = subjects[0].works[work].title
-                print(f"{part}, round {number}: {title}, {connections} connections", flush=True)
+                print(
+                    f"{part}, round {number}: {workload.title}, {connections} connections",
+                    flush=True,
+                )
                 for subject in subjects:
-                    sample = await _sample(part, subject, work, connections, number, plan)
+                    sample = await _sample(part, subject, name, connections, number, plan)
                     results.samples.append(sample)
 
 
 async def _sample(
     part: Part, subject: Subject, name: str, connections: int, number: int, plan: Plan
 ) -> Sample:
-    work, url = subject.works[name], subject.server.url
-    await subject.before(work)
-    batch = connections * await _seconds(url, work)
-    seconds = max(plan.seconds, _BATCHES * batch)
-    figures = await load.measure(url, work, load.Load(connections, seconds, number, plan.cores))
-    await subject.server.settle()
-    await subject.after(work)
+    workload, url = subject.workloads[name], subject.server.url
+    await subject.before(workload)
+    seconds = max(plan.seconds, _LEAST_RESPONSES * connections * await _latency(url, workload))
+    metrics = await load.measure(url, workload, load.Load(connections, seconds, number, plan.cores))
+    await subject.server.wait_until_idle()
+    await subject.after(workload)
     print(
-        f"    {subject.name}: {figures.rate:,.0f}/s, "
-        f"p50 {figures.p50:,.2f} ms, p99 {figures.p99:,.2f} ms"
-        f"{f', FAILED: {figures.failed}' if figures.failed else ''}",
+        f"    {subject.name}: {metrics.rate:,.0f}/s, "
+        f"p50 {metrics.p50:,.2f} ms, p99 {metrics.p99:,.2f} ms"
+        f"{f', FAILED: {metrics.failed}' if metrics.failed else ''}",
         flush=True,
     )
-    return Sample(part, subject.name, name, connections, figures)
+    return Sample(part, subject.name, name, connections, metrics)
 
 
-async def _seconds(url: str, work: Work) -> float:
-    """Return how long one request takes alone."""
-    async with client_of(url) as client:
-        await client.send(work.sample)
+async def _latency(url: str, workload: Workload) -> float:
+    """Return the seconds that a request takes on a server without other load."""
+    async with open_client(url) as client:
+        await client.send(workload.sample)
         started = perf_counter()
-        await client.send(work.sample)
+        await client.send(workload.sample)
         return perf_counter() - started

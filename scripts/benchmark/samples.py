@@ -1,4 +1,4 @@
-"""What was measured: single measurements, and the medians of those of the same kind."""
+"""The samples of a benchmark run, and their medians over all rounds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
 
-from benchmark.load import Figures
+from benchmark.load import Metrics
 
 CONSTANT, NAIVE, SERVICE = "constant", "naive", "service"
-"""The servers that are compared."""
+"""The subjects of the part `servers`."""
 
 ONE_WORKER, TWO_WORKERS = "one worker", "two workers"
-"""The services that are compared."""
+"""The subjects of the part `workers`."""
 
 
 class Part(StrEnum):
@@ -26,18 +26,18 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Sample:
-    """One measurement. part: of the benchmark; subject: what was measured."""
+    """One measurement of one subject under one workload."""
 
     part: Part
     subject: str
-    work: str
+    workload: str
     connections: int
-    figures: Figures
+    metrics: Metrics
 
 
 @dataclass(frozen=True)
 class FullList:
-    """One collection read as a whole, and by how much the memory of the service grew meanwhile."""
+    """The download of a whole collection. memory: growth of the service's peak, in bytes."""
 
     path: str
     persons: int
@@ -48,48 +48,48 @@ class FullList:
 
 @dataclass
 class Results:
-    """All that a run has measured. machine: where, and how."""
+    """Everything that a run measured. machine: the hardware, the versions and the settings."""
 
     machine: str
     samples: list[Sample] = field(default_factory=list)
-    lists: list[FullList] = field(default_factory=list)
+    full_lists: list[FullList] = field(default_factory=list)
 
     @property
     def failed(self) -> int:
-        """How many requests have failed in all."""
-        return sum(one.figures.failed for one in self.samples)
+        """The number of failed requests in all samples."""
+        return sum(sample.metrics.failed for sample in self.samples)
 
-    def median(self, part: Part, subject: str, work: str, connections: int) -> Figures:
-        """Return the medians of all rounds, each figure by itself, and all failures."""
-        wanted = (part, subject, work, connections)
-        found = [
-            one.figures
-            for one in self.samples
-            if (one.part, one.subject, one.work, one.connections) == wanted
+    def median(self, part: Part, subject: str, workload: str, connections: int) -> Metrics:
+        """Return the median of each metric over all rounds, and the sum of the failures."""
+        key = (part, subject, workload, connections)
+        rounds = [
+            sample.metrics
+            for sample in self.samples
+            if (sample.part, sample.subject, sample.workload, sample.connections) == key
         ]
-        return Figures(
-            median(one.rate for one in found),
-            median(one.p50 for one in found),
-            median(one.p99 for one in found),
-            sum(one.failed for one in found),
+        return Metrics(
+            median(metrics.rate for metrics in rounds),
+            median(metrics.p50 for metrics in rounds),
+            median(metrics.p99 for metrics in rounds),
+            sum(metrics.failed for metrics in rounds),
         )
 
-    def has(self, part: Part, work: str, connections: int) -> bool:
-        """Whether there are figures of a work, which there are for all subjects of a part then."""
-        return work in self.works(part) and connections in self.connections(part)
+    def has(self, part: Part, workload: str, connections: int) -> bool:
+        """Whether a workload was measured; if so, it was for all subjects of the part."""
+        return workload in self.workloads(part) and connections in self.connections(part)
 
-    def works(self, part: Part) -> list[str]:
-        """Return the names of the works of a part, in their order."""
-        return _once(one.work for one in self.samples if one.part == part)
+    def workloads(self, part: Part) -> list[str]:
+        """Return the names of the workloads of a part, in the order of their measurement."""
+        return _unique(sample.workload for sample in self.samples if sample.part == part)
 
     def subjects(self, part: Part) -> list[str]:
-        """Return the subjects of a part, in their order."""
-        return _once(one.subject for one in self.samples if one.part == part)
+        """Return the names of the subjects of a part, in the order of their measurement."""
+        return _unique(sample.subject for sample in self.samples if sample.part == part)
 
     def connections(self, part: Part) -> list[int]:
-        """Return the numbers of connections of a part, rising."""
-        return sorted({one.connections for one in self.samples if one.part == part})
+        """Return the numbers of connections of a part, in ascending order."""
+        return sorted({sample.connections for sample in self.samples if sample.part == part})
 
 
-def _once(names: Iterable[str]) -> list[str]:
+def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""How the servers that the service is compared with are run: as the service is."""
+"""Runs the reference servers on the same event loop as the service: uvloop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiohttp import web
 
 
 def serve(app: web.Application) -> None:
-    """Print the URL and serve there until a signal."""
+    """Listen on a free port, print the URL, and serve until a signal."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         web.run_app(

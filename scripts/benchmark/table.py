@@ -1,4 +1,4 @@
-"""The tables, in Markdown."""
+"""The result tables, in Markdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmark.goals import goals
-from benchmark.load import Figures
+from benchmark.load import Metrics
 from benchmark.samples import (
     CONSTANT,
     NAIVE,
@@ -16,22 +16,24 @@ from benchmark.samples import (
     Part,
     Results,
 )
-from benchmark.works import GROWING_TITLES, TITLES
+from benchmark.workloads import GROWTH_TITLES, TITLES
 
 _BEGIN, _END = "<!-- benchmark -->", "<!-- end of benchmark -->"
 
 
 def tables(results: Results) -> str:
-    """Return all tables that there are figures for."""
+    """Return all tables for which there are results."""
     parts = [f"{results.machine}."]
     if results.failed:
-        parts.append(f"**{results.failed:,} requests failed**: the tables say where.")
+        parts.append(f"**{results.failed:,} requests failed**; the tables show where.")
     sections = {
         "": _goals(results),
-        "**Requests a second**, and the times of half and of 99 % of them in ms": _servers(results),
-        "**Workers**, on all cores, requests a second": _workers(results),
-        "**Growth**, requests a second": _growth(results),
-        "**Whole collections**": _lists(results),
+        "**Requests per second**, and median and 99th percentile of latency in ms": (
+            _servers(results)
+        ),
+        "**Workers**, on all cores, requests per second": _workers(results),
+        "**Growth**, requests per second": _growth(results),
+        "**Whole collections**": _full_lists(results),
     }
     for title, rows in sections.items():
         head, *body = rows
@@ -40,75 +42,75 @@ def tables(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def inserted(text: str, tables: str) -> str:
-    """Return the text with these tables between its marks."""
+def replace_tables(text: str, tables: str) -> str:
+    """Return the text with these tables between its two markers."""
     between = re.compile(f"(?<={_BEGIN}\n).*(?={_END})", re.DOTALL)
     return between.sub(lambda _: f"\n{tables}\n", text)
 
 
 def _goals(results: Results) -> Iterator[Sequence[str]]:
-    yield "goal", "wanted", "found", "reached"
+    yield "goal", "target", "result", "reached"
     for goal in goals(results):
-        yield goal.text, goal.wanted, goal.found, "yes" if goal.reached else "**no**"
+        yield goal.text, goal.target, goal.result, "yes" if goal.reached else "**no**"
 
 
 def _servers(results: Results) -> Iterator[Sequence[str]]:
     yield (
-        *("work", "connections", CONSTANT, NAIVE, SERVICE),
+        *("workload", "connections", CONSTANT, NAIVE, SERVICE),
         *(f"{SERVICE} / {CONSTANT}", f"{SERVICE} / {NAIVE}"),
         *("p50 naive", "p50 service", "p99 naive", "p99 service"),
     )
-    for work in results.works(Part.SERVERS):
+    for workload in results.workloads(Part.SERVERS):
         for connections in results.connections(Part.SERVERS):
             constant, naive, service = (
-                results.median(Part.SERVERS, name, work, connections)
+                results.median(Part.SERVERS, name, workload, connections)
                 for name in (CONSTANT, NAIVE, SERVICE)
             )
             yield (
-                *(TITLES[work], str(connections)),
+                *(TITLES[workload], str(connections)),
                 *map(_rate, (constant, naive, service)),
-                *(_ratio(service.rate, one.rate) for one in (constant, naive)),
-                *(_number(one.p50) for one in (naive, service)),
-                *(_number(one.p99) for one in (naive, service)),
+                *(_ratio(service.rate, other.rate) for other in (constant, naive)),
+                *(_number(server.p50) for server in (naive, service)),
+                *(_number(server.p99) for server in (naive, service)),
             )
 
 
 def _workers(results: Results) -> Iterator[Sequence[str]]:
-    yield "work", "connections", ONE_WORKER, TWO_WORKERS, "ratio"
-    for work in results.works(Part.WORKERS):
+    yield "workload", "connections", ONE_WORKER, TWO_WORKERS, "ratio"
+    for workload in results.workloads(Part.WORKERS):
         for connections in results.connections(Part.WORKERS):
             one, two = (
-                results.median(Part.WORKERS, name, work, connections)
+                results.median(Part.WORKERS, name, workload, connections)
                 for name in (ONE_WORKER, TWO_WORKERS)
             )
             ratio = _ratio(two.rate, one.rate)
-            yield TITLES[work], str(connections), _rate(one), _rate(two), ratio
+            yield TITLES[workload], str(connections), _rate(one), _rate(two), ratio
 
 
 def _growth(results: Results) -> Iterator[Sequence[str]]:
     subjects = results.subjects(Part.GROWTH)
-    yield "work", "connections", *subjects, "last / first"
-    for work in results.works(Part.GROWTH):
+    yield "workload", "connections", *subjects, "last / first"
+    for workload in results.workloads(Part.GROWTH):
         for connections in results.connections(Part.GROWTH):
-            found = [results.median(Part.GROWTH, name, work, connections) for name in subjects]
-            ratio = _ratio(found[-1].rate, found[0].rate)
-            yield GROWING_TITLES[work], str(connections), *map(_rate, found), ratio
+            sizes = [results.median(Part.GROWTH, name, workload, connections) for name in subjects]
+            ratio = _ratio(sizes[-1].rate, sizes[0].rate)
+            yield GROWTH_TITLES[workload], str(connections), *map(_rate, sizes), ratio
 
 
-def _lists(results: Results) -> Iterator[Sequence[str]]:
-    yield "GET", "persons", "seconds", "MB sent", "memory of the service grows by, MB"
-    for one in results.lists:
+def _full_lists(results: Results) -> Iterator[Sequence[str]]:
+    yield "GET", "persons", "seconds", "MB sent", "memory growth in MB"
+    for one in results.full_lists:
         sent, memory = _number(one.bytes / 1e6), _number(one.memory / 1e6)
         yield f"`{one.path}`", f"{one.persons:,}", _number(one.seconds), sent, memory
 
 
-def _rate(figures: Figures) -> str:
-    failed = f" ({figures.failed:,} failed)" if figures.failed else ""
-    return _number(figures.rate) + failed
+def _rate(metrics: Metrics) -> str:
+    failed = f" ({metrics.failed:,} failed)" if metrics.failed else ""
+    return _number(metrics.rate) + failed
 
 
 def _number(value: float) -> str:
-    """Return a number with three digits, or with all of those before the point."""
+    """Format with three significant digits, or with all digits before the decimal point."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}"
 

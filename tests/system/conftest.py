@@ -1,4 +1,4 @@
-"""The running service, in processes that end with the test."""
+"""Fixtures that run the service in processes, which are stopped after the test."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Start = Callable[..., Service]
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Start]:
-    """Start the service on the data directory of the test, and do not wait for it."""
+def launch(tmp_path: Path) -> Iterator[Start]:
+    """Start the service, by default on a data directory of the test, without waiting for it."""
     services: list[Service] = []
 
-    def begin(*arguments: str | Path, data_dir: Path | None = None, **variables: str) -> Service:
+    def launch(*arguments: str | Path, data_dir: Path | None = None, **variables: str) -> Service:
         services.append(Service(data_dir or tmp_path / "data", *arguments, **variables))
         return services[-1]
 
-    yield begin
+    yield launch
     for service in services:
         with service.process as process:
             if process.poll() is None:
@@ -29,11 +29,11 @@ def begin(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def start(begin: Start) -> Start:
+def start(launch: Start) -> Start:
     """Start the service and wait until it is ready."""
 
     def start(*arguments: str | Path, data_dir: Path | None = None, **variables: str) -> Service:
-        service = begin(*arguments, data_dir=data_dir, **variables)
+        service = launch(*arguments, data_dir=data_dir, **variables)
         service.wait_until_ready()
         return service
 

@@ -1,4 +1,4 @@
-"""What Schemathesis takes for a failure, and is none; it loads this by SCHEMATHESIS_HOOKS."""
+"""Filters false positives of Schemathesis, which loads this module by SCHEMATHESIS_HOOKS."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from schemathesis import Case, HookContext, Response
 from schemathesis.core.failures import Failure
 from schemathesis.openapi.checks import RejectedPositiveData, UseAfterFree
 
-INTERPLAY = re.compile(
-    r"page\[(number|total|after|before)\]"  # a number or a cursor, and the cursor of an order
-    r"|page\[[^\]]+\]\[size\]"  # of what `include` names
-    r"|sort"  # one field is named once, rising or falling
+DEPENDENT_PARAMETERS = re.compile(
+    r"page\[(number|total|after|before)\]"  # either numbers or a cursor, which depends on `sort`
+    r"|page\[[^\]]+\]\[size\]"  # only for relationships named in `include`
+    r"|sort"  # each field only once, ascending or descending
 )
-"""The parameters that are refused for how they go together."""
+"""Parameters whose validity depends on others, which OpenAPI cannot describe."""
 
 
 @schemathesis.hook
 def filter_failure(_: HookContext, failure: Failure, case: Case[Any], response: Response) -> bool:
-    """Whether a failure is one of the service or of its description."""
+    """Return whether a failure is a defect of the service or of its description."""
     if isinstance(failure, RejectedPositiveData):
-        # That a version has gone by depends, as 404 does, on what others did.
-        return response.status_code != 412 and not all(map(_is_beyond_openapi, _errors(response)))
-    # What is removed from a relationship is not the relationship.
+        # 412 depends on the state of the resource, as 404 does.
+        return response.status_code != 412 and not all(map(_is_indescribable, _errors(response)))
+    # DELETE on a relationship removes members of the relationship, which itself remains.
     return not (isinstance(failure, UseAfterFree) and "/relationships/" in case.operation.path)
 
 
@@ -33,10 +33,10 @@ def _errors(response: Response) -> list[dict[str, Any]]:
     return errors
 
 
-def _is_beyond_openapi(error: dict[str, Any]) -> bool:
-    """Whether a request is refused for what a description in OpenAPI 3.0 has no way to say."""
+def _is_indescribable(error: dict[str, Any]) -> bool:
+    """Return whether the request breaks a rule that OpenAPI 3.0 cannot express."""
     source: dict[str, str] = error.get("source", {})
     if "parameter" in source:
-        return INTERPLAY.fullmatch(source["parameter"]) is not None
-    # A local id is that of an operation before, and of one alone; a URL has a greatest length.
+        return DEPENDENT_PARAMETERS.fullmatch(source["parameter"]) is not None
+    # A `lid` must be unique and refer to an earlier operation; the length of a URL is limited.
     return source.get("pointer", "").endswith("/lid") or "Got more than" in error["detail"]

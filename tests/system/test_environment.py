@@ -1,4 +1,4 @@
-"""scripts/environment and what starts with it: what is installed, when, and what is said if not."""
+"""scripts/environment and the scripts that use it: what they install, and their error messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOOLS = ("bash", "dirname", "cmp", "cp", "mkdir", "rm", "flock")
 
 PYTHON = """#!/bin/sh
-# Stands for python3 and, copied, for the one in the virtual environment. It notes what it runs.
+# A fake python3, which is copied into the virtual environment too. Logs its calls.
 case "$*" in
     *"version_info <"*) exit {old} ;;
     *version_info*) echo 3.99 ;;
@@ -26,7 +26,7 @@ esac
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a PATH of its own."""
+    """A checkout with its own PATH."""
     root = tmp_path / "a checkout"
     shutil.copytree(SCRIPTS, root / "scripts", ignore=shutil.ignore_patterns("swagger-ui", "*.py"))
     (root / "bin").mkdir()
@@ -34,17 +34,17 @@ def checkout(tmp_path: Path) -> Path:
         if found := shutil.which(tool):
             (root / "bin" / tool).symlink_to(found)
     (root / "requirements.txt").write_text("aiohttp==3\n")
-    provide(root / "bin/python3", PYTHON.format(old=0, without_venv=0, offline=0))
+    install(root / "bin/python3", PYTHON.format(old=0, without_venv=0, offline=0))
     return root
 
 
-def provide(program: Path, script: str) -> None:
+def install(program: Path, script: str) -> None:
     program.write_text(script)
     program.chmod(0o755)
 
 
 def run(root: Path, script: str, *arguments: str) -> str:
-    """Run a script of the checkout from elsewhere; return the line that it fails with, or none."""
+    """Run a script from outside the checkout; return its error message, empty on success."""
     done = subprocess.run(  # noqa: S603 - the script of this checkout
         [root / "scripts" / script, *arguments],
         cwd=root.parent,
@@ -60,14 +60,14 @@ def run(root: Path, script: str, *arguments: str) -> str:
 
 
 def calls(root: Path) -> list[str]:
-    """Return what Python was called for, without the options of pip that are always the same."""
-    noted = (root / "calls").read_text().splitlines()
+    """Return and clear the logged calls of Python, without the constant options of pip."""
+    logged = (root / "calls").read_text().splitlines()
     (root / "calls").write_text("")
     options = "install --quiet --disable-pip-version-check --no-input "
-    return [line.removeprefix(f"{root} ").replace(options, "") for line in noted]
+    return [line.removeprefix(f"{root} ").replace(options, "") for line in logged]
 
 
-def test_a_file_is_installed_once_and_again_when_it_has_changed(checkout: Path) -> None:
+def test_a_requirement_file_is_installed_once_and_again_when_it_changes(checkout: Path) -> None:
     for _ in range(2):
         assert run(checkout, "environment", "requirements.txt") == ""
     assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
@@ -83,51 +83,52 @@ def test_a_file_is_installed_once_and_again_when_it_has_changed(checkout: Path) 
     ]
 
 
-def test_what_could_not_be_installed_is_tried_again(checkout: Path) -> None:
+def test_a_failed_installation_is_retried_on_the_next_run(checkout: Path) -> None:
     python = checkout / "bin/python3"
-    provide(python, PYTHON.format(old=0, without_venv=0, offline=1))
+    install(python, PYTHON.format(old=0, without_venv=0, offline=1))
     for _ in range(2):
-        said = run(checkout, "environment", "requirements.txt")
-        assert said == "registry: requirements.txt could not be installed: pip says why above"
+        message = run(checkout, "environment", "requirements.txt")
+        assert message == "registry: cannot install requirements.txt; the messages of pip are above"
     assert len(calls(checkout)) == 2
 
 
-def test_an_environment_that_is_not_whole_is_made_anew(checkout: Path) -> None:
-    for lost in ("", "bin", "installed"):  # by nobody, by an upgrade of Python, by an interruption
-        if lost:
-            shutil.rmtree(checkout / ".venv" / lost)
+def test_an_incomplete_environment_is_created_again(checkout: Path) -> None:
+    run(checkout, "environment", "requirements.txt")
+    calls(checkout)
+    for lost in ("bin", "installed"):  # after an upgrade of Python, after an interrupted run
+        shutil.rmtree(checkout / ".venv" / lost)
         assert run(checkout, "environment", "requirements.txt") == ""
         assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
 
 
-def test_swagger_ui_is_fetched_after_an_installation_but_not_needed(checkout: Path) -> None:
-    provide(checkout / "scripts/swagger-ui", "#!/bin/sh\necho fetched >>calls\nexit 1\n")
+def test_swagger_ui_is_downloaded_after_an_installation_but_is_optional(checkout: Path) -> None:
+    install(checkout / "scripts/swagger-ui", "#!/bin/sh\necho downloaded >>calls\nexit 1\n")
     for _ in range(2):
         assert run(checkout, "environment", "requirements.txt") == ""
-    assert calls(checkout) == ["-m pip --requirement=requirements.txt", "fetched"]
+    assert calls(checkout) == ["-m pip --requirement=requirements.txt", "downloaded"]
 
 
-def test_the_first_python_that_runs_and_is_recent_is_taken(checkout: Path) -> None:
+def test_the_first_working_python_of_a_supported_version_is_used(checkout: Path) -> None:
     python = checkout / "bin/python3"
     python.rename(checkout / "bin/python3.11")
-    provide(checkout / "bin/python3.13", "#!/bin/sh\necho no such version >&2; exit 127\n")
-    provide(python, PYTHON.format(old=1, without_venv=0, offline=0))
+    install(checkout / "bin/python3.13", "#!/bin/sh\necho no such version >&2; exit 127\n")
+    install(python, PYTHON.format(old=1, without_venv=0, offline=0))
     assert run(checkout, "environment", "requirements.txt") == ""
     assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
 
 
-def test_without_a_recent_python_that_is_said(checkout: Path) -> None:
-    provide(checkout / "bin/python3", PYTHON.format(old=1, without_venv=0, offline=0))
-    said = run(checkout, "environment", "requirements.txt")
-    assert said.startswith("registry: no Python 3.11 or newer was found")
+def test_an_old_python_is_reported(checkout: Path) -> None:
+    install(checkout / "bin/python3", PYTHON.format(old=1, without_venv=0, offline=0))
+    message = run(checkout, "environment", "requirements.txt")
+    assert message.startswith("registry: cannot find Python 3.11 or later")
 
 
-def test_without_the_modules_for_environments_their_package_is_named(checkout: Path) -> None:
-    provide(checkout / "bin/python3", PYTHON.format(old=0, without_venv=1, offline=0))
+def test_a_missing_venv_module_is_reported_with_the_package_to_install(checkout: Path) -> None:
+    install(checkout / "bin/python3", PYTHON.format(old=0, without_venv=1, offline=0))
     assert "install python3.99-venv" in run(checkout, "environment", "requirements.txt")
 
 
-def test_the_service_is_started_in_the_checkout_with_its_arguments(checkout: Path) -> None:
+def test_serve_starts_the_service_in_the_checkout_with_its_arguments(checkout: Path) -> None:
     assert run(checkout, "serve", "--data-dir", "my data", "--port=1") == ""
     assert calls(checkout) == [
         "-m pip --requirement=requirements.txt",
@@ -135,16 +136,16 @@ def test_the_service_is_started_in_the_checkout_with_its_arguments(checkout: Pat
     ]
 
 
-def test_the_benchmark_is_run_with_its_arguments(checkout: Path) -> None:
-    provide(checkout / "bin/wrk", "#!/bin/sh\n")
+def test_bench_runs_the_benchmark_with_its_arguments(checkout: Path) -> None:
+    install(checkout / "bin/wrk", "#!/bin/sh\n")
     assert run(checkout, "bench", "--output", "my figures") == ""
     assert calls(checkout) == [
         "-m pip --requirement=requirements.txt --requirement=scripts/benchmark/requirements.txt"
     ]
-    # Where it was called, as the path of the output is relative to that.
+    # In the caller's directory, against which the output path is resolved.
     assert calls(checkout.parent) == ["-m benchmark --output my figures"]
 
 
-def test_the_benchmark_says_that_it_needs_wrk(checkout: Path) -> None:
-    said = run(checkout, "bench")
-    assert said.startswith("registry: the benchmark needs the load generator wrk: install it")
+def test_bench_reports_that_it_needs_wrk(checkout: Path) -> None:
+    message = run(checkout, "bench")
+    assert message.startswith("registry: the benchmark needs the load generator wrk: install it")

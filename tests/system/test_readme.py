@@ -1,4 +1,4 @@
-"""The README tells the truth: its commands give the answers that stand below them."""
+"""The README is correct: its commands print the output shown below them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def output(*command: str) -> str:
 
 
 def comparable(text: str) -> Any:
-    """Return a document without what differs from run to run, or the text that is none."""
+    """Return a document without the ids of requests, or text that is not JSON as it is."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -40,23 +40,23 @@ def comparable(text: str) -> Any:
 
 
 @pytest.mark.skipif(
-    not (shutil.which("curl") or "CI" in os.environ), reason="NO CURL: the tour is not checked"
+    not (shutil.which("curl") or "CI" in os.environ), reason="NO CURL: the tour is not tested"
 )
-async def test_the_tour_gives_the_answers_that_the_readme_shows(api: Api) -> None:
+async def test_the_commands_of_the_tour_print_the_output_shown(api: Api) -> None:
     steps = re.findall(r"```console\n\$ (curl .*\n(?: .*\n)*)((?:.*\n)+?)```", README)
     assert len(steps) >= 10
-    here = f"127.0.0.1:{api.client.port}"
+    address = f"127.0.0.1:{api.client.port}"
     for command, shown in steps:
-        answer = await output("bash", "-c", command.replace(ADDRESS, here))
-        assert comparable(answer) == comparable(shown.replace(ADDRESS, here)), command
+        printed = await output("bash", "-c", command.replace(ADDRESS, address))
+        assert comparable(printed) == comparable(shown.replace(ADDRESS, address)), command
     (program,) = re.findall(r"```python\n(import asyncio\n.*?)```", README, re.DOTALL)
     (shown,) = re.findall(r"It prints `(.*)`", README)
-    printed = await output(sys.executable, "-c", program.replace(ADDRESS, here))
+    printed = await output(sys.executable, "-c", program.replace(ADDRESS, address))
     assert printed.strip() == shown
 
 
-async def test_every_setting_is_in_the_table() -> None:
-    described = " ".join((await output(sys.executable, "-m", "registry", "--help")).split())
-    variables = re.findall(r"\[(\w+), default", described)
+async def test_the_table_of_settings_is_complete() -> None:
+    help_text = " ".join((await output(sys.executable, "-m", "registry", "--help")).split())
+    variables = re.findall(r"\[(\w+), default", help_text)
     assert variables == re.findall(r"^\| `--[\w-]+` \| `(\w+)`", README, re.MULTILINE)
     assert len(variables) == len(Settings.__dataclass_fields__)

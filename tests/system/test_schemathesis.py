@@ -1,4 +1,4 @@
-"""Schemathesis finds no request that the service answers otherwise than it describes."""
+"""Schemathesis: responses to generated requests conform to the service's own description."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.system.service import ROOT
 COMMAND = Path(sys.executable).with_name("schemathesis")
 HOOKS = "tests.system.schemathesis_hooks"
 EXAMPLES = 10
-LONGEST = 300
-"""Seconds; a minute is usual."""
+MAX_SECONDS = 300
+"""A minute is usual; the limit allows for a busy machine."""
 
 
-def test_no_request_is_answered_otherwise_than_described(start: Start, tmp_path: Path) -> None:
+def test_all_responses_conform_to_the_description(start: Start, tmp_path: Path) -> None:
     service = start()
     assert service.process.stderr
     with ThreadPoolExecutor() as pool:
-        log = pool.submit(service.process.stderr.read)  # a full pipe would stop the service
+        log = pool.submit(service.process.stderr.read)  # a full pipe would block the service
         try:
             done = subprocess.run(  # noqa: S603 - the tool of this test
                 [
@@ -36,15 +36,15 @@ def test_no_request_is_answered_otherwise_than_described(start: Start, tmp_path:
                     "--warnings=off",
                     "--no-color",
                 ],
-                cwd=tmp_path,  # where it leaves what it remembers
+                cwd=tmp_path,  # it writes a cache to its directory
                 env=os.environ | {"SCHEMATHESIS_HOOKS": HOOKS, "PYTHONPATH": str(ROOT)},
                 capture_output=True,
                 text=True,
-                timeout=LONGEST,
+                timeout=MAX_SECONDS,
                 check=False,
             )
         finally:
             service.process.terminate()
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "Tested: 19" in done.stdout, done.stdout
+        assert "Tested: 19" in done.stdout, done.stdout  # all operations of the description
         assert "Traceback" not in log.result()

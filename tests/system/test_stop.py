@@ -1,4 +1,4 @@
-"""Ending the service: what it finishes first, and what it never leaves behind."""
+"""Stopping the service: it finishes open requests and leaves no processes behind."""
 
 from __future__ import annotations
 
@@ -15,25 +15,11 @@ import orjson
 import pytest
 
 from registry.settings import Settings
-from registry.storage import client as storage
+from registry.storage.mongod import embedded
+from tests.mongods import client_of
 from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
-from tests.system.service import TIMEOUT, Service, person
-
-
-def has_ended(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def await_that(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.system.service import TIMEOUT, Service, eventually, has_exited, person
 
 
 def connect(service: Service) -> socket.socket:
@@ -50,7 +36,7 @@ def refuses_connections(service: Service) -> bool:
 
 
 def press_ctrl_c(service: Service) -> None:
-    """Do what a terminal does: send the signal to all processes of the session's group."""
+    """Send SIGINT as a terminal does, to all processes in the group."""
     os.killpg(service.process.pid, signal.SIGINT)
 
 
@@ -59,34 +45,35 @@ def terminate(service: Service) -> None:
 
 
 @pytest.fixture
-async def crowd(tmp_path: Path) -> int:
-    """The number of computers that were stored: more than fit between a server and a client."""
-    async with storage.connect(Settings(data_dir=tmp_path / "data")) as commands:
-        computers = [{"_id": one, "serial": "x" * 255, "person": None} for one in range(1, 40_001)]
-        await commands.database.computers.insert_many(computers)
-    return len(computers)
+async def computers(tmp_path: Path) -> int:
+    """Store more computers than the buffers of a connection can hold; return their number."""
+    settings = Settings(data_dir=tmp_path / "data")
+    records = [{"_id": id_, "serial": "x" * 255, "person": None} for id_ in range(1, 40_001)]
+    async with embedded.mongod(settings) as uri, client_of(uri) as client:
+        await client[settings.database].computers.insert_many(records)
+    return len(records)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("ask", [press_ctrl_c, terminate])
-def test_requests_under_way_are_finished_first(
-    ask: Callable[[Service], None], workers: str, crowd: int, start: Start
+@pytest.mark.parametrize("stop", [press_ctrl_c, terminate])
+def test_open_requests_are_finished_before_the_service_exits(
+    stop: Callable[[Service], None], workers: str, computers: int, start: Start
 ) -> None:
     service = start("--workers", workers)
     mongod = service.mongod
-    with urlopen(f"{service.url}/computers", timeout=TIMEOUT) as answer:  # noqa: S310 - http
-        begun = answer.read(1_000)
-        ask(service)
-        await_that(lambda: refuses_connections(service))
-        document = orjson.loads(begun + answer.read())
-    assert document["meta"]["count"] == len(document["data"]) == crowd
+    with urlopen(f"{service.url}/computers", timeout=TIMEOUT) as response:  # noqa: S310 - http
+        beginning = response.read(1_000)
+        stop(service)
+        assert eventually(lambda: refuses_connections(service))
+        document = orjson.loads(beginning + response.read())
+    assert document["meta"]["count"] == len(document["data"]) == computers
     assert service.wait() == 0
-    assert has_ended(mongod)
+    assert has_exited(mongod)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_that_follow_do_not_disturb_the_end(
+def test_repeated_signals_do_not_interrupt_the_shutdown(
     number: signal.Signals, workers: str, start: Start
 ) -> None:
     service = start("--workers", workers)
@@ -94,60 +81,61 @@ def test_signals_that_follow_do_not_disturb_the_end(
     for _ in range(3):
         service.process.send_signal(number)
         time.sleep(0.05)
-    assert service.end(number) == 0
-    assert has_ended(mongod)
+    assert service.stop(number) == 0
+    assert has_exited(mongod)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_the_start_ends_it(
-    number: signal.Signals, workers: str, begin: Start
+def test_a_signal_during_startup_stops_the_service(
+    number: signal.Signals, workers: str, launch: Start
 ) -> None:
-    service = begin("--workers", workers)
-    await_that((service.data_dir / "mongodb" / "mongod.lock").exists)
-    assert service.end(number) == 0
+    service = launch("--workers", workers)
+    assert eventually((service.data_dir / "mongodb" / "mongod.lock").exists)
+    assert service.stop(number) == 0
     assert (service.data_dir / "mongodb" / "mongod.lock").read_text() == ""
 
 
-def test_a_service_that_is_killed_leaves_no_mongod(start: Start) -> None:
+def test_a_killed_service_leaves_no_mongod(start: Start) -> None:
     service = start()
     service.request("/persons", person("Grace"))
     mongod = service.mongod
-    assert service.end(signal.SIGKILL) == -signal.SIGKILL
-    await_that(lambda: has_ended(mongod))
+    assert service.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert eventually(lambda: has_exited(mongod))
 
 
-def test_a_service_that_is_killed_can_be_started_again_at_once(start: Start) -> None:
+def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
     for names in ([], ["Grace"], ["Grace", "Grace"]):
         service = start()
         assert service.names() == names
         service.request("/persons", person("Grace"))
-        assert service.end(signal.SIGKILL) == -signal.SIGKILL
+        assert service.stop(signal.SIGKILL) == -signal.SIGKILL
 
 
-def test_a_service_whose_mongod_has_ended_says_so_and_ends_well(start: Start) -> None:
+def test_the_exit_of_mongod_is_logged_and_the_service_still_stops_cleanly(start: Start) -> None:
     service = start()
     os.kill(service.mongod, signal.SIGKILL)
-    assert service.process.stderr
-    assert "mongod has ended: signal 9 (Killed)" in service.process.stderr.readline()
-    assert service.end() == 0
+    assert "mongod has ended: signal 9 (Killed)" in service.read_line(service.process.stderr)
+    assert service.stop() == 0
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_request_whose_body_is_on_its_way_is_finished_first(workers: str, start: Start) -> None:
+def test_a_request_whose_body_is_still_arriving_is_finished_before_the_service_exits(
+    workers: str, start: Start
+) -> None:
     service = start("--workers", workers)
     body = orjson.dumps(person("Grace"))
     head = (
         f"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: {MEDIA_TYPE}\r\n"
         f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
     )
-    with connect(service) as connection, connection.makefile("rb") as answer:
+    with connect(service) as connection, connection.makefile("rb") as response:
         connection.sendall(head.encode() + body[:9])
-        assert answer.readline() == b"HTTP/1.1 100 Continue\r\n"
+        assert response.readline() == b"HTTP/1.1 100 Continue\r\n"
         terminate(service)
-        await_that(lambda: refuses_connections(service))
+        assert eventually(lambda: refuses_connections(service))
         connection.sendall(body[9:])
-        assert answer.readline() == b"\r\n"
-        assert answer.readline() == b"HTTP/1.1 201 Created\r\n"
+        assert response.readline() == b"\r\n"
+        assert response.readline() == b"HTTP/1.1 201 Created\r\n"
     assert service.wait() == 0
     assert start().names() == ["Grace"]

@@ -1,4 +1,4 @@
-"""scripts/swagger-ui puts the files of Swagger UI in place, or says in one line why it does not."""
+"""scripts/swagger-ui installs the files of Swagger UI, or reports in one line why it cannot."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Run = Callable[[], "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a virtual environment, and a PATH of its own without npm."""
+    """A checkout with a virtual environment and its own PATH, which has no npm."""
     for directory in ("scripts", ".venv/bin", "bin"):
         (tmp_path / directory).mkdir(parents=True)
     shutil.copy(SCRIPT, tmp_path / "scripts")
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     for tool in TOOLS:
-        found = shutil.which(tool)
-        assert found
-        (tmp_path / "bin" / tool).symlink_to(found)
+        program = shutil.which(tool)
+        assert program
+        (tmp_path / "bin" / tool).symlink_to(program)
     return tmp_path
 
 
@@ -42,21 +42,24 @@ def run(checkout: Path) -> Run:
     )
 
 
-def install_npm(checkout: Path, behaviour: str) -> None:
+def install_npm(checkout: Path, script: str) -> None:
     npm = checkout / "bin/npm"
-    npm.write_text(f"#!{checkout}/bin/bash\n{behaviour}\n")
+    npm.write_text(f"#!{checkout}/bin/bash\n{script}\n")
     npm.chmod(0o755)
 
 
 @pytest.mark.parametrize(
     ("npm", "reason"),
     [
-        (None, "there is no npm"),
-        ("echo 'npm ERR! network' >&2; exit 1", "npm could not fetch swagger-ui-dist"),
-        ("echo x > swagger-ui-dist-3.45.0.tgz", "what npm fetched is not what it should be"),
+        (None, "npm is not installed"),
+        ("echo 'npm ERR! network' >&2; exit 1", "npm cannot download swagger-ui-dist"),
+        (
+            "echo x > swagger-ui-dist-3.45.0.tgz",
+            "the sha512 of the downloaded package does not match",
+        ),
     ],
 )
-def test_what_is_in_the_way_is_one_line_and_leaves_nothing_behind(
+def test_a_failure_is_reported_in_one_line_and_leaves_no_files(
     checkout: Path, run: Run, npm: str | None, reason: str
 ) -> None:
     if npm is not None:
@@ -64,11 +67,11 @@ def test_what_is_in_the_way_is_one_line_and_leaves_nothing_behind(
     done = run()
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"swagger-ui: {reason}")
+    assert line == f"swagger-ui: cannot install Swagger UI 3.45.0: {reason}"
     assert list(checkout.glob(".venv/share/*")) == []
 
 
-def test_files_that_are_there_are_not_fetched_again(checkout: Path, run: Run) -> None:
+def test_installed_files_are_not_downloaded_again(checkout: Path, run: Run) -> None:
     installed = checkout / ".venv/share/swagger-ui"
     installed.mkdir(parents=True)
     (installed / "VERSION").write_text("3.45.0\n")
@@ -76,11 +79,11 @@ def test_files_that_are_there_are_not_fetched_again(checkout: Path, run: Run) ->
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_without_a_virtual_environment_there_is_no_place_for_the_files(
+def test_a_missing_virtual_environment_is_reported_and_not_created(
     checkout: Path, run: Run
 ) -> None:
     shutil.rmtree(checkout / ".venv")
     done = run()
     assert done.returncode == 1
-    assert done.stderr.startswith("swagger-ui: there is no virtual environment")
+    assert "there is no virtual environment" in done.stderr
     assert not (checkout / ".venv").exists()

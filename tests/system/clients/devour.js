@@ -1,8 +1,8 @@
-// The story of test_clients.py, told with devour-client: node devour.js URL
+// The scenario of test_clients.py with devour-client: node devour.js URL
 import assert from 'node:assert/strict'
 import JsonApi from 'devour-client'
 
-// The types of the service are singular, its paths plural.
+// The types of the service are singular, its paths are plural.
 const plural = Object.assign((word) => `${word}s`, { singular: (word) => word })
 const errorBuilder = (error) => error
 
@@ -26,7 +26,7 @@ api.define(
 
 const serials = (person) => person.computers.map((computer) => computer.serial)
 
-const isGone = (type, id) =>
+const isDeleted = (type, id) =>
   assert.rejects(api.find(type, id), (errors) => errors[0].status === '404')
 
 // create
@@ -73,10 +73,10 @@ assert.deepEqual(
 
 // delete
 await api.destroy('computer', one.id)
-await isGone('computer', one.id)
+await isDeleted('computer', one.id)
 const { data: left } = await api.find('person', grace.id, { include: 'computers' })
 assert.deepEqual(serials(left), ['SN-3'])
 await api.destroy('person', grace.id)
-await isGone('person', grace.id)
+await isDeleted('person', grace.id)
 const { data: unowned } = await api.find('computer', two.id, { include: 'owner' })
 assert.equal(unowned.owner, null)

@@ -1,17 +1,17 @@
-// The story of test_clients.py, told with kitsu: node kitsu.js URL
+// The scenario of test_clients.py with kitsu: node kitsu.js URL
 import assert from 'node:assert/strict'
 import Kitsu from 'kitsu'
 
 const api = new Kitsu({ baseURL: process.argv[2], pluralize: false })
 
-// post() and patch() take the last segment of the path for the type, which is singular here.
+// post() and patch() use the last path segment as the type, which is plural, unlike the type.
 const create = (type, body) => api.request({ method: 'POST', url: `${type}s`, type, body })
 const update = (type, body, params) =>
   api.request({ method: 'PATCH', url: `${type}s/${body.id}`, type, body, params })
 
 const serials = (person) => person.computers.data.map((computer) => computer.serial)
 
-const isGone = (path) =>
+const isDeleted = (path) =>
   assert.rejects(api.get(path), ({ errors }) => errors[0].status === '404')
 
 // create
@@ -61,10 +61,10 @@ assert.deepEqual(
 
 // delete
 assert.equal((await api.delete('computers', one.id)).status, 204)
-await isGone(`computers/${one.id}`)
+await isDeleted(`computers/${one.id}`)
 const { data: left } = await api.get(`persons/${grace.id}`, withComputers)
 assert.deepEqual(serials(left), ['SN-3'])
 assert.equal((await api.delete('persons', grace.id)).status, 204)
-await isGone(`persons/${grace.id}`)
+await isDeleted(`persons/${grace.id}`)
 const { data: unowned } = await api.get(`computers/${two.id}`, { params: { include: 'owner' } })
 assert.equal(unowned.owner.data, undefined)

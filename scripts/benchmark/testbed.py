@@ -1,4 +1,4 @@
-"""Where the benchmark runs: a private mongod on a real disk, and a directory for what it needs."""
+"""The test bed: a private mongod on a real disk, and a temporary directory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tempfile import TemporaryDirectory
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmark.data import Database
-from benchmark.processes import Server, all_cores, running
+from benchmark.processes import Server, all_cores, run_server
 from registry.model.record import Record
 from registry.settings import Settings
 from registry.storage.mongod.embedded import mongod
 
-_ON_DISK = "/var/tmp"  # noqa: S108 - what is made there is private; /tmp may be in memory
+_ON_DISK = "/var/tmp"  # noqa: S108 - TemporaryDirectory is private; /tmp may be in memory
 
 
-class Site:
-    """A mongod, the client of it, and a directory. uri: of the mongod."""
+class Testbed:
+    """A mongod, a client of it, and a directory. uri: the URI of the mongod."""
 
     def __init__(self, uri: str, client: AsyncIOMotorClient[Record], directory: Path) -> None:
         self.uri = uri
@@ -29,17 +29,17 @@ class Site:
         self._directories = (directory / str(number) for number in count())
 
     def database(self, name: str) -> Database:
-        """Return a database."""
+        """Return the database of this name."""
         return self._client[name]
 
     async def machine(self) -> str:
-        """Return what the figures depend on: the processor, Python, MongoDB."""
+        """Describe what the results depend on: processor, Python, MongoDB."""
         version = (await self._client.server_info())["version"]
         cores = f"{len(all_cores())} cores of {_processor()}"
         return f"{cores}, Python {python_version()}, MongoDB {version}"
 
     def new_directory(self) -> Path:
-        """Make a directory."""
+        """Create a directory."""
         directory = next(self._directories)
         directory.mkdir()
         return directory
@@ -47,20 +47,20 @@ class Site:
     def service(
         self, database: str, cores: Collection[int], *arguments: str
     ) -> AbstractAsyncContextManager[Server]:
-        """Run the service on a database."""
-        where = ("--mongodb-uri", self.uri, "--database", database, "--port", "0")
-        return running(cores, "registry", *where, *arguments)
+        """Run the service on a database, pinned to these cores."""
+        settings = ("--mongodb-uri", self.uri, "--database", database, "--port", "0")
+        return run_server(cores, "registry", *settings, *arguments)
 
 
 @asynccontextmanager
-async def new_site() -> AsyncIterator[Site]:
-    """Start a mongod in a directory that is removed in the end."""
+async def new_testbed() -> AsyncIterator[Testbed]:
+    """Start a mongod in a temporary directory; both end with the context."""
     with TemporaryDirectory(prefix="registry-", dir=_ON_DISK) as name:
         directory = Path(name)
         async with mongod(Settings(data_dir=directory / "data")) as uri:
             client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri)
             try:
-                yield Site(uri, client, directory)
+                yield Testbed(uri, client, directory)
             finally:
                 client.close()
 

@@ -26,11 +26,12 @@ LAYERS = [
 """From the bottom up: a layer may import those before it."""
 
 STORAGE_LAYERS = [
+    "thread_pool",
+    "errors",
     "projections",
     "records",
     "batching",
     "mongod",
-    "commands",
     "client",
     "transactions",
     "reads",

@@ -244,7 +244,7 @@ class InternalError(ApiError):
 
 
 class Unavailable(ApiError):
-    """The database does not answer at present, or not in time."""
+    """The database did not respond in time; the change may or may not have been applied."""
 
     status = 503
     code = "unavailable"
@@ -252,8 +252,9 @@ class Unavailable(ApiError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The database does not answer, or too many change the same resources. Whether a "
-            "change took effect is not known: read before you send it again.",
+            "The database did not respond in time, or too many requests changed the same "
+            "resources. A change may or may not have been applied: read the resource before "
+            "retrying.",
             headers={"Retry-After": "5"},
         )
 

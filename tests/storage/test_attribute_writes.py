@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from pymongo import UpdateOne
 
 from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.storage.records import batch_update, changes, joining
-from tests.support import Api, CommandLog, Database, says
+from registry.storage.records import batch_update, recompute, update_pipeline
+from tests.support import Api, CommandLog, Database
 
 PERSON = Graph(RESOURCES)["person"]
 
@@ -32,7 +33,7 @@ NEW: list[dict[str, Any]] = [
 ]
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_a_joint_change_stores_what_single_ones_store(database: Database) -> None:
     records = [record for record in OF_OTHER_TOOLS for _ in NEW]
     asked = [(number, Change(NEW[number % len(NEW)], ())) for number in range(len(records))]
@@ -41,16 +42,18 @@ async def test_a_joint_change_stores_what_single_ones_store(database: Database) 
     alone, together = database.alone, database.together
     for collection in (alone, together):
         await collection.insert_many(stored)
-    await alone.bulk_write([UpdateOne({"_id": id_}, changes(PERSON, one)) for id_, one in asked])
+    await alone.bulk_write(
+        [UpdateOne({"_id": id_}, update_pipeline(PERSON, one)) for id_, one in asked]
+    )
     ids = [id_ for id_, _ in asked]
     await together.update_many({"_id": {"$in": ids}}, batch_update(PERSON, asked))
-    await alone.update_many({}, joining(PERSON))  # where a change is of other attributes alone
+    await alone.update_many({}, recompute(PERSON))  # where a change is of other attributes alone
     found = [await one.find().sort("_id").to_list(None) for one in (alone, together)]
     assert found[0] == found[1]
     assert found[0][0]["version"] == 4
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_a_change_that_the_database_refuses_fails_alone(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
@@ -75,7 +78,7 @@ async def test_a_change_that_the_database_refuses_fails_alone(
             assert answer.data["attributes"]["last_name"] == record["last_name"] == name
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_of_changes_of_one_resource_in_flight_each_sees_its_own(api: Api) -> None:
     id_ = await api.person("F", "L")
     bodies = [{"last_name": f"L{n}"} if n % 2 else {"first_name": f"F{n}"} for n in range(30)]

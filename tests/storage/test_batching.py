@@ -12,12 +12,12 @@ from weakref import ref
 import pytest
 
 from registry.http.app_keys import GRAPH, REPOSITORY
-from registry.jsonapi.errors import Unavailable
 from registry.jsonapi.pagination import NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Key
 from registry.storage.batching import Batcher, Coalescer
-from tests.support import Api, CommandLog, Database, says
+from registry.storage.errors import Unavailable
+from tests.support import Api, CommandLog, Database
 
 
 class Trips:
@@ -240,7 +240,7 @@ async def test_nothing_is_kept_of_questions_that_nobody_asks_any_more() -> None:
     assert [page() for page in pages.asked] == [None] * 6
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_reads_in_flight_share_their_queries(api: Api, commands: CommandLog) -> None:
     for number in range(5):
         await api.computer(f"SN-{number}", owner=await api.person())
@@ -255,7 +255,7 @@ async def test_reads_in_flight_share_their_queries(api: Api, commands: CommandLo
     assert len(commands.take("find")) < 60
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_writes_in_flight_share_their_trips(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
@@ -274,7 +274,7 @@ async def test_writes_in_flight_share_their_trips(
     assert len(commands.take("update")) < 60
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_every_client_reads_its_own_writes(api: Api) -> None:
     async def client(name: str) -> None:
         identifier = await api.person(name)
@@ -289,7 +289,7 @@ async def test_every_client_reads_its_own_writes(api: Api) -> None:
     await asyncio.gather(*(client(f"N{number}") for number in range(25)))
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_equal_pages_in_flight_share_their_query(api: Api, commands: CommandLog) -> None:
     for number in range(5):
         await api.person(f"F{number}", f"L{number}")
@@ -317,7 +317,7 @@ def listed(api: Api, query: Query) -> asyncio.Task[Window]:
     return asyncio.create_task(ask())
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_pages_asked_for_at_once_are_one_query_for_all_that_are_equal(
     api: Api, commands: CommandLog
 ) -> None:
@@ -338,7 +338,7 @@ async def test_pages_asked_for_at_once_are_one_query_for_all_that_are_equal(
     assert commands.take("find") == ["persons"] * len(queries)
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_every_client_finds_in_a_page_what_it_has_written(
     api: Api, database: Database
 ) -> None:
@@ -372,7 +372,7 @@ async def test_every_client_finds_in_a_page_what_it_has_written(
     await asyncio.wait(readers)
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_two_changes_of_one_resource_at_once_are_both_made(api: Api) -> None:
     await api.person()
     changes = [{"first_name": "Ada"}, {"last_name": "Lovelace"}, {"email": "ada@example.com"}] * 5
@@ -384,7 +384,7 @@ async def test_two_changes_of_one_resource_at_once_are_both_made(api: Api) -> No
     assert (read["full_name"], read["email"]) == ("Ada Lovelace", "ada@example.com")
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 @pytest.mark.parametrize("key", [[1], [1, 2], {"id": 1}, "1", 1.5])
 async def test_a_key_of_another_tool_that_is_no_id_harms_nobody(
     api: Api, database: Database, key: object

@@ -30,8 +30,7 @@ async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
     settings: Settings,
 ) -> None:
     uri = f"{settings.mongodb_uri}&w=0&journal=false&readPreference=secondary&tz_aware=true"
-    async with connect(replace(settings, mongodb_uri=uri)) as commands:
-        database = commands.database
+    async with connect(replace(settings, mongodb_uri=uri)) as database:
         assert database.name == settings.database
         assert database.write_concern.document == {"w": "majority", "j": True, "wtimeout": 10_000}
         assert database.read_preference == ReadPreference.PRIMARY
@@ -39,8 +38,7 @@ async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
 
 
 async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path) -> None:
-    async with connect(Settings(data_dir=tmp_path, database="people")) as commands:
-        database = commands.database
+    async with connect(Settings(data_dir=tmp_path, database="people")) as database:
         await database.notes.insert_one({})
         assert database.name == "people"
         assert await database.list_collection_names() == ["notes"]
@@ -103,5 +101,5 @@ async def test_a_cluster_that_does_not_let_the_service_in_is_refused(
         assert "requires authentication" in await refusal(uri)
         assert "MONGODB_URI: Authentication failed; " in await refusal(as_user("nobody", uri))
         with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry"):
-            async with connect(Settings(mongodb_uri=as_user("readAnyDatabase", uri))) as commands:
-                await commands.database.notes.insert_one({})
+            async with connect(Settings(mongodb_uri=as_user("readAnyDatabase", uri))) as database:
+                await database.notes.insert_one({})

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from registry.http.app_keys import GRAPH, REPOSITORY
-from registry.jsonapi.errors import ApiErrors, PreconditionFailed, Unavailable
 from registry.jsonapi.request_documents import Change, Identifier, Linkage, Mode
 from registry.model.record import Record
+from registry.storage.errors import RecordNotFound, Unavailable, VersionConflict
 from registry.storage.records import Versions
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Answer, Api, CommandLog, Database
 
 PERSONS = 5
 COMPUTERS = 9
@@ -46,7 +46,7 @@ class Registry:
         assert app is not None
         self._repository, self._graph = app[REPOSITORY], app[GRAPH]
 
-    def ask(self, wish: Wish) -> Awaitable[Record | None]:
+    def ask(self, wish: Wish) -> Awaitable[Record]:
         resource = self._graph[wish.type]
         relationship = resource.relationships["computers" if wish.to_many else "owner"]
         ids = tuple(Identifier(one, str(one), f"/{one}") for one in wish.ids)
@@ -54,7 +54,7 @@ class Registry:
         change = Change(attributes, (Linkage(relationship, ids, wish.mode),))
         return self._repository.update(resource, wish.number, change, wish.versions)
 
-    async def ask_all(self, wishes: Sequence[Wish]) -> list[Record | BaseException | None]:
+    async def ask_all(self, wishes: Sequence[Wish]) -> list[Record | BaseException]:
         """Ask at once, in this order."""
         return await asyncio.gather(*map(self.ask, wishes), return_exceptions=True)
 
@@ -113,7 +113,7 @@ def replacing(person: int, *computers: int, **more: Any) -> Wish:
     return Wish("person", person, computers, **more)
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 @pytest.mark.parametrize(
     ("command", "sent"),
     [
@@ -129,11 +129,11 @@ async def test_links_that_are_changed_at_once_take_as_many_commands_as_one(
 ) -> None:
     commands.take("all")
     wishes = [replacing(number, number, number + 1) for number in range(1, requests + 1)]
-    assert None not in await registry.ask_all(wishes)
+    assert all(isinstance(one, dict) for one in await registry.ask_all(wishes))
     assert sorted(commands.take(command)) == sent
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 async def test_computers_that_are_created_for_owners_at_once_share_a_transaction(
     api: Api, commands: CommandLog
 ) -> None:
@@ -180,10 +180,12 @@ async def test_what_is_asked_in_vain_fails_alone_and_changes_nothing(
     assert isinstance(fine, dict)
     assert isinstance(last, dict)
     assert (fine["version"], last["person"]) == (2, 4)
-    assert isinstance(vain, ApiErrors)
-    assert [error.pointer for error in vain.errors] == [f"/{MISSING}", f"/{MISSING + 1}"]
-    assert absent is None
-    assert isinstance(stale, PreconditionFailed)
+    assert isinstance(vain, RecordNotFound)
+    assert vain.type == "computer"
+    assert vain.missing == [("99", "/99"), ("100", "/100")]
+    assert isinstance(absent, RecordNotFound)
+    assert (absent.type, absent.missing) == ("person", [("99", None)])
+    assert isinstance(stale, VersionConflict)
     found = await records(database)
     raised = {place for place, record in found.items() if record["version"] != 1}
     assert raised == {("persons", 1), ("persons", 4)} | {("computers", n) for n in (1, 2, 5)}
@@ -206,7 +208,7 @@ async def test_of_those_at_once_the_next_sees_what_the_one_before_has_changed(
     assert isinstance(first, dict)
     assert isinstance(second, dict)
     assert isinstance(third, dict)
-    assert isinstance(stale, PreconditionFailed)
+    assert isinstance(stale, VersionConflict)
     # Linked, left by the third computer, and changed again.
     assert (first["version"], second["version"], third["version"]) == (2, 4, 3)
     found = await records(database)
@@ -234,7 +236,6 @@ async def test_an_owner_that_stays_is_not_changed(registry: Registry, database: 
     await registry.ask(Wish("computer", 1, (1,)))
     before = await records(database)
     made = await registry.ask(Wish("computer", 1, (1,), serial="SN-1"))
-    assert made is not None
     assert made["serial"] == "SN-1"
     after = await records(database)
     assert [place for place in after if after[place] != before[place]] == [("computers", 1)]
@@ -263,7 +264,8 @@ async def test_changes_at_once_are_as_if_made_one_after_another(
         seen: dict[tuple[str, int], int] = {}
         for wish, answer, (possible, owners) in zip(wishes, made, links, strict=True):
             if not possible:
-                assert answer is None if possible is None else isinstance(answer, ApiErrors)
+                assert isinstance(answer, RecordNotFound)
+                assert (answer.missing[0][1] is None) == (possible is None)
                 continue
             assert isinstance(answer, dict)
             place = f"{wish.type}s", wish.number
@@ -327,7 +329,7 @@ async def test_who_names_many_does_not_share_a_transaction(
     await database.computers.insert_many({"_id": number, "person": 5} for number in many)
     wishes = [replacing(1, 1), replacing(2, *many), replacing(3, 2), replacing(4, 3)]
     commands.take("all")
-    assert None not in await registry.ask_all(wishes)
+    assert all(isinstance(one, dict) for one in await registry.ask_all(wishes))
     assert commands.take("commitTransaction") == ["1"] * 3
     assert await database.computers.count_documents({"person": 2, "version": 1}) == len(many)
 

@@ -17,11 +17,9 @@ from registry.jsonapi.sorting import Order, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.batching import Coalescer
-from registry.storage.commands import Commands
+from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.listings import Listing
-from registry.storage.reads.range_scans import RangeScans
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Answer, Api, CommandLog, Database
 
 GRAPH = Graph(RESOURCES)
 
@@ -73,7 +71,7 @@ def position(record: dict[str, Any], order: Order) -> Position:
     return tuple(record.get(key.column) for key in order)
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("direction", ["", "-"])
 @pytest.mark.parametrize(
     ("collection", "names"),
@@ -114,7 +112,7 @@ def origin(api: Api) -> str:
     return str(api.client.make_url("/")).rstrip("/")
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["computers", "relationships/computers"])
 async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
     many: Api, database: Database, path: str
@@ -134,7 +132,7 @@ async def identifiers(api: Api, path: str) -> Answer:
         return Answer(response.status, response.headers, document)
 
 
-@says("i.paging", "i.sorting")
+@pytest.mark.covers("i.paging", "i.sorting")
 async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
     many: Api, database: Database
 ) -> None:
@@ -144,7 +142,7 @@ async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
     assert cost <= FEW
 
 
-@says("i.include_pages")
+@pytest.mark.covers("i.include_pages")
 async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: Database) -> None:
     path = f"/persons/{OWNER}?include=computers&page[computers][size]={SIZE}"
     cost, answer = await looked_at(database, partial(many.get, path))
@@ -152,7 +150,7 @@ async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: D
     assert cost <= FEW
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "path",
     [
@@ -197,11 +195,11 @@ async def interrupted(
             uri, event_listeners=[listener]
         )
         database = client[settings.database]
-        pages, walks = Coalescer[Window](max_batch_size=1), RangeScans(Commands(database), GRAPH)
+        context = ReadContext(database, GRAPH, 5.0)
         person = GRAPH["person"]
         try:
             yield (
-                Listing(database.persons, person, GRAPH, [], Query(order=order), 5.0, pages, walks),
+                Listing(context, person, [], Query(order=order)),
                 Cursors("person", order),
             )
         finally:
@@ -213,7 +211,7 @@ def ids(window: Window) -> list[int]:
     return [record["_id"] for record in window.records]
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["last_name,-id", "last_name,first_name"])
 async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
     mongodb_uri: str, settings: Settings, database: Database, sort: str
@@ -231,7 +229,7 @@ async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
     assert window.more
 
 
-@says("i.paging")
+@pytest.mark.covers("i.paging")
 async def test_what_is_renamed_while_a_page_is_read_is_neither_repeated_nor_ends_the_walk(
     mongodb_uri: str, settings: Settings, database: Database
 ) -> None:

@@ -12,7 +12,7 @@ from registry.settings import Settings
 from registry.storage import client
 from tests.conftest import Serve
 from tests.proxy import Fate, Proxy
-from tests.support import Answer, Api, Database, says
+from tests.support import Answer, Api, Database
 
 MANY = 30
 
@@ -40,7 +40,7 @@ async def names(database: Database) -> dict[str, str]:
     return {str(record["_id"]): record["first_name"] for record in found}
 
 
-@says("4.2.1", "r.shared")
+@pytest.mark.covers("4.2.1", "r.shared")
 @pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.REQUEST_LATE, Fate.ANSWER_LOST])
 async def test_what_was_sent_when_connections_broke_is_created_once(
     proxy: Proxy, api: Api, database: Database, fate: Fate
@@ -60,7 +60,7 @@ async def test_what_was_sent_when_connections_broke_is_created_once(
     assert sorted(map(int, told)) == list(range(1, MANY + 1))
 
 
-@says("r.shared")
+@pytest.mark.covers("r.shared")
 @pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.REQUEST_LATE, Fate.ANSWER_LOST])
 async def test_what_was_changed_when_connections_broke_is_as_the_last_request_wants_it(
     proxy: Proxy, api: Api, database: Database, fate: Fate
@@ -88,7 +88,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
 
 
-@says("d.error_document", "r.shared")
+@pytest.mark.covers("d.error_document", "r.shared")
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.ANSWER_LOST])
 async def test_when_connections_break_for_good_all_are_told_and_nothing_is_there_twice(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, CommandLog, Database, says
+from tests.support import MEDIA_TYPE, Api, CommandLog, Database
 
 
-@says("2.2.owner")
+@pytest.mark.covers("2.2.owner")
 async def test_a_link_is_stored_once_on_the_side_of_the_computer(
     api: Api, database: Database
 ) -> None:

@@ -6,13 +6,15 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from registry.settings import Settings
 from registry.storage.mongod import embedded
 from tests.conftest import Serve
-from tests.support import Api, Database, open_cursors, says
+from tests.support import Api, Database, open_cursors
 
 
-@says("d.error_document")
+@pytest.mark.covers("d.error_document")
 async def test_without_its_database_the_service_is_unavailable(
     serve: Serve, settings: Settings, tmp_path: Path
 ) -> None:
@@ -33,7 +35,7 @@ async def test_without_its_database_the_service_is_unavailable(
         assert int(answer.headers["Retry-After"]) > 0
 
 
-@says("d.no_page")
+@pytest.mark.covers("d.no_page")
 async def test_a_client_that_hangs_up_ends_its_query(api: Api, database: Database) -> None:
     await database.computers.insert_many(
         {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)

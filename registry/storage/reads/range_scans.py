@@ -128,7 +128,7 @@ class _CollectionScans:
     ) -> list[list[Record]]:
         """Return the records that have the expected ids.
 
-        As one query of closed ranges they take MongoDB half as long as a union of sorted queries.
+        One query of closed ranges takes MongoDB half as long as a union of sorted queries.
         """
         ranges = [
             {"_id": {"$gte": min(ids[0], ids[-1]), "$lte": max(ids[0], ids[-1])}}

@@ -43,7 +43,7 @@ def create_app(
 
 
 async def _open_repository(app: web.Application) -> AsyncIterator[None]:
-    async with connect(app[SETTINGS]) as commands:
-        app[REPOSITORY] = Repository(commands, app[GRAPH], app[SETTINGS].query_seconds)
+    async with connect(app[SETTINGS]) as database:
+        app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS].query_seconds)
         await app[REPOSITORY].prepare()
         yield

@@ -1,4 +1,4 @@
-"""Mongods that are not what the service wants."""
+"""Clients of mongod, and mongods that the service refuses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ async def client_of(uri: str) -> AsyncIterator[AsyncIOMotorClient[dict[str, Any]
 
 @asynccontextmanager
 async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
-    """Run the program behind a URI once more, with no data and these options; give its URI."""
+    """Run the mongod behind a URI again, without data, with these options; yield its URI."""
     async with client_of(mongodb_uri) as client:
         program = (await client.admin.command("getCmdLineOpts"))["argv"][0]
-    # Not where tests have their files: the path of a socket has to be short.
+    # Not in tmp_path, which is too long for a socket.
     with TemporaryDirectory(prefix="mongod-", dir="/tmp") as home:
         process = await asyncio.create_subprocess_exec(
             *(program, "--dbpath", home, "--bind_ip", SOCKET, "--unixSocketPrefix", "."),
@@ -54,11 +54,11 @@ async def initiate(uri: str) -> None:
 
 
 async def add_user(uri: str, role: str) -> None:
-    """Create a user that is named after its role and has the password `secret`."""
+    """Create a user named after its role, with the password `secret`."""
     async with client_of(uri) as client:
         await client.admin.command({"createUser": role, "pwd": "secret", "roles": [role]})
 
 
 def as_user(name: str, uri: str) -> str:
-    """Return the URI with which this user logs in."""
+    """Return the URI with the credentials of a user."""
     return uri.replace("//", f"//{name}:secret@")

@@ -1,4 +1,4 @@
-"""A way to mongod that breaks over what is written."""
+"""A proxy in front of mongod that breaks connections during writes."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ import bson
 _OP_MSG = 2013
 
 
-class Fate(Enum):
-    """What becomes of a write, each time that the driver sends it."""
+class Effect(Enum):
+    """What happens to a write, each time the driver sends it."""
 
-    PASSED = auto()
+    NONE = auto()
     REQUEST_LOST = auto()
-    REQUEST_LATE = auto()  # it arrives right before the next write that passes
-    ANSWER_LOST = auto()
+    REQUEST_LATE = auto()  # it is delivered right before the next unaffected write
+    REPLY_LOST = auto()
 
 
 class Proxy:
-    """Stands between the service and the mongod with this URI, of a unix socket.
+    """Forwards between the service and the mongod with this URI, of a unix socket.
 
-    It has a thread of its own: the driver blocks that of the service when it says goodbye.
+    It runs in a thread of its own, as the driver blocks the service's thread when it closes.
 
-    verb: of the writes that have a fate. fate: of each of them, but of those that the service tries
-    once more. harmed: how often each was sent that did not pass. once: whether all pass after the
-    first of these; for_good: whether nothing does.
+    verb: the command affected. effect: what happens to each write, except those that the service
+    retries. affected: how often each affected write was sent. once: whether only the first one is
+    affected; permanent: whether nothing is delivered after it.
     """
 
     def __init__(self, mongodb_uri: str) -> None:
         self._path = unquote(urlsplit(mongodb_uri).netloc)
-        self._known: dict[object, Fate] = {}
-        self._harmed_ids: set[int] = set()
+        self._known: dict[object, Effect] = {}
+        self._affected_ids: set[int] = set()
         self._late: list[bytes] = []
         self._delivering = asyncio.Lock()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -48,14 +48,14 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self.uri = ""
         self.verb = "insert"
-        self.fate = Fate.PASSED
+        self.effect = Effect.NONE
         self.once = False
-        self.for_good = False
-        self.harmed: Counter[object] = Counter()
+        self.permanent = False
+        self.affected: Counter[object] = Counter()
 
     @contextmanager
     def running(self) -> Iterator[Proxy]:
-        """Take connections at `uri`."""
+        """Accept connections at `uri`."""
         thread = Thread(target=self._loop.run_forever)
         thread.start()
         try:
@@ -68,7 +68,7 @@ class Proxy:
             self._loop.close()
 
     def stop(self) -> None:
-        """Break all connections, and take no others."""
+        """Break all connections, and accept no others."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
 
     async def _start(self) -> None:
@@ -80,12 +80,14 @@ class Proxy:
         assert self._server is not None
         for listener in self._server.sockets:
             self._loop.remove_reader(listener.fileno())
-        await asyncio.sleep(0.01)  # what asyncio has just taken it loses if the server is closed
+        await asyncio.sleep(
+            0.01
+        )  # closing now would lose connections that asyncio has just accepted
         self._server.close()
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for writer in self._writers:
                 writer.close()
-            await asyncio.wait(others, timeout=0.1)  # some may have connected just now
+            await asyncio.wait(tasks, timeout=0.1)  # a client may have connected just now
         await asyncio.gather(*filter(None, self._tasks))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,40 +96,40 @@ class Proxy:
         mongod, to_mongod = await asyncio.open_unix_connection(self._path)
         self._writers.add(to_mongod)
         lossy = asyncio.Event()
-        answering = asyncio.create_task(_answer(mongod, writer, lossy))
+        replies = asyncio.create_task(_forward_replies(mongod, writer, lossy))
         with suppress(OSError, asyncio.IncompleteReadError):
-            while await self._arrives(message := await _message(reader), lossy):
+            while await self._is_delivered(message := await _message(reader), lossy):
                 to_mongod.write(message)
         writer.close()
         to_mongod.close()
-        await answering
+        await replies
 
-    async def _arrives(self, message: bytes, lossy: asyncio.Event) -> bool:
-        """Say whether mongod gets the message; let `lossy` know if nobody gets the answer."""
+    async def _is_delivered(self, message: bytes, lossy: asyncio.Event) -> bool:
+        """Return whether mongod gets the message; set `lossy` if its reply is to be lost."""
         command, ids = _command(message)
-        if self.for_good and self.harmed:
+        if self.permanent and self.affected:
             return False
-        if self.verb != next(iter(command), None) or (self.once and self.harmed):
+        if self.verb != next(iter(command), None) or (self.once and self.affected):
             return True
-        # By the number the driver repeats it; while it doubts the server, it gives none.
+        # A retry has the same transaction number; without one, the request id identifies the write.
         session = command.get("lsid", {}).get("id")
         write = session, command.get("txnNumber", message[4:8])
         if write not in self._known:
-            self._known[write] = Fate.PASSED if ids & self._harmed_ids else self.fate
+            self._known[write] = Effect.NONE if ids & self._affected_ids else self.effect
         match self._known[write]:
-            case Fate.PASSED:
-                await self._deliver()
+            case Effect.NONE:
+                await self._deliver_late()
                 return True
-            case Fate.REQUEST_LATE:
+            case Effect.REQUEST_LATE:
                 self._late.append(message)
-            case Fate.ANSWER_LOST:
+            case Effect.REPLY_LOST:
                 lossy.set()
-        self.harmed[write] += 1
-        self._harmed_ids |= ids
+        self.affected[write] += 1
+        self._affected_ids |= ids
         return lossy.is_set()
 
-    async def _deliver(self) -> None:
-        """Send what is late; who finds it on its way waits for its arrival."""
+    async def _deliver_late(self) -> None:
+        """Deliver late messages, and wait until mongod has replied to them."""
         async with self._delivering:
             while self._late:
                 mongod, to_mongod = await asyncio.open_unix_connection(self._path)
@@ -136,7 +138,7 @@ class Proxy:
                 to_mongod.close()
 
 
-async def _answer(
+async def _forward_replies(
     mongod: asyncio.StreamReader, writer: asyncio.StreamWriter, lossy: asyncio.Event
 ) -> None:
     with suppress(OSError, asyncio.IncompleteReadError):
@@ -149,24 +151,23 @@ async def _answer(
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:
-    """Read a message of the wire protocol, which begins with its length."""
+    """Read a message of the MongoDB protocol, which begins with its length."""
     length = await reader.readexactly(4)
     return length + await reader.readexactly(struct.unpack("<i", length)[0] - 4)
 
 
 def _command(message: bytes) -> tuple[dict[str, Any], set[int]]:
-    """Return the command, and the ids of what it inserts or updates, in it or beside it."""
+    """Return the command and the ids that it inserts or updates, in its body or a sequence."""
     if struct.unpack_from("<i", message, 12) != (_OP_MSG,):
         return {}, set()
     (length,) = struct.unpack_from("<i", message, 21)
-    command, beside = bson.decode(message[21 : 21 + length]), message[21 + length :]
+    command, sequence = bson.decode(message[21 : 21 + length]), message[21 + length :]
     name = "documents" if "insert" in command else "updates"
-    _, _, sent = beside.partition(f"{name}\0".encode())
-    written = [*command.get(name, ()), *bson.decode_all(sent)]
+    _, _, documents = sequence.partition(f"{name}\0".encode())
+    written = [*command.get(name, ()), *bson.decode_all(documents)]
     return command, {id_ for one in written for id_ in _ids(one)}
 
 
 def _ids(sent: dict[str, Any]) -> list[int]:
     id_ = sent.get("q", sent)["_id"]
-    found: list[int] = id_["$in"] if isinstance(id_, dict) else [id_]
-    return found
+    return list(id_["$in"]) if isinstance(id_, dict) else [id_]

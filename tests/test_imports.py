@@ -26,12 +26,13 @@ LAYERS = [
 """From the bottom up: a layer may import those before it."""
 
 STORAGE_LAYERS = [
+    "thread_pool",
+    "errors",
     "projections",
     "records",
     "batching",
     "codecs",
     "mongod",
-    "commands",
     "client",
     "transactions",
     "reads",

@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 
 from registry.http.app_keys import UI_PATH
 from registry.http.responses import REQUEST_ID_HEADER, new_request_id
+from registry.http.storage_errors import to_api_errors
 from registry.jsonapi import documents as document
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.errors import (
@@ -22,6 +23,7 @@ from registry.jsonapi.errors import (
     RequestTimeout,
     quoted,
 )
+from registry.storage.errors import StorageError
 
 REQUEST_ID = web.RequestKey("request_id", str)
 
@@ -93,6 +95,8 @@ def _problems(request: web.BaseRequest, error: BaseException) -> ApiErrors:
         return error
     if isinstance(error, ApiError):
         return ApiErrors([error])
+    if isinstance(error, StorageError):
+        return to_api_errors(error)
     if isinstance(error, web.HTTPException):
         return ApiErrors([_of_aiohttp(request, error)])
     return ApiErrors([InternalError()])

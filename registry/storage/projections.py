@@ -11,24 +11,24 @@ from registry.model.resource import Resource
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the names
 def fields_of(resource: Resource, names: frozenset[str]) -> tuple[str, ...]:
-    """Return the stored fields of the named attributes, and all foreign keys, without duplicates.
+    """Return the stored fields of the named attributes and all foreign keys, without duplicates.
 
-    A computed attribute is computed anew from its parts, so these are returned in its place.
+    A computed attribute is represented by its parts, as serialization computes it from them.
     """
-    parts = {name: one.parts for name, one in resource.computed.items()}
-    chosen = [name for name in resource.attributes if name in names]
-    fields = [part for name in chosen for part in parts.get(name, (name,))]
+    parts = {name: attribute.parts for name, attribute in resource.computed.items()}
+    selected = [name for name in resource.attributes if name in names]
+    fields = [part for name in selected for part in parts.get(name, (name,))]
     return tuple(dict.fromkeys([*fields, *(link.foreign_key for link in resource.links)]))
 
 
 @lru_cache(maxsize=64)
 def visible_fields(resource: Resource) -> tuple[str, ...]:
-    """Return all stored fields that responses are made from, beside `_id`."""
+    """Return all stored fields that responses are built from, besides `_id`."""
     return (*fields_of(resource, resource.attribute_names), VERSION)
 
 
 def visible(resource: Resource) -> dict[str, bool]:
-    """Return the projection to all fields that responses are made from."""
+    """Return the projection to all fields that responses are built from."""
     return only(visible_fields(resource))
 
 

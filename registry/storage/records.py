@@ -1,4 +1,4 @@
-"""Records: the stored form of resources, and what is asked of MongoDB to read and write them."""
+"""Records: the stored form of resources, their versions, and the updates that write them."""
 
 from __future__ import annotations
 
@@ -11,65 +11,66 @@ from registry.model.record import VERSION, LinkedIds, Record
 from registry.model.resource import Resource
 
 Versions: TypeAlias = frozenset[int] | None
-"""The versions of which a record has to have one in order to be written; None for any."""
+"""The versions that a record may have in order to be written; None for any."""
 
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
 
-RECORDS_A_REPLY = 100_000
-"""More than a reply has room for; without it, the first one brings 101 and the rest another."""
+ONE_BATCH = 100_000
+"""A batch size beyond what a reply has room for: the first batch then brings all that fits instead
+of 101 records, and most queries take one round trip."""
 
-_LARGEST_VERSION = 10**18 - 1
-"""No record gets there; what is greater was stored by another tool, and is no version."""
+_MAX_VERSION = 10**18 - 1
+"""No record gets there; an external writer stored what is greater, which counts as no version."""
 
-_PRESENT_VERSION: Stage = {
+_CURRENT_VERSION: Stage = {
     "$cond": [
         {
             "$and": [
                 {"$in": [{"$type": f"${VERSION}"}, ["int", "long"]]},
                 {"$gte": [f"${VERSION}", 0]},
-                {"$lte": [f"${VERSION}", _LARGEST_VERSION]},
+                {"$lte": [f"${VERSION}", _MAX_VERSION]},
             ]
         },
         f"${VERSION}",
         0,
     ]
 }
-"""What `version_of` says of a record, in the words of MongoDB."""
+"""`version_of` as an aggregation expression."""
 
-NEXT_VERSION = {VERSION: {"$add": [_PRESENT_VERSION, 1]}}
-"""The version after the present one."""
+NEXT_VERSION = {VERSION: {"$add": [_CURRENT_VERSION, 1]}}
+"""The fields of a `$set` stage that increments the version."""
 
 
 def version_of(record: Record) -> int:
-    """Return the version of a record, 0 if other tools have stored none or what is none."""
-    found = record.get(VERSION)
-    if not isinstance(found, int) or isinstance(found, bool):
+    """Return the version of a record, 0 if an external writer stored none or an invalid one."""
+    version = record.get(VERSION)
+    if not isinstance(version, int) or isinstance(version, bool):
         return 0
-    return found if 0 <= found <= _LARGEST_VERSION else 0
+    return version if 0 <= version <= _MAX_VERSION else 0
 
 
-def key_of(record: Record, column: str) -> int | None:
-    """Return the id that a field of the record holds; other tools may have stored what is none."""
-    found = record.get(column)
-    if isinstance(found, int):
-        return found
-    return int(found) if isinstance(found, float) and found.is_integer() else None
+def key_of(record: Record, field: str) -> int | None:
+    """Return the foreign key in a field; None if an external writer stored something else."""
+    value = record.get(field)
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 def by_id(records: Iterable[Record]) -> list[Record]:
-    """Return the records sorted: ids rise, and what other tools have stored instead follows."""
-    found = list(records)
+    """Return the records by ascending id; ids of external writers that are no numbers come last."""
+    result = list(records)
     try:
-        found.sort(key=itemgetter("_id"))
+        result.sort(key=itemgetter("_id"))
     except TypeError:
-        found.sort(key=_place)
-    return found
+        result.sort(key=_sort_key)
+    return result
 
 
-def _place(record: Record) -> tuple[bool, Any]:
-    found = record["_id"]
-    return (False, found) if isinstance(found, int | float) else (True, str(found))
+def _sort_key(record: Record) -> tuple[bool, Any]:
+    id_ = record["_id"]
+    return (False, id_) if isinstance(id_, int | float) else (True, str(id_))
 
 
 def new_record(resource: Resource, number: int, change: Change) -> Record:
@@ -80,21 +81,21 @@ def new_record(resource: Resource, number: int, change: Change) -> Record:
         **resource.read_only_defaults,
         **{link.foreign_key: None for link in resource.links},
         **change.attributes,
-        **keys(change),
+        **foreign_keys(change),
         VERSION: 1,
     }
     return record | {name: text.compute(record) for name, text in resource.computed.items()}
 
 
-def chosen(number: int, versions: Versions) -> dict[str, Any]:
-    """Return the query of the record with this id, if it has one of the versions."""
+def id_filter(id_: int, versions: Versions) -> dict[str, Any]:
+    """Return the query for the record with this id, provided it has one of the versions."""
     if versions is None:
-        return {"_id": number}
-    return {"_id": number, "$expr": {"$in": [_PRESENT_VERSION, list(versions)]}}
+        return {"_id": id_}
+    return {"_id": id_, "$expr": {"$in": [_CURRENT_VERSION, list(versions)]}}
 
 
-def keys(change: Change) -> dict[str, LinkedIds]:
-    """Return the keys that the to-one linkages set on the record itself."""
+def foreign_keys(change: Change) -> dict[str, LinkedIds]:
+    """Return the foreign keys that to-one linkages set on the record itself, by field."""
     return {
         linkage.relationship.foreign_key: linkage.linked_ids
         for linkage in change.linkages
@@ -102,37 +103,38 @@ def keys(change: Change) -> dict[str, LinkedIds]:
     }
 
 
-def changes(resource: Resource, change: Change) -> list[Stage]:
-    """Return the update of a record. A literal is no operator, whatever a client has sent."""
+def update_pipeline(resource: Resource, change: Change) -> list[Stage]:
+    """Return the update of one record: attributes, computed fields and version."""
     new = change.attributes
-    values = {name: {"$literal": value} for name, value in (new | keys(change)).items()}
-    joined = {
+    # A literal is never interpreted as an operator, whatever a client has sent.
+    values = {name: {"$literal": value} for name, value in new.items()}
+    computed = {
         name: _concatenation(text.parts, new)
         for name, text in resource.computed.items()
         if not new.keys().isdisjoint(text.parts)
     }
-    return [{"$set": {**values, **joined, **NEXT_VERSION}}]
+    return [{"$set": {**values, **computed, **NEXT_VERSION}}]
 
 
-def batch_update(resource: Resource, asked: Sequence[tuple[int, Change]]) -> list[Stage]:
-    """Return one update of many records, which changes the attributes of each as its own."""
-    numbers = [number for number, _ in asked]
-    place = {"$indexOfArray": [{"$literal": numbers}, "$_id"]}
-    new = {"$arrayElemAt": [{"$literal": [change.attributes for _, change in asked]}, place]}
-    changed = {"$replaceWith": {"$mergeObjects": ["$$ROOT", new]}}
-    return [changed, *joining(resource), {"$set": NEXT_VERSION}]
+def batch_update(resource: Resource, changes: Sequence[tuple[int, Change]]) -> list[Stage]:
+    """Return one update of many records that sets the attributes of each by its id."""
+    ids = [id_ for id_, _ in changes]
+    index = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
+    new = {"$arrayElemAt": [{"$literal": [change.attributes for _, change in changes]}, index]}
+    merged = {"$replaceWith": {"$mergeObjects": ["$$ROOT", new]}}
+    return [merged, *recompute(resource), {"$set": NEXT_VERSION}]
 
 
-def joining(resource: Resource) -> list[Stage]:
-    """Return the update that makes the joined fields anew; none for a type that has none."""
-    joined = {name: _concatenation(text.parts, {}) for name, text in resource.computed.items()}
-    return [{"$set": joined}] if joined else []
+def recompute(resource: Resource) -> list[Stage]:
+    """Return the update that sets the computed fields; empty for a type without any."""
+    computed = {name: _concatenation(text.parts, {}) for name, text in resource.computed.items()}
+    return [{"$set": computed}] if computed else []
 
 
 def _concatenation(parts: tuple[str, ...], new: Mapping[str, Any]) -> Stage:
-    """Return the parts joined, of which the new ones are known and the others stored."""
+    """Return the parts joined by spaces: new values as literals, the others as stored."""
     texts: list[Any] = []
     for part in parts:
-        stored = {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}
-        texts += [" ", {"$literal": str(new[part])} if part in new else {"$convert": stored}]
+        stored = {"$convert": {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}}
+        texts += [" ", {"$literal": new[part] or ""} if part in new else stored]
     return {"$concat": texts[1:]}

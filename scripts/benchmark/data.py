@@ -13,8 +13,7 @@ from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
 from registry.settings import Settings
-from registry.storage.commands import Commands
-from registry.storage.records import joining, new_record
+from registry.storage.records import new_record, recompute
 from registry.storage.repository import Repository
 
 Database = AsyncIOMotorDatabase[dict[str, Any]]
@@ -43,8 +42,8 @@ async def fill(database: Database, persons: int) -> None:
 
 
 async def prepare(database: Database) -> None:
-    """Build the indexes, which on large collections takes longer than the service may start."""
-    await Repository(Commands(database), Graph(RESOURCES), Settings().query_seconds).prepare()
+    """Store what the service makes at its start; it would not wait for indexes as large as here."""
+    await Repository(database, Graph(RESOURCES), Settings().query_seconds).prepare()
 
 
 async def remove_created(database: Database, persons: int) -> None:
@@ -65,7 +64,7 @@ async def _fill(database: Database, resource: Resource, count: int, fields: dict
         {"$project": {"_id": {"$add": [{"$multiply": ["$block", _BLOCK]}, "$offset"]}}},
         {"$match": {"_id": {"$lte": count}}},
         {"$set": {name: {"$literal": value} for name, value in constant.items()} | fields},
-        *joining(resource),
+        *recompute(resource),
         {"$out": resource.collection},
     ]
     await database.aggregate(stages).to_list(None)

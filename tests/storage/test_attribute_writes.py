@@ -1,4 +1,4 @@
-"""Changes of attributes that are made together are those that each would have made alone."""
+"""Batched updates of attributes store what single updates would."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pymongo import UpdateOne
 from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.storage.records import batch_update, changes, joining
+from registry.storage.records import batch_update, recompute, update_pipeline
 from tests.support import Api, CommandLog, Database
 
 PERSON = Graph(RESOURCES)["person"]
 
-OF_OTHER_TOOLS: list[dict[str, Any]] = [
+EXTERNAL: list[dict[str, Any]] = [
     {"first_name": "Ada", "last_name": "King", "email": "a@x.org", "version": 3, "more": [1]},
     {"first_name": None, "last_name": 5},
     {"version": "new"},
@@ -33,58 +33,64 @@ NEW: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.covers("r.batching")
-async def test_a_joint_change_stores_what_single_ones_store(database: Database) -> None:
-    records = [record for record in OF_OTHER_TOOLS for _ in NEW]
-    asked = [(number, Change(NEW[number % len(NEW)], ())) for number in range(len(records))]
+@pytest.mark.covers("r.shared")
+async def test_a_batched_update_stores_what_single_updates_store(database: Database) -> None:
+    records = [record for record in EXTERNAL for _ in NEW]
+    updates = [(number, Change(NEW[number % len(NEW)], ())) for number in range(len(records))]
     stored = [{"_id": number, **record} for number, record in enumerate(records)]
     stored[-1]["_id"] = float(stored[-1]["_id"])
-    alone, together = database.alone, database.together
-    for collection in (alone, together):
+    single, batched = database.single, database.batched
+    for collection in (single, batched):
         await collection.insert_many(stored)
-    await alone.bulk_write([UpdateOne({"_id": id_}, changes(PERSON, one)) for id_, one in asked])
-    ids = [id_ for id_, _ in asked]
-    await together.update_many({"_id": {"$in": ids}}, batch_update(PERSON, asked))
-    await alone.update_many({}, joining(PERSON))  # where a change is of other attributes alone
-    found = [await one.find().sort("_id").to_list(None) for one in (alone, together)]
-    assert found[0] == found[1]
-    assert found[0][0]["version"] == 4
+    await single.bulk_write(
+        [UpdateOne({"_id": id_}, update_pipeline(PERSON, one)) for id_, one in updates]
+    )
+    ids = [id_ for id_, _ in updates]
+    await batched.update_many({"_id": {"$in": ids}}, batch_update(PERSON, updates))
+    await single.update_many(
+        {}, recompute(PERSON)
+    )  # updates of other attributes leave them missing
+    stored_single, stored_batched = [
+        await collection.find().sort("_id").to_list(None) for collection in (single, batched)
+    ]
+    assert stored_single == stored_batched
+    assert stored_single[0]["version"] == 4
 
 
-@pytest.mark.covers("r.batching")
-async def test_a_change_that_the_database_refuses_fails_alone(
+@pytest.mark.covers("r.shared")
+async def test_an_update_that_the_database_refuses_does_not_affect_the_others(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
     ids = [await api.person() for _ in range(40)]
     await database.command("collMod", "persons", validator={"last_name": {"$ne": "refused"}})
     names = ["refused" if number % 10 == 5 else f"L{number}" for number in range(40)]
     commands.take("update")
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(
             api.patch(f"/persons/{id_}", {"type": "person", "attributes": {"last_name": name}})
             for id_, name in zip(ids, names, strict=True)
         )
     )
-    assert len(commands.take("update")) < 40
-    for id_, name, answer in zip(ids, names, answers, strict=True):
+    assert len(commands.take("update")) < 40  # one per request if nothing was batched
+    for id_, name, response in zip(ids, names, responses, strict=True):
         record = await database.persons.find_one({"_id": int(id_)})
         assert record is not None
         if name == "refused":
-            assert answer.status == 503
+            assert response.status == 503
             assert record["last_name"] != name
         else:
-            assert answer.data["attributes"]["last_name"] == record["last_name"] == name
+            assert response.data["attributes"]["last_name"] == record["last_name"] == name
 
 
-@pytest.mark.covers("r.batching")
-async def test_of_changes_of_one_resource_in_flight_each_sees_its_own(api: Api) -> None:
+@pytest.mark.covers("r.shared")
+async def test_each_concurrent_update_of_one_resource_returns_its_own_result(api: Api) -> None:
     id_ = await api.person("F", "L")
     bodies = [{"last_name": f"L{n}"} if n % 2 else {"first_name": f"F{n}"} for n in range(30)]
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(api.patch(f"/persons/{id_}", {"type": "person", "attributes": body}) for body in bodies)
     )
     versions = set()
-    for body, answer in zip(bodies, answers, strict=True):
-        assert body.items() <= answer.data["attributes"].items()
-        versions.add(answer.headers["ETag"])
+    for body, response in zip(bodies, responses, strict=True):
+        assert body.items() <= response.data["attributes"].items()
+        versions.add(response.headers["ETag"])
     assert len(versions) == 30

@@ -1,4 +1,4 @@
-"""Requests in flight share a round trip, and none of them suffers from it."""
+"""Concurrent callers share a round trip, and none of them is affected by another."""
 
 from __future__ import annotations
 
@@ -12,139 +12,139 @@ from weakref import ref
 import pytest
 
 from registry.http.app_keys import GRAPH, REPOSITORY
-from registry.jsonapi.errors import Unavailable
 from registry.jsonapi.pagination import NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Key
 from registry.storage.batching import Batcher, Coalescer
+from registry.storage.errors import Unavailable
 from tests.support import Api, CommandLog, Database
 
 
-class Trips:
-    """A database that answers when it is told to."""
+class HeldBatches:
+    """A batch function that records its batches, and returns when `released` is set."""
 
     def __init__(self) -> None:
-        self.taken: list[list[int]] = []
-        self.go = asyncio.Event()
+        self.loaded: list[list[int]] = []
+        self.released = asyncio.Event()
         self.failure: Exception | None = None
 
-    async def send(self, items: Sequence[int]) -> list[int | Exception]:
-        self.taken.append(list(items))
-        await self.go.wait()
+    async def load(self, keys: Sequence[int]) -> list[int | Exception]:
+        self.loaded.append(list(keys))
+        await self.released.wait()
         if self.failure:
             raise self.failure
-        return [ValueError(item) if item < 0 else item * 10 for item in items]
+        return [ValueError(key) if key < 0 else key * 10 for key in keys]
 
 
-async def asking(shared: Batcher[int, int], *items: int) -> list[asyncio.Task[int]]:
-    tasks = [asyncio.create_task(shared.load(item)) for item in items]
+async def load(batcher: Batcher[int, int], *keys: int) -> list[asyncio.Task[int]]:
+    tasks = [asyncio.create_task(batcher.load(key)) for key in keys]
     await asyncio.sleep(0.01)
     return tasks
 
 
-async def test_what_is_asked_during_a_trip_leaves_with_the_next() -> None:
-    trips = Trips()
-    shared = Batcher(trips.send, max_batch_size=3)
-    tasks = await asking(shared, 1) + await asking(shared, 2, 3, 4, 5)
-    assert trips.taken == [[1]]
-    trips.go.set()
+async def test_keys_loaded_during_a_batch_are_in_the_next_one() -> None:
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=3)
+    tasks = await load(batcher, 1) + await load(batcher, 2, 3, 4, 5)
+    assert batches.loaded == [[1]]
+    batches.released.set()
     assert await asyncio.gather(*tasks) == [10, 20, 30, 40, 50]
-    assert trips.taken == [[1], [2, 3, 4], [5]]
+    assert batches.loaded == [[1], [2, 3, 4], [5]]
 
 
-async def passes_between_trips(most: int) -> int:
-    """Return how often the loop goes round after a trip until three who wait leave."""
-    trips = Trips()
-    shared = Batcher(trips.send, max_batch_size=most)
-    tasks = await asking(shared, 1) + await asking(shared, 2, 3, 4)
-    trips.go.set()
-    passes = 0
-    while len(trips.taken) < 2:
+async def iterations_between_batches(max_batch_size: int) -> int:
+    """Return the event-loop iterations between a batch and the next one, of three callers."""
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=max_batch_size)
+    tasks = await load(batcher, 1) + await load(batcher, 2, 3, 4)
+    batches.released.set()
+    iterations = 0
+    while len(batches.loaded) < 2:
         await asyncio.sleep(0)
-        passes += 1
+        iterations += 1
     await asyncio.gather(*tasks)
-    return passes
+    return iterations
 
 
-async def test_a_trip_that_is_full_waits_for_no_others() -> None:
-    assert await passes_between_trips(most=3) < await passes_between_trips(most=4)
+async def test_a_full_batch_is_dispatched_without_waiting_for_more_callers() -> None:
+    assert await iterations_between_batches(3) < await iterations_between_batches(4)
 
 
-async def test_an_idle_service_adds_no_delay() -> None:
-    trips = Trips()
-    trips.go.set()
-    for item in (1, 2):
-        assert await Batcher(trips.send, max_batch_size=3).load(item) == item * 10
-    assert trips.taken == [[1], [2]]
+async def test_an_idle_batcher_dispatches_at_once() -> None:
+    batches = HeldBatches()
+    batches.released.set()
+    for key in (1, 2):
+        assert await Batcher(batches.load, max_batch_size=3).load(key) == key * 10
+    assert batches.loaded == [[1], [2]]
 
 
-async def test_who_gives_up_harms_no_other() -> None:
-    trips = Trips()
-    shared = Batcher(trips.send, max_batch_size=9)
-    tasks = await asking(shared, 1, 2) + await asking(shared, 3, 4)
+async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=9)
+    tasks = await load(batcher, 1, 2) + await load(batcher, 3, 4)
     tasks[0].cancel()
     tasks[2].cancel()
-    trips.go.set()
+    batches.released.set()
     assert [await tasks[1], await tasks[3]] == [20, 40]
-    assert trips.taken == [[1, 2], [4]]
+    assert batches.loaded == [[1, 2], [4]]
 
 
-async def test_an_error_reaches_all_that_shared_it_and_no_other() -> None:
-    trips = Trips()
-    shared = Batcher(trips.send, max_batch_size=9)
-    tasks = await asking(shared, 1, 2)
-    trips.failure = Unavailable()
-    trips.go.set()
+async def test_an_error_of_a_batch_is_raised_to_its_callers_only() -> None:
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=9)
+    tasks = await load(batcher, 1, 2)
+    batches.failure = Unavailable()
+    batches.released.set()
     errors = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(error) for error in errors] == [Unavailable, Unavailable]
-    trips.failure = None
-    assert await shared.load(3) == 30
+    batches.failure = None
+    assert await batcher.load(3) == 30
 
 
-async def test_one_that_fails_leaves_the_others() -> None:
-    trips = Trips()
-    trips.go.set()
-    shared = Batcher(trips.send, max_batch_size=9)
-    first, second, third = await asking(shared, 1, -2, 3)
+async def test_an_error_of_one_key_is_raised_to_its_caller_only() -> None:
+    batches = HeldBatches()
+    batches.released.set()
+    batcher = Batcher(batches.load, max_batch_size=9)
+    first, second, third = await load(batcher, 1, -2, 3)
     assert [await first, await third] == [10, 30]
     with pytest.raises(ValueError, match="-2"):
         await second
 
 
-async def test_several_trips_are_under_way_where_they_may() -> None:
-    trips = Trips()
-    shared = Batcher(trips.send, max_batch_size=1, max_in_flight=2)
-    tasks = await asking(shared, 1, 2, 3)
-    assert trips.taken == [[1], [2]]
-    trips.go.set()
+async def test_batches_run_in_parallel_up_to_the_limit() -> None:
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=1, max_in_flight=2)
+    tasks = await load(batcher, 1, 2, 3)
+    assert batches.loaded == [[1], [2]]
+    batches.released.set()
     assert await asyncio.gather(*tasks) == [10, 20, 30]
 
 
-@pytest.mark.parametrize(("asked", "sizes"), [(7, [7]), (100, [50, 50])])
-async def test_what_is_asked_at_once_is_shared_out_among_trips_that_are_worth_it(
-    asked: int, sizes: list[int]
+@pytest.mark.parametrize(("count", "sizes"), [(7, [7]), (100, [50, 50])])
+async def test_keys_are_divided_among_parallel_batches_unless_these_become_too_small(
+    count: int, sizes: list[int]
 ) -> None:
-    trips = Trips()
-    shared = Batcher(trips.send, max_batch_size=999, max_in_flight=2)
-    tasks = await asking(shared, *range(asked))
-    assert [len(taken) for taken in trips.taken] == sizes
-    trips.go.set()
-    assert await asyncio.gather(*tasks) == [item * 10 for item in range(asked)]
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=999, max_in_flight=2)
+    tasks = await load(batcher, *range(count))
+    assert [len(keys) for keys in batches.loaded] == sizes
+    batches.released.set()
+    assert await asyncio.gather(*tasks) == [key * 10 for key in range(count)]
 
 
-async def test_a_second_trip_begins_when_as_many_wait_as_it_takes() -> None:
-    trips = Trips()
-    shared = Batcher(trips.send, max_batch_size=3, max_in_flight=2)
-    tasks = await asking(shared, 1) + await asking(shared, 2, 3)
-    assert trips.taken == [[1]]
-    tasks += await asking(shared, 4)
-    assert trips.taken == [[1], [2, 3, 4]]
-    trips.go.set()
+async def test_a_second_batch_is_dispatched_when_it_is_full() -> None:
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=3, max_in_flight=2)
+    tasks = await load(batcher, 1) + await load(batcher, 2, 3)
+    assert batches.loaded == [[1]]
+    tasks += await load(batcher, 4)
+    assert batches.loaded == [[1], [2, 3, 4]]
+    batches.released.set()
     assert await asyncio.gather(*tasks) == [10, 20, 30, 40]
 
 
 class Page:
-    """A page of a collection, as a key: two of the same number are equal."""
+    """A key: pages with the same number are equal."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -157,124 +157,125 @@ class Page:
 
 
 class Pages:
-    """Pages of a database that answers when it is told to."""
+    """Loads pages through a coalescer; each number has held batches of its own."""
 
     def __init__(self) -> None:
-        self.shared = Coalescer[int](max_batch_size=3)
-        self.trips = {number: Trips() for number in (1, 2)}
-        self.asked: list[ref[Page]] = []
+        self.coalescer = Coalescer[int](max_batch_size=3)
+        self.batches = {number: HeldBatches() for number in (1, 2)}
+        self.keys: list[ref[Page]] = []
 
-    async def asking(self, *numbers: int) -> list[asyncio.Task[int]]:
-        tasks = [asyncio.create_task(self.ask(number)) for number in numbers]
+    async def load(self, *numbers: int) -> list[asyncio.Task[int]]:
+        tasks = [asyncio.create_task(self.load_one(number)) for number in numbers]
         await asyncio.sleep(0.01)
         return tasks
 
-    async def ask(self, number: int) -> int:
-        async def find() -> int:
-            (found,) = await self.trips[number].send([number])
-            assert isinstance(found, int)
-            return found
+    async def load_one(self, number: int) -> int:
+        async def fetch() -> int:
+            (result,) = await self.batches[number].load([number])
+            assert isinstance(result, int)
+            return result
 
         page = Page(number)
-        self.asked.append(ref(page))
-        return await self.shared.load(page, find)
+        self.keys.append(ref(page))
+        return await self.coalescer.load(page, fetch)
 
 
-async def test_equal_questions_share_a_trip_that_begins_after_all_of_them() -> None:
+async def test_equal_keys_share_a_fetch_that_begins_after_all_of_the_calls() -> None:
     pages = Pages()
-    tasks = await pages.asking(1) + await pages.asking(1, 1, 1, 1)
-    assert pages.trips[1].taken == [[1]]
-    pages.trips[1].go.set()
+    tasks = await pages.load(1) + await pages.load(1, 1, 1, 1)
+    assert pages.batches[1].loaded == [[1]]
+    pages.batches[1].released.set()
     assert await asyncio.gather(*tasks) == [10] * 5
-    assert pages.trips[1].taken == [[1], [1], [1]]
+    assert pages.batches[1].loaded == [[1], [1], [1]]
 
 
-async def test_different_questions_never_wait_for_each_other() -> None:
+async def test_different_keys_do_not_wait_for_each_other() -> None:
     pages = Pages()
-    pages.trips[2].go.set()
-    waiting = await pages.asking(1, 1)
-    assert await pages.ask(2) == 20
-    pages.trips[1].go.set()
+    pages.batches[2].released.set()
+    waiting = await pages.load(1, 1)
+    assert await pages.load_one(2) == 20
+    pages.batches[1].released.set()
     assert await asyncio.gather(*waiting) == [10, 10]
 
 
-async def test_who_gives_up_an_equal_question_harms_no_other() -> None:
+async def test_a_cancelled_caller_does_not_affect_others_with_an_equal_key() -> None:
     pages = Pages()
-    tasks = await pages.asking(1, 1) + await pages.asking(1, 1)
+    tasks = await pages.load(1, 1) + await pages.load(1, 1)
     tasks[0].cancel()
     tasks[2].cancel()
-    pages.trips[1].go.set()
+    pages.batches[1].released.set()
     assert [await tasks[1], await tasks[3]] == [10, 10]
 
 
-async def test_an_error_reaches_each_that_shared_it_by_its_own_way_and_no_other() -> None:
+async def test_each_caller_that_shares_an_error_gets_a_traceback_of_its_own() -> None:
     pages = Pages()
-    tasks = await pages.asking(1, 1, 1)
-    pages.trips[1].failure = Unavailable()
-    pages.trips[1].go.set()
-    ways = set()
+    tasks = await pages.load(1, 1, 1)
+    pages.batches[1].failure = Unavailable()
+    pages.batches[1].released.set()
+    tracebacks = set()
     for task in tasks:
         with pytest.raises(Unavailable) as caught:
             await task
-        ways.add(tuple(traceback.extract_tb(caught.tb).format()))
-    assert len(ways) == 1, "one has the way of another before its own"
-    pages.trips[1].failure = None
-    assert await pages.ask(1) == 10
+        tracebacks.add(tuple(traceback.extract_tb(caught.tb).format()))
+    assert len(tracebacks) == 1, "one contains the frames of another"
+    pages.batches[1].failure = None
+    assert await pages.load_one(1) == 10
 
 
-async def test_nothing_is_kept_of_questions_that_nobody_asks_any_more() -> None:
+async def test_a_coalescer_keeps_no_keys_without_callers() -> None:
     pages = Pages()
-    tasks = await pages.asking(1, 1, 2) + await pages.asking(1, 2, 2)
+    tasks = await pages.load(1, 1, 2) + await pages.load(1, 2, 2)
     for task in (tasks[0], tasks[1], tasks[3]):
         task.cancel()
-    pages.trips[2].failure = Unavailable()
-    for trips in pages.trips.values():
-        trips.go.set()
+    pages.batches[2].failure = Unavailable()
+    for batches in pages.batches.values():
+        batches.released.set()
     for task in tasks:
         with suppress(Unavailable, asyncio.CancelledError):
             await task
     await asyncio.sleep(0.01)
     del task, tasks
-    pages.trips[2].failure = None  # it remembers where it was raised
+    pages.batches[2].failure = None  # its traceback refers to the frames
     gc.collect()
-    assert [page() for page in pages.asked] == [None] * 6
+    assert [page() for page in pages.keys] == [None] * 6
 
 
-@pytest.mark.covers("r.batching")
-async def test_reads_in_flight_share_their_queries(api: Api, commands: CommandLog) -> None:
+@pytest.mark.covers("r.shared")
+async def test_concurrent_reads_share_queries(api: Api, commands: CommandLog) -> None:
     for number in range(5):
         await api.computer(f"SN-{number}", owner=await api.person())
     commands.take("find")
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(api.get(f"/computers/{1 + number % 6}?include=owner") for number in range(60))
     )
-    assert [answer.status for answer in answers] == [200, 200, 200, 200, 200, 404] * 10
-    for answer in answers:
-        if answer.status == 200:
-            assert answer.included == [("person", answer.id)]
-    assert len(commands.take("find")) < 60
+    assert [response.status for response in responses] == [200, 200, 200, 200, 200, 404] * 10
+    for response in responses:
+        if response.status == 200:
+            assert response.included == [("person", response.id)]
+    assert len(commands.take("find")) < 60  # one per request if nothing was batched
 
 
-@pytest.mark.covers("r.batching")
-async def test_writes_in_flight_share_their_trips(
+@pytest.mark.covers("r.shared")
+async def test_concurrent_writes_share_commands(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
     ids = await asyncio.gather(*(api.person(f"F{number}") for number in range(60)))
     assert len(set(ids)) == 60
+    # 60 if nothing was batched; how full batches are depends on the speed of the machine.
     assert len(commands.take("insert")) < 40
     for identifier, first in zip(ids, range(60), strict=True):
         stored = await database.persons.find_one({"_id": int(identifier)})
         assert stored is not None
         assert stored["first_name"] == f"F{first}"
     change = {"type": "person", "attributes": {"last_name": "New"}}
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(api.patch(f"/persons/{number}", change) for number in range(1, 71))
     )
-    assert [answer.status for answer in answers] == [200] * 60 + [404] * 10
-    assert len(commands.take("update")) < 60
+    assert [response.status for response in responses] == [200] * 60 + [404] * 10
+    assert len(commands.take("update")) < 60  # one per request if nothing was batched
 
 
-@pytest.mark.covers("r.batching")
+@pytest.mark.covers("r.shared")
 async def test_every_client_reads_its_own_writes(api: Api) -> None:
     async def client(name: str) -> None:
         identifier = await api.person(name)
@@ -283,14 +284,16 @@ async def test_every_client_reads_its_own_writes(api: Api) -> None:
             body = {"type": "person", "attributes": attributes}
             changed = await api.patch(f"/persons/{identifier}", body)
             read = await api.get(f"/persons/{identifier}")
-            for answer in (changed, read):
-                assert answer.data["attributes"]["full_name"] == f"{name} {name}-{turn}"
+            for response in (changed, read):
+                assert response.data["attributes"]["full_name"] == f"{name} {name}-{turn}"
 
     await asyncio.gather(*(client(f"N{number}") for number in range(25)))
 
 
-@pytest.mark.covers("r.batching")
-async def test_equal_pages_in_flight_share_their_query(api: Api, commands: CommandLog) -> None:
+@pytest.mark.covers("r.shared")
+async def test_concurrent_requests_for_equal_pages_share_a_query(
+    api: Api, commands: CommandLog
+) -> None:
     for number in range(5):
         await api.person(f"F{number}", f"L{number}")
     paths = [
@@ -298,27 +301,27 @@ async def test_equal_pages_in_flight_share_their_query(api: Api, commands: Comma
         for more in ("", "&fields[person]=email", "&include=computers")
     ]
     commands.take("find")
-    answers = await asyncio.gather(*(api.get(path) for path in paths * 20))
-    for answer in answers:
-        assert (answer.status, [one["id"] for one in answer.data]) == (200, ["5", "4"])
+    responses = await asyncio.gather(*(api.get(path) for path in paths * 20))
+    for response in responses:
+        assert (response.status, [one["id"] for one in response.data]) == (200, ["5", "4"])
     assert commands.take("find").count("persons") < 60
 
 
-def listed(api: Api, query: Query) -> asyncio.Task[Window]:
-    """Ask for a page, past HTTP."""
+def load_page(api: Api, query: Query) -> asyncio.Task[Window]:
+    """Load a page from the repository, without HTTP."""
 
-    async def ask() -> Window:
+    async def load() -> Window:
         app = api.client.app
         assert app is not None
         assert query.page is not None
         listing = await app[REPOSITORY].listing(app[GRAPH]["person"], query)
         return await listing.window(query.page)
 
-    return asyncio.create_task(ask())
+    return asyncio.create_task(load())
 
 
-@pytest.mark.covers("r.batching")
-async def test_pages_asked_for_at_once_are_one_query_for_all_that_are_equal(
+@pytest.mark.covers("r.shared")
+async def test_concurrent_requests_take_one_query_per_distinct_page(
     api: Api, commands: CommandLog
 ) -> None:
     for _ in range(5):
@@ -329,7 +332,7 @@ async def test_pages_asked_for_at_once_are_one_query_for_all_that_are_equal(
         for descending in (False, True)
         for number in (2, 3)
     ]
-    tasks = [listed(api, query) for query in queries * 15]
+    tasks = [load_page(api, query) for query in queries * 15]
     for task in tasks[: len(queries) * 5]:
         task.cancel()
     windows = await asyncio.gather(*tasks[len(queries) * 5 :])
@@ -338,11 +341,9 @@ async def test_pages_asked_for_at_once_are_one_query_for_all_that_are_equal(
     assert commands.take("find") == ["persons"] * len(queries)
 
 
-@pytest.mark.covers("r.batching")
-async def test_every_client_finds_in_a_page_what_it_has_written(
-    api: Api, database: Database
-) -> None:
-    # A query takes so long that writes are made while it is under way.
+@pytest.mark.covers("r.shared")
+async def test_every_client_sees_its_own_writes_in_a_page(api: Api, database: Database) -> None:
+    # So many records that writes happen while a query is in flight.
     await database.persons.insert_many(
         {"_id": 1_000_000 + number, "first_name": "Grace", "last_name": "Hopper"}
         for number in range(20_000)
@@ -372,21 +373,21 @@ async def test_every_client_finds_in_a_page_what_it_has_written(
     await asyncio.wait(readers)
 
 
-@pytest.mark.covers("r.batching")
-async def test_two_changes_of_one_resource_at_once_are_both_made(api: Api) -> None:
+@pytest.mark.covers("r.shared")
+async def test_concurrent_updates_of_one_resource_are_all_applied(api: Api) -> None:
     await api.person()
     changes = [{"first_name": "Ada"}, {"last_name": "Lovelace"}, {"email": "ada@example.com"}] * 5
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(api.patch("/persons/1", {"type": "person", "attributes": one}) for one in changes)
     )
-    assert all(answer.status == 200 for answer in answers)
+    assert all(response.status == 200 for response in responses)
     read = (await api.get("/persons/1")).data["attributes"]
     assert (read["full_name"], read["email"]) == ("Ada Lovelace", "ada@example.com")
 
 
-@pytest.mark.covers("r.batching")
+@pytest.mark.covers("r.shared")
 @pytest.mark.parametrize("key", [[1], [1, 2], {"id": 1}, "1", 1.5])
-async def test_a_key_of_another_tool_that_is_no_id_harms_nobody(
+async def test_an_invalid_external_foreign_key_does_not_affect_other_records(
     api: Api, database: Database, key: object
 ) -> None:
     await api.person()
@@ -394,8 +395,8 @@ async def test_a_key_of_another_tool_that_is_no_id_harms_nobody(
     await database.computers.insert_one({"_id": 9, "serial": "SN-9", "person": key})
     paths = ["/persons?include=computers", "/computers?include=owner", "/computers/9?include=owner"]
     paths += ["/computers/9/owner", "/computers/9/relationships/owner", "/computers/1/owner"]
-    answers = await asyncio.gather(*(api.get(path) for path in paths))
-    assert [answer.status for answer in answers] == [200] * len(paths)
-    assert answers[0].included == [("computer", "1")]
-    assert [answers[3].data, answers[4].data] == [None, None]
-    assert answers[5].id == "1"
+    responses = await asyncio.gather(*(api.get(path) for path in paths))
+    assert [response.status for response in responses] == [200] * len(paths)
+    assert responses[0].included == [("computer", "1")]
+    assert [responses[3].data, responses[4].data] == [None, None]
+    assert responses[5].id == "1"

@@ -1,4 +1,4 @@
-"""The client: what it holds to whatever the URI says, and which clusters it refuses."""
+"""The client: options that the URI cannot change, and clusters that are refused."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from tests.mongods import add_user, as_user, initiate, other_mongod
 
 
 async def refusal(uri: str) -> str:
-    """Return the one line that says why the cluster cannot be used."""
+    """Return the line that says why the cluster cannot be used."""
     with pytest.raises(StartError) as caught:
         async with connect(Settings(mongodb_uri=uri)):
             pass
-    said = str(caught.value)
-    assert said.startswith("MONGODB_URI: ")
-    assert "\n" not in said
-    return said
+    message = str(caught.value)
+    assert message.startswith("MONGODB_URI: ")
+    assert "\n" not in message
+    return message
 
 
 async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
     settings: Settings,
 ) -> None:
     uri = f"{settings.mongodb_uri}&w=0&journal=false&readPreference=secondary&tz_aware=true"
-    async with connect(replace(settings, mongodb_uri=uri)) as commands:
-        database = commands.database
+    async with connect(replace(settings, mongodb_uri=uri)) as database:
         assert database.name == settings.database
         assert database.write_concern.document == {"w": "majority", "j": True, "wtimeout": 10_000}
         assert database.read_preference == ReadPreference.PRIMARY
@@ -39,8 +38,7 @@ async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
 
 
 async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path) -> None:
-    async with connect(Settings(data_dir=tmp_path, database="people")) as commands:
-        database = commands.database
+    async with connect(Settings(data_dir=tmp_path, database="people")) as database:
         await database.notes.insert_one({})
         assert database.name == "people"
         assert await database.list_collection_names() == ["notes"]
@@ -62,21 +60,21 @@ async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path)
 async def test_a_uri_that_cannot_be_used_is_refused_without_its_secrets(
     uri: str, reason: str
 ) -> None:
-    said = await refusal(uri)
-    assert reason in said
-    assert not {"sec", "ret", "secret"} & set(re.split(r"\W+", said))
+    message = await refusal(uri)
+    assert reason in message
+    assert not {"sec", "ret", "secret"} & set(re.split(r"\W+", message))
 
 
-async def test_a_cluster_that_does_not_answer_is_named_without_its_secrets(
+async def test_an_unreachable_cluster_is_named_without_its_secrets(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 200)
-    said = await refusal(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
+    message = await refusal(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
     refused = f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused; "
-    assert said == f"{refused}{client._ADVICE}"
+    assert message == f"{refused}{client._ADVICE}"
 
 
-async def test_a_mongod_that_is_no_member_of_a_replica_set_is_refused(mongodb_uri: str) -> None:
+async def test_a_mongod_outside_of_a_replica_set_is_refused(mongodb_uri: str) -> None:
     async with other_mongod(mongodb_uri) as uri:
         assert "not a member of a replica set: start it with --replSet" in await refusal(uri)
 
@@ -90,9 +88,7 @@ async def test_a_replica_set_that_was_not_initiated_is_refused(
         assert "No servers match selector" in await refusal(uri.partition("?")[0])
 
 
-async def test_a_cluster_that_does_not_let_the_service_in_is_refused(
-    mongodb_uri: str, tmp_path: Path
-) -> None:
+async def test_a_cluster_that_denies_access_is_refused(mongodb_uri: str, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("x" * 64)
     key.chmod(0o600)
@@ -103,5 +99,5 @@ async def test_a_cluster_that_does_not_let_the_service_in_is_refused(
         assert "requires authentication" in await refusal(uri)
         assert "MONGODB_URI: Authentication failed; " in await refusal(as_user("nobody", uri))
         with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry"):
-            async with connect(Settings(mongodb_uri=as_user("readAnyDatabase", uri))) as commands:
-                await commands.database.notes.insert_one({})
+            async with connect(Settings(mongodb_uri=as_user("readAnyDatabase", uri))) as database:
+                await database.notes.insert_one({})

@@ -1,4 +1,4 @@
-"""The private mongod: where it runs, what it leaves, and what is said when it cannot."""
+"""The embedded mongod: its files, its end, and the messages when it cannot start."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from registry.settings import Settings, StartError
 from registry.storage.mongod import embedded
 from tests.mongods import client_of
+from tests.storage.waiting import eventually
 
 Client = AsyncIOMotorClient[dict[str, Any]]
 
@@ -36,7 +37,7 @@ async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[C
 
 
 async def refusal(data_dir: Path, mongod: Path | None = None) -> str:
-    """Return the one line that says why there is no mongod."""
+    """Return the line that says why mongod cannot start."""
     with pytest.raises(StartError) as caught:
         async with running(data_dir, mongod):
             pass
@@ -45,7 +46,7 @@ async def refusal(data_dir: Path, mongod: Path | None = None) -> str:
 
 
 def is_free(data_dir: Path) -> bool:
-    """Return whether no mongod has these data."""
+    """Return whether no mongod has locked the data."""
     with (data_dir / "mongodb" / "mongod.lock").open("r+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +57,7 @@ def is_free(data_dir: Path) -> bool:
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A directory in which there is room for the path of a socket; tmp_path is too long."""
+    """A directory with a path short enough for a socket, unlike tmp_path."""
     with TemporaryDirectory(dir="/tmp") as path:
         yield Path(path)
 
@@ -112,7 +113,7 @@ async def test_only_this_user_can_reach_it_and_there_is_no_tcp_port(tmp_path: Pa
         assert net["bindIp"] == f"./{path.name}"
 
 
-def test_it_is_bound_to_no_event_loop(tmp_path: Path) -> None:
+def test_it_is_not_bound_to_an_event_loop(tmp_path: Path) -> None:
     context = running(tmp_path)
     with asyncio.Runner() as first, asyncio.Runner() as second:
         first.run(context.__aenter__())
@@ -120,12 +121,12 @@ def test_it_is_bound_to_no_event_loop(tmp_path: Path) -> None:
     assert is_free(tmp_path)
 
 
-async def test_a_start_that_is_given_up_leaves_no_mongod(tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_no_mongod(tmp_path: Path) -> None:
     async def start() -> None:
         async with running(tmp_path):
             await asyncio.Event().wait()
 
-    for seconds in (0.02, 0.2):  # before and after mongod has its data
+    for seconds in (0.02, 0.2):  # before and after mongod has locked its data
         starting = asyncio.create_task(start())
         await asyncio.sleep(seconds)
         starting.cancel()
@@ -136,7 +137,7 @@ async def test_a_start_that_is_given_up_leaves_no_mongod(tmp_path: Path) -> None
         assert is_free(tmp_path)
 
 
-async def test_its_log_is_that_of_the_last_start(tmp_path: Path) -> None:
+async def test_the_log_covers_the_last_start_only(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     log = tmp_path / "mongod.log"
@@ -147,7 +148,7 @@ async def test_its_log_is_that_of_the_last_start(tmp_path: Path) -> None:
     assert "a former start" not in log.read_text()
 
 
-async def test_what_a_machine_that_went_down_has_left_is_removed(tmp_path: Path) -> None:
+async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "socket-left"
     left.mkdir()
     (left / "mongodb-27017.sock").touch()
@@ -155,27 +156,28 @@ async def test_what_a_machine_that_went_down_has_left_is_removed(tmp_path: Path)
         assert not left.exists()
 
 
-async def test_an_end_that_was_not_asked_for_is_logged(
+async def test_an_unexpected_end_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    async def has_record() -> bool:
+        return bool(caplog.records)
+
     async with running(tmp_path):
         os.kill(int((tmp_path / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
-        async with asyncio.timeout(10):
-            while not caplog.records:  # noqa: ASYNC110 - a thread logs it
-                await asyncio.sleep(0.01)
+        assert await eventually(has_record)  # a thread logs it
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert "signal 9 (Killed)" in record.getMessage()
     assert str(tmp_path / "mongod.log") in record.getMessage()
 
 
-async def test_a_directory_in_use_is_refused_at_once(tmp_path: Path) -> None:
+async def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
-        said = await refusal(tmp_path)
-    assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in said
+        message = await refusal(tmp_path)
+    assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
 
 
-async def test_a_mongod_that_does_not_end_is_waited_for_and_named(
+async def test_a_former_mongod_is_waited_for_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path):
@@ -195,20 +197,20 @@ async def test_a_mongod_that_does_not_end_is_waited_for_and_named(
 
 
 @pytest.mark.parametrize("place", ["file/data", "file"])
-async def test_a_directory_that_cannot_be_written_to_is_refused(place: str, tmp_path: Path) -> None:
+async def test_an_unwritable_directory_is_refused(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    said = await refusal(tmp_path / place)
-    assert said.startswith(f"cannot write to data directory {tmp_path / place} (")
-    assert "REGISTRY_DATA_DIR" in said
+    message = await refusal(tmp_path / place)
+    assert message.startswith(f"cannot write to data directory {tmp_path / place} (")
+    assert "REGISTRY_DATA_DIR" in message
 
 
-async def test_data_that_cannot_be_read_are_said_to_be(tmp_path: Path) -> None:
+async def test_corrupt_data_is_reported(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
-    said = await refusal(tmp_path)
-    assert "WiredTiger.turtle: fatal turtle file read error" in said
-    assert str(tmp_path / "mongod.log") in said
+    message = await refusal(tmp_path)
+    assert "WiredTiger.turtle: fatal turtle file read error" in message
+    assert str(tmp_path / "mongod.log") in message
 
 
 @pytest.mark.parametrize(
@@ -220,42 +222,44 @@ async def test_data_that_cannot_be_read_are_said_to_be(tmp_path: Path) -> None:
         ("kill -ILL $$", "Illegal instruction"),
     ],
 )
-async def test_the_reason_why_mongod_ends_at_once_is_told(
+async def test_the_reason_of_a_failed_start_is_reported(
     script: str, reason: str, tmp_path: Path
 ) -> None:
-    said = await refusal(tmp_path / "data", program(tmp_path / "mongod", script))
-    # Of a signal the shell itself may tell first.
-    assert re.search(f"mongod does not start: (it ended with signal .*)?{re.escape(reason)}", said)
+    message = await refusal(tmp_path / "data", program(tmp_path / "mongod", script))
+    # The shell may report a signal first.
+    assert re.search(
+        f"mongod does not start: (it ended with signal .*)?{re.escape(reason)}", message
+    )
 
 
-async def test_a_mongod_that_is_never_ready_is_given_up(
+async def test_a_mongod_that_never_becomes_ready_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "_START_SECONDS", 0.2)
-    said = await refusal(tmp_path / "data", program(tmp_path / "mongod", "exec sleep 60"))
-    assert "mongod does not start: it was not ready after 0.2 s" in said
+    message = await refusal(tmp_path / "data", program(tmp_path / "mongod", "exec sleep 60"))
+    assert "mongod does not start: it was not ready after 0.2 s" in message
 
 
 @pytest.mark.parametrize("name", ["nothing", ".", "file"])
-async def test_a_mongod_that_is_no_program_is_refused(name: str, tmp_path: Path) -> None:
+async def test_a_mongod_that_is_not_executable_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "is no program" in await refusal(tmp_path / "data", tmp_path / name)
+    assert "is not executable" in await refusal(tmp_path / "data", tmp_path / name)
 
 
-async def test_the_mongod_is_the_chosen_one_or_the_installed_one_or_the_one_on_the_path(
+async def test_mongod_is_the_configured_one_then_the_wheel_then_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("chosen", "mongod"):
+    for name in ("configured", "mongod"):
         program(tmp_path / name, f"exec {shutil.which('env')} registry-{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "registry-chosen" in await refusal(tmp_path / "data", Path("chosen"))
+    assert "registry-configured" in await refusal(tmp_path / "data", Path("configured"))
     async with running(tmp_path / "data") as client:
         assert (await binary(client)).endswith("fiftyone/db/bin/mongod")
     monkeypatch.setitem(sys.modules, "fiftyone", None)
     assert "registry-mongod" in await refusal(tmp_path / "data")
     monkeypatch.setenv("PATH", "")
-    said = await refusal(tmp_path / "data")
-    assert said.startswith("no mongod for this platform: install MongoDB")
-    assert "REGISTRY_MONGOD" in said
-    assert "MONGODB_URI" in said
+    message = await refusal(tmp_path / "data")
+    assert message.startswith("no mongod for this platform: install MongoDB")
+    assert "REGISTRY_MONGOD" in message
+    assert "MONGODB_URI" in message

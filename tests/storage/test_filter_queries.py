@@ -1,4 +1,4 @@
-"""What filters find in MongoDB, each held against the same comparison in Python."""
+"""Filter queries, each compared with the same condition in Python."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ ORDERINGS: dict[Operator, Callable[[Any, Any], bool]] = {
 }
 
 
-def holds(condition: Filter, record: Record) -> bool:
+def satisfies(condition: Filter, record: Record) -> bool:
     match condition:
         case AllOf(parts):
-            return all(holds(part, record) for part in parts)
+            return all(satisfies(part, record) for part in parts)
         case AnyOf(parts):
-            return any(holds(part, record) for part in parts)
+            return any(satisfies(part, record) for part in parts)
         case Not(part):
-            return not holds(part, record)
+            return not satisfies(part, record)
         case Condition(column, compared, value):
             return compares(record.get(column), compared, value)
 
@@ -100,17 +100,17 @@ async def stored(database: Database) -> Database:
 
 
 async def check(database: Database, *conditions: Filter) -> None:
-    """Hold what filters find, with the index and without, against what they are to find."""
+    """Compare the results of filters, with an index and without, with the expected ones."""
     for condition in conditions:
-        wanted = [record["_id"] for record in RECORDS if holds(condition, record)]
+        expected = [record["_id"] for record in RECORDS if satisfies(condition, record)]
         for hint in ([("$natural", 1)], None):
             cursor = database.persons.find(match(condition), {"_id": 1}, hint=hint)
-            found = [record["_id"] async for record in cursor]
-            assert sorted(found) == wanted, condition
+            ids = [record["_id"] async for record in cursor]
+            assert sorted(ids) == expected, condition
 
 
 @pytest.mark.parametrize("compared", [one for one in Operator if one is not Operator.IN])
-async def test_text_is_compared_as_python_does(stored: Database, compared: Operator) -> None:
+async def test_text_is_compared_as_in_python(stored: Database, compared: Operator) -> None:
     await check(stored, *(Condition("last_name", compared, text) for text in TEXTS))
 
 
@@ -126,20 +126,20 @@ async def test_ids_are_compared_as_numbers(
 
 
 @pytest.mark.parametrize("column", ["_id", "person", "last_name"])
-async def test_null_is_what_is_null_or_missing(stored: Database, column: str) -> None:
+async def test_a_missing_field_equals_null(stored: Database, column: str) -> None:
     await check(stored, Condition(column, Operator.EQ, None), Condition(column, Operator.NE, None))
 
 
-async def test_a_list_finds_what_is_one_of_it(stored: Database) -> None:
+async def test_in_matches_any_value_of_the_list(stored: Database) -> None:
     lists: list[tuple[str | None, ...]] = [(), ("Hopper",), (None, "é"), ("$where", "^H", "\0")]
     await check(stored, *(Condition("last_name", Operator.IN, values) for values in lists))
 
 
 @pytest.mark.parametrize("compared", [one for one in Operator if one is not Operator.IN])
-async def test_not_finds_all_the_others(stored: Database, compared: Operator) -> None:
+async def test_not_matches_all_other_records(stored: Database, compared: Operator) -> None:
     inner = Condition("last_name", compared, "Hopper")
-    found = [await stored.persons.count_documents(match(one)) for one in (inner, Not(inner))]
-    assert sum(found) == len(RECORDS)
+    counts = [await stored.persons.count_documents(match(one)) for one in (inner, Not(inner))]
+    assert sum(counts) == len(RECORDS)
     await check(stored, Not(inner), Not(Not(inner)))
 
 
@@ -170,7 +170,7 @@ async def test_contains_ignores_the_case_of_any_alphabet(database: Database, let
 @pytest.mark.parametrize(
     "text", ["a" * 8000, "\0" * 2700, "." * 8000, "é" * 4000, "k" * 8000, "😀" * 2000]
 )
-async def test_the_longest_value_that_fits_a_url_is_looked_for(
+async def test_contains_takes_the_longest_value_that_fits_a_url(
     database: Database, text: str
 ) -> None:
     await database.persons.insert_one({"_id": 1, "last_name": text})
@@ -189,7 +189,7 @@ async def test_the_longest_value_that_fits_a_url_is_looked_for(
         (Condition("last_name", Operator.PREFIX, ""), ['["", {})']),
     ],
 )
-async def test_an_index_serves_exactly_what_is_looked_for(
+async def test_index_bounds_are_exact(
     stored: Database, condition: Condition, bounds: list[str]
 ) -> None:
     plan = await stored.persons.find(match(AllOf((condition,)))).explain()

@@ -1,4 +1,4 @@
-"""What a page costs the database, and what others write while a page is read."""
+"""What a page costs the database, and concurrent writes while a page is read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from registry.jsonapi.sorting import Order, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.batching import Coalescer
-from registry.storage.commands import Commands
+from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.listings import Listing
-from registry.storage.reads.range_scans import RangeScans
 from tests.support import Api, CommandLog, Database, Response
 
 GRAPH = Graph(RESOURCES)
@@ -29,12 +27,13 @@ GRAPH = Graph(RESOURCES)
 MANY, SIZE = 3_000, 10
 OWNER = MANY
 FEW = 5 * SIZE
-"""What a page may look at: a small multiple of its size, and nothing beside the collections."""
+"""Keys or documents that a page may examine: a small multiple of its size, not of the collection.
+A page reads one more than its size, twice where two conditions are combined, and skipped keys."""
 
 
 @pytest.fixture
 async def many(api: Api, database: Database) -> Api:
-    """Groups of 5 share a last name, half of all have no e-mail, and one owns half of all."""
+    """Groups of 5 share a last name, half have no e-mail; one person owns half the computers."""
     await database.persons.insert_many(
         {
             "_id": number,
@@ -52,22 +51,24 @@ async def many(api: Api, database: Database) -> Api:
         }
         for number in range(1, MANY + 1)
     )
-    await api.get("/persons?sort=full_name&page[size]=1")  # which stores the full names
+    await api.get("/persons?sort=full_name&page[size]=1")  # stores the full names
     return api
 
 
-async def looked_at(
+async def examined(
     database: Database, request: Callable[[], Awaitable[Response]]
 ) -> tuple[int, Response]:
-    """Return how many keys of indexes or documents MongoDB looked at, whichever are more."""
+    """Return how many index keys or documents MongoDB examined, whichever are more."""
     await database.command("profile", 2)
-    answer = await request()
+    response = await request()
     await database.command("profile", 0)
     reads = {"ns": {"$in": [f"{database.name}.{one.collection}" for one in GRAPH.values()]}}
-    seen = await database.system.profile.find(reads).to_list(None)
+    profiles = await database.system.profile.find(reads).to_list(None)
     await database.system.profile.drop()
-    assert seen, "the profiler has seen nothing"
-    return max(sum(one[what] for one in seen) for what in ("keysExamined", "docsExamined")), answer
+    assert profiles, "the profiler recorded nothing"
+    return max(
+        sum(one[field] for one in profiles) for field in ("keysExamined", "docsExamined")
+    ), response
 
 
 def position(record: dict[str, Any], order: Order) -> Position:
@@ -87,7 +88,7 @@ def position(record: dict[str, Any], order: Order) -> Position:
         ("persons", ["full_name", "email"]),
     ],
 )
-async def test_a_page_far_on_costs_no_more_than_the_first(
+async def test_a_late_page_costs_no_more_than_the_first(
     many: Api, database: Database, collection: str, names: list[str], direction: str
 ) -> None:
     sort = ",".join(f"{direction}{name}".replace("--", "") for name in names)
@@ -102,12 +103,12 @@ async def test_a_page_far_on_costs_no_more_than_the_first(
         after, before = stored[place + 1 : place + 1 + SIZE], stored[place - SIZE : place]
         for member, expected in (("after", after), ("before", before)):
             link = f"{path}&page[{member}]={cursor}"
-            cost, answer = await looked_at(database, partial(many.get, link))
-            assert [int(one["id"]) for one in answer.data] == [one["_id"] for one in expected]
+            cost, response = await examined(database, partial(many.get, link))
+            assert [int(one["id"]) for one in response.data] == [one["_id"] for one in expected]
             assert cost <= FEW, (member, place)
-    for link in (path, answer.document["links"]["last"].removeprefix(origin(many))):
-        cost, answer = await looked_at(database, partial(many.get, link))
-        assert len(answer.data) == SIZE
+    for link in (path, response.document["links"]["last"].removeprefix(origin(many))):
+        cost, response = await examined(database, partial(many.get, link))
+        assert len(response.data) == SIZE
         assert cost <= FEW, link
 
 
@@ -117,18 +118,18 @@ def origin(api: Api) -> str:
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["computers", "relationships/computers"])
-async def test_a_page_of_the_computers_of_an_owner_costs_no_more_than_it_has(
+async def test_the_cost_of_a_related_page_depends_on_its_size_only(
     many: Api, database: Database, path: str
 ) -> None:
     cursor = Cursors("computer", parse_sort("", GRAPH["computer"], GRAPH)).encode((MANY // 2,))
     for member in ("after", "before"):
         link = f"/persons/{OWNER}/{path}?page[size]={SIZE}&page[{member}]={cursor}"
-        cost, _ = await looked_at(database, partial(identifiers, many, link))
+        cost, _ = await examined(database, partial(identifiers, many, link))
         assert cost <= FEW
 
 
 async def identifiers(api: Api, path: str) -> Response:
-    """Get a document of identifiers, which are no resource objects."""
+    """Get a document of resource identifiers."""
     async with api.client.get(path) as response:
         document = await response.json(content_type=None)
         assert len(document["data"]) == SIZE
@@ -136,20 +137,20 @@ async def identifiers(api: Api, path: str) -> Response:
 
 
 @pytest.mark.covers("i.paging", "i.sorting")
-async def test_an_order_that_begins_with_a_few_nulls_costs_no_more(
-    many: Api, database: Database
-) -> None:
+async def test_an_order_that_begins_with_nulls_costs_no_more(many: Api, database: Database) -> None:
     path = f"/computers?sort=owner,-serial&page[size]={SIZE}"
-    cost, answer = await looked_at(database, partial(many.get, path))
-    assert len(answer.data) == SIZE
+    cost, response = await examined(database, partial(many.get, path))
+    assert len(response.data) == SIZE
     assert cost <= FEW
 
 
 @pytest.mark.covers("i.include_pages")
-async def test_an_included_page_costs_no_more_than_it_has(many: Api, database: Database) -> None:
+async def test_the_cost_of_an_included_page_depends_on_its_size_only(
+    many: Api, database: Database
+) -> None:
     path = f"/persons/{OWNER}?include=computers&page[computers][size]={SIZE}"
-    cost, answer = await looked_at(database, partial(many.get, path))
-    assert len(answer.included) == SIZE
+    cost, response = await examined(database, partial(many.get, path))
+    assert len(response.included) == SIZE
     assert cost <= FEW
 
 
@@ -168,41 +169,41 @@ async def test_a_page_arrives_in_one_batch(many: Api, commands: CommandLog, path
     assert commands.take("getMore") == []
 
 
-class Meanwhile(monitoring.CommandListener):
-    """Does a write of somebody else right after the first query of a page."""
+class ConcurrentWrite(monitoring.CommandListener):
+    """Writes right after the first query of a page."""
 
     def __init__(self, write: Callable[[], object]) -> None:
         self._writes = [write]
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Nothing to do yet."""
+        """Wait for the result."""
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         if event.command_name in {"find", "aggregate"} and self._writes:
             self._writes.pop()()
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Nothing to do."""
+        """Never happens."""
 
 
 @asynccontextmanager
-async def interrupted(
+async def with_concurrent_write(
     uri: str, settings: Settings, sort: str, write: Callable[[Any], object]
 ) -> AsyncIterator[tuple[Listing, Cursors]]:
-    """Open the persons in an order; the write gets at them while a page is read."""
+    """Yield the persons in an order; the write happens while a page is read."""
     order = parse_sort(sort, GRAPH["person"], GRAPH)
     with MongoClient[dict[str, Any]](uri) as other:
         persons = other[settings.database].persons
-        listener = Meanwhile(lambda: write(persons))
+        listener = ConcurrentWrite(lambda: write(persons))
         client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(
             uri, event_listeners=[listener]
         )
         database = client[settings.database]
-        pages, walks = Coalescer[Window](max_batch_size=1), RangeScans(Commands(database), GRAPH)
+        context = ReadContext(database, GRAPH, 5.0)
         person = GRAPH["person"]
         try:
             yield (
-                Listing(database.persons, person, GRAPH, [], Query(order=order), 5.0, pages, walks),
+                Listing(context, person, [], Query(order=order)),
                 Cursors("person", order),
             )
         finally:
@@ -216,7 +217,7 @@ def ids(window: Window) -> list[int]:
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["last_name,-id", "last_name,first_name"])
-async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
+async def test_a_deletion_while_a_page_is_read_does_not_end_paging(
     mongodb_uri: str, settings: Settings, database: Database, sort: str
 ) -> None:
     await database.persons.insert_many(
@@ -226,14 +227,14 @@ async def test_what_is_deleted_while_a_page_is_read_ends_no_walk(
     def delete(persons: Any) -> None:
         persons.delete_one({"_id": 4})
 
-    async with interrupted(mongodb_uri, settings, sort, delete) as (listing, cursors):
+    async with with_concurrent_write(mongodb_uri, settings, sort, delete) as (listing, cursors):
         window = await listing.window(CursorPage(3, cursors))
     assert ids(window) == [1, 2, 3]
     assert window.more
 
 
 @pytest.mark.covers("i.paging")
-async def test_what_is_renamed_while_a_page_is_read_is_neither_repeated_nor_ends_the_walk(
+async def test_a_rename_while_a_page_is_read_neither_repeats_a_record_nor_ends_paging(
     mongodb_uri: str, settings: Settings, database: Database
 ) -> None:
     await database.persons.insert_many(
@@ -243,7 +244,10 @@ async def test_what_is_renamed_while_a_page_is_read_is_neither_repeated_nor_ends
     def rename(persons: Any) -> None:
         persons.update_one({"_id": 2}, {"$set": {"last_name": "B"}})
 
-    async with interrupted(mongodb_uri, settings, "last_name", rename) as (listing, cursors):
+    async with with_concurrent_write(mongodb_uri, settings, "last_name", rename) as (
+        listing,
+        cursors,
+    ):
         window = await listing.window(CursorPage(2, cursors, ("A", 1)))
     assert ids(window) == [2, 3]
     assert window.more

@@ -1,4 +1,4 @@
-"""Nothing is created twice, and no change lost, when connections break over a write."""
+"""Nothing is created twice, and no change is lost, when connections break during a write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from registry.settings import Settings
 from registry.storage import client
 from tests.conftest import Serve
-from tests.proxy import Fate, Proxy
+from tests.proxy import Effect, Proxy
+from tests.storage.waiting import eventually
 from tests.support import Api, Database, Response
 
 MANY = 30
@@ -40,30 +41,32 @@ async def names(database: Database) -> dict[str, str]:
     return {str(record["_id"]): record["first_name"] for record in found}
 
 
-@pytest.mark.covers("4.2.1", "r.batching")
-@pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.REQUEST_LATE, Fate.ANSWER_LOST])
-async def test_what_was_sent_when_connections_broke_is_created_once(
-    proxy: Proxy, api: Api, database: Database, fate: Fate
+@pytest.mark.covers("4.2.1", "r.shared")
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+async def test_resources_are_created_once_when_connections_break(
+    proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
-    proxy.fate = fate
-    wanted = [f"F{number}" for number in range(MANY)]
-    tasks = [asyncio.create_task(post(api, name)) for name in wanted[:10]]
-    while not proxy.harmed:  # noqa: ASYNC110 - the others are not to leave with the first
-        await asyncio.sleep(0.01)
-    answers = await asyncio.gather(*tasks, *(post(api, name) for name in wanted[10:]))
-    assert len(proxy.harmed) > 1
-    assert max(proxy.harmed.values()) == 2, "the driver repeats no insert"
-    assert [answer.status for answer in answers] == [201] * MANY
-    told = {answer.id: answer.data["attributes"]["first_name"] for answer in answers}
-    assert sorted(told.values()) == sorted(wanted)
-    assert await names(database) == told
-    assert sorted(map(int, told)) == list(range(1, MANY + 1))
+    async def has_lost_messages() -> bool:
+        return bool(proxy.affected)
+
+    proxy.effect = effect
+    expected = [f"F{number}" for number in range(MANY)]
+    tasks = [asyncio.create_task(post(api, name)) for name in expected[:10]]
+    assert await eventually(has_lost_messages)  # so that the others are in another batch
+    responses = await asyncio.gather(*tasks, *(post(api, name) for name in expected[10:]))
+    assert len(proxy.affected) > 1
+    assert max(proxy.affected.values()) == 2, "the driver did not retry the insert"
+    assert [response.status for response in responses] == [201] * MANY
+    created = {response.id: response.data["attributes"]["first_name"] for response in responses}
+    assert sorted(created.values()) == sorted(expected)
+    assert await names(database) == created
+    assert sorted(map(int, created)) == list(range(1, MANY + 1))
 
 
-@pytest.mark.covers("r.batching")
-@pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.REQUEST_LATE, Fate.ANSWER_LOST])
-async def test_what_was_changed_when_connections_broke_is_as_the_last_request_wants_it(
-    proxy: Proxy, api: Api, database: Database, fate: Fate
+@pytest.mark.covers("r.shared")
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+async def test_updates_are_applied_when_connections_break(
+    proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
     ids = [(await post(api, f"F{number}")).id for number in range(MANY)]
 
@@ -71,37 +74,37 @@ async def test_what_was_changed_when_connections_broke_is_as_the_last_request_wa
         attributes = {"last_name": last_name}
         return await api.patch(f"/persons/{id_}", {"type": "person", "attributes": attributes})
 
-    proxy.verb, proxy.fate = "update", fate
-    answers = await asyncio.gather(*(patch(id_, f"L{id_}") for id_ in ids))
-    assert proxy.harmed
-    assert [answer.status for answer in answers] == [200] * MANY
-    for id_, answer in zip(ids, answers, strict=True):
-        assert answer.data["attributes"]["last_name"] == f"L{id_}"
+    proxy.verb, proxy.effect = "update", effect
+    responses = await asyncio.gather(*(patch(id_, f"L{id_}") for id_ in ids))
+    assert proxy.affected
+    assert [response.status for response in responses] == [200] * MANY
+    for id_, response in zip(ids, responses, strict=True):
+        assert response.data["attributes"]["last_name"] == f"L{id_}"
         stored = await database.persons.find_one({"_id": int(id_)})
         assert stored is not None
         assert stored["full_name"] == f"{stored['first_name']} L{id_}"
-        assert answer.headers["ETag"].startswith(f'"{stored["version"]}-')
+        assert response.headers["ETag"].startswith(f'"{stored["version"]}-')
 
 
 @pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
 
 
-@pytest.mark.covers("d.error_document", "r.batching")
-@pytest.mark.usefixtures("_impatient")
-@pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.ANSWER_LOST])
-async def test_when_connections_break_for_good_all_are_told_and_nothing_is_there_twice(
-    proxy: Proxy, api: Api, database: Database, fate: Fate
+@pytest.mark.covers("d.error_document", "r.shared")
+@pytest.mark.usefixtures("_short_server_selection")
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_permanent_connection_loss_is_reported_to_all_and_duplicates_nothing(
+    proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
-    proxy.fate, proxy.for_good = fate, True
-    answers = await asyncio.gather(*(post(api, f"F{number}") for number in range(MANY)))
-    for answer in answers:
-        assert answer.status == 503
-        assert answer.document["errors"][0]["code"] == "unavailable"
-    assert proxy.harmed
+    proxy.effect, proxy.permanent = effect, True
+    responses = await asyncio.gather(*(post(api, f"F{number}") for number in range(MANY)))
+    for response in responses:
+        assert response.status == 503
+        assert response.document["errors"][0]["code"] == "unavailable"
+    assert proxy.affected
     stored = list((await names(database)).values())
     assert len(stored) == len(set(stored))
-    assert bool(stored) == (fate is Fate.ANSWER_LOST)
-    proxy.fate, proxy.for_good = Fate.PASSED, False
+    assert bool(stored) == (effect is Effect.REPLY_LOST)
+    proxy.effect, proxy.permanent = Effect.NONE, False
     assert (await post(api, "Grace")).status == 201

@@ -1,4 +1,4 @@
-"""Pages along the ids, of which different ones leave together."""
+"""Id range scans: different pages share a query."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ COUNT = 500
 
 @pytest.fixture
 async def numbered(api: Api, database: Database) -> list[int]:
-    """Computers whose ids have gaps; the ids."""
+    """Store computers whose ids have gaps; return the ids."""
     ids = sorted(random.Random(3).sample(range(1, 3 * COUNT), COUNT))  # noqa: S311 - the same ones
     await database.computers.insert_many({"_id": one, "serial": f"S{one}"} for one in ids)
     assert (await api.get("/computers?page[size]=1")).status == 200
     return ids
 
 
-async def test_each_page_is_its_own_though_they_leave_together(
+async def test_concurrent_pages_are_right_and_share_queries(
     api: Api, numbered: list[int], commands: CommandLog
 ) -> None:
-    asked = [(sign, size) for sign in ("", "-") for size in range(1, 31)]
+    parameters = [(sign, size) for sign in ("", "-") for size in range(1, 31)]
     first = await asyncio.gather(
-        *(api.get(f"/computers?sort={sign}id&page[size]={size}") for sign, size in asked)
+        *(api.get(f"/computers?sort={sign}id&page[size]={size}") for sign, size in parameters)
     )
-    starts = [answer.document["links"]["next"].partition("/computers")[2] for answer in first]
+    starts = [response.document["links"]["next"].partition("/computers")[2] for response in first]
     commands.take("all")
     pages = await asyncio.gather(*(api.get(f"/computers{start}") for start in starts))
-    for (sign, size), page in zip(asked, pages, strict=True):
+    for (sign, size), page in zip(parameters, pages, strict=True):
         order = numbered[::-1] if sign else numbered
         assert [int(one["id"]) for one in page.data] == order[size : 2 * size]
         assert list(page.data[0]) == ["type", "id", "attributes", "links"]
-    assert len(commands.take("find")) <= 2, "60 pages, one of which leaves at once"
+    assert len(commands.take("find")) <= 2, (
+        "60 pages; the first is a batch of its own, as the batcher was idle"
+    )
 
 
 def page_path(sign: str, start: int, size: int) -> str:
@@ -51,83 +53,87 @@ def page_path(sign: str, start: int, size: int) -> str:
     return f"/computers?sort={sign}id&page[size]={size}&page[after]={cursor}"
 
 
-async def pages(api: Api, asked: Sequence[tuple[str, int, int]]) -> list[list[str]]:
-    """Return the ids of pages that are asked for at once, each after an id in a direction."""
-    answers = await asyncio.gather(*(api.get(page_path(*one)) for one in asked))
-    return [[one["id"] for one in answer.data] for answer in answers]
+async def pages(api: Api, parameters: Sequence[tuple[str, int, int]]) -> list[list[str]]:
+    """Request pages concurrently: (sign, id before the first, size); return their ids."""
+    responses = await asyncio.gather(*(api.get(page_path(*one)) for one in parameters))
+    return [[one["id"] for one in response.data] for response in responses]
 
 
-def wanted(stored: Iterable[float], asked: Sequence[tuple[str, int, int]]) -> list[list[str]]:
-    """Return the ids that belong to each page."""
-    found = []
-    for sign, start, size in asked:
+def expected(
+    stored: Iterable[float], parameters: Sequence[tuple[str, int, int]]
+) -> list[list[str]]:
+    """Return the ids of each page."""
+    ids = []
+    for sign, start, size in parameters:
         beyond = sorted(one for one in stored if (one < start if sign else one > start))
-        found.append([f"{one}" for one in (beyond[::-1] if sign else beyond)[:size]])
-    return found
+        ids.append([f"{one}" for one in (beyond[::-1] if sign else beyond)[:size]])
+    return ids
 
 
-ASKED = [
+PARAMETERS = [
     (sign, start, size) for sign in ("", "-") for start in (1, 40, 130, 290) for size in (1, 7, 30)
 ]
 
 
-async def test_pages_of_which_no_id_is_missing_are_found_as_ranges(
+async def test_pages_without_missing_ids_share_a_find(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
     await database.computers.insert_many({"_id": one, "serial": "S"} for one in range(-50, 400))
     commands.take("all")
-    assert await pages(api, ASKED) == wanted(range(-50, 400), ASKED)
+    assert await pages(api, PARAMETERS) == expected(range(-50, 400), PARAMETERS)
     assert set(commands.names()) == {"find"}
 
 
-async def test_pages_are_right_while_ids_go_missing_and_come_back(
+async def test_pages_are_right_while_ids_are_deleted_and_stored_again(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
     computers = database.computers
     await computers.insert_many({"_id": one, "serial": "S"} for one in range(-50, 400))
-    for gone in ([7], range(30, 350, 3), range(-50, 400, 2)):
-        await computers.delete_many({"_id": {"$in": list(gone)}})
+    for deleted in ([7], range(30, 350, 3), range(-50, 400, 2)):
+        await computers.delete_many({"_id": {"$in": list(deleted)}})
         left = [record["_id"] for record in await computers.find().to_list(None)]
         for _ in range(2):
-            assert await pages(api, ASKED) == wanted(left, ASKED)
+            assert await pages(api, PARAMETERS) == expected(left, PARAMETERS)
         await computers.insert_many(
             {"_id": one, "serial": "S"} for one in {*range(-50, 400)} - {*left}
         )
-    await pages(api, ASKED)
+    await pages(api, PARAMETERS)
     commands.take("all")
-    assert await pages(api, ASKED) == wanted(range(-50, 400), ASKED)
+    assert await pages(api, PARAMETERS) == expected(range(-50, 400), PARAMETERS)
     assert set(commands.names()) == {"find"}
 
 
-async def test_what_other_tools_store_between_two_ids_has_its_place(
+async def test_an_external_id_between_two_integers_is_in_order(
     api: Api, database: Database
 ) -> None:
     stored = [*range(1, 200), 41.5, 120.25]
     await database.computers.insert_many({"_id": one, "serial": "S"} for one in stored)
-    assert await pages(api, ASKED) == wanted(stored, ASKED)
+    assert await pages(api, PARAMETERS) == expected(stored, PARAMETERS)
 
 
 async def test_pages_at_the_largest_ids_are_right(api: Api, database: Database) -> None:
     stored = range(MAX_ID - 60, MAX_ID + 1)
     await database.computers.insert_many({"_id": Int64(one), "serial": "S"} for one in stored)
     starts = (MAX_ID - 50, MAX_ID - 7, MAX_ID, -MAX_ID)
-    asked = [(sign, start, size) for sign in ("", "-") for start in starts for size in (1, 7, 30)]
-    assert await pages(api, asked) == wanted(stored, asked)
+    parameters = [
+        (sign, start, size) for sign in ("", "-") for start in starts for size in (1, 7, 30)
+    ]
+    assert await pages(api, parameters) == expected(stored, parameters)
 
 
-async def test_a_page_that_is_picked_or_sorted_otherwise_is_a_query_of_its_own(
+async def test_filtered_and_sorted_pages_are_not_range_scans(
     api: Api,
     numbered: list[int],  # noqa: ARG001 - what is listed
     commands: CommandLog,
 ) -> None:
-    asked = [f"/computers?sort=serial&page[size]={size}" for size in range(1, 9)]
-    asked += [f"/computers?filter[serial][prefix]=S{number}&page[size]=2" for number in range(1, 9)]
+    paths = [f"/computers?sort=serial&page[size]={size}" for size in range(1, 9)]
+    paths += [f"/computers?filter[serial][prefix]=S{number}&page[size]=2" for number in range(1, 9)]
     commands.take("all")
-    await asyncio.gather(*(api.get(path) for path in asked))
-    assert len(commands.take("find")) == len(asked)
+    await asyncio.gather(*(api.get(path) for path in paths))
+    assert len(commands.take("find")) == len(paths)
 
 
-async def test_a_walk_sorted_by_the_id_of_a_related_resource_is_none_along_the_ids(
+async def test_sorting_by_the_id_of_a_related_resource_is_not_a_range_scan(
     api: Api, database: Database
 ) -> None:
     await database.persons.insert_many(
@@ -137,5 +143,5 @@ async def test_a_walk_sorted_by_the_id_of_a_related_resource_is_none_along_the_i
         {"_id": number, "serial": "S", "person": owner}
         for number, owner in ((1, 2), (2, 1), (3, None))
     )
-    answer = await api.get("/computers?sort=owner.id&page[size]=3")
-    assert [one["id"] for one in answer.data] == ["3", "2", "1"]
+    response = await api.get("/computers?sort=owner.id&page[size]=3")
+    assert [one["id"] for one in response.data] == ["3", "2", "1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from registry.jsonapi.request_documents import Mode, load_linkage
 from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
+from registry.storage.errors import RecordNotFound
 from registry.storage.reads.listings import Listing
 from registry.storage.records import key_of
 
@@ -47,7 +49,10 @@ class _RelationshipView(ListView):
     async def related(self, owner: Record) -> Record | None:
         """Return the resource that a to-one relationship leads to."""
         key = key_of(owner, self.relationship.foreign_key)
-        return None if key is None else await self.repository.get(self.target, key)
+        if key is not None:
+            with suppress(RecordNotFound):  # a key that leads to no resource counts as no link
+                return await self.repository.get(self.target, key)
+        return None
 
 
 class RelatedView(_RelationshipView):
@@ -131,11 +136,8 @@ class LinkageView(_RelationshipView):
         self.refuse_parameters()
         identifier = self.identifier
         change = load_linkage(await self.read_body(), self.relationship, mode)
-        self.existing(
-            await self.repository.update(
-                self.resource, identifier, change, if_match_versions(self.request)
-            )
-        )
+        versions = if_match_versions(self.request)
+        await self.repository.update(self.resource, identifier, change, versions)
         return web.Response(status=204)
 
 

@@ -38,22 +38,12 @@ class TypeView(DocumentView):
         """The id in the path. Raises NotFound if no resource can have it."""
         identifier = parse_id(self.request.match_info["id"])
         if identifier is None:
-            raise self.missing()
+            raise NotFound.resource(self.resource.type, self.request.match_info["id"])
         return identifier
 
-    def missing(self) -> NotFound:
-        """Return the error for a resource that is not there."""
-        return NotFound.resource(self.resource.type, self.request.match_info["id"])
-
-    def existing(self, record: Record | None) -> Record:
-        """Return what the repository has answered with. Raises NotFound if that is nothing."""
-        if record is None:
-            raise self.missing()
-        return record
-
     async def find(self) -> Record:
-        """Return the resource that the path names. Raises NotFound if there is none."""
-        return self.existing(await self.repository.get(self.resource, self.identifier))
+        """Return the resource that the path names. Raises RecordNotFound if there is none."""
+        return await self.repository.get(self.resource, self.identifier)
 
     async def resolve(
         self, resource: Resource, records: Sequence[Record], query: Query
@@ -102,20 +92,14 @@ class DetailView(TypeView):
         query = self.read_query(self.scope)
         identifier = self.identifier
         change = load(await self.read_body(), self.resource, creating=False)
-        record = self.existing(
-            await self.repository.update(
-                self.resource, identifier, change, if_match_versions(self.request)
-            )
-        )
+        versions = if_match_versions(self.request)
+        record = await self.repository.update(self.resource, identifier, change, versions)
         return await self.answer_change(record, change, query)
 
     async def delete(self) -> web.Response:
         """Delete the resource; what was linked to it stays, unlinked."""
         self.negotiate()
         self.refuse_parameters()
-        self.existing(
-            await self.repository.delete(
-                self.resource, self.identifier, if_match_versions(self.request)
-            )
-        )
+        versions = if_match_versions(self.request)
+        await self.repository.delete(self.resource, self.identifier, versions)
         return web.Response(status=204)

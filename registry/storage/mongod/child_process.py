@@ -1,4 +1,4 @@
-"""A program that runs beside this process and never outlives it."""
+"""A child process that never outlives this process."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ kill "$watcher" 2>/dev/null
 command -p rm -rf "$PWD"
 exit "$status"
 """
-"""Asks the program to end when standard input does: then this process has ended, if by kill -9.
-Commands in the background read /dev/null instead of standard input, hence descriptor 3."""
+"""Terminates the program at the end of standard input, when this process has ended in any way.
+Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
 
 
 class ChildProcess:
-    """A program that runs until it is stopped or this process ends, however that comes about.
+    """A program that runs until it is stopped or this process ends, even by kill -9.
 
-    It runs in a directory of its own, which is removed when it has ended, and writes to a log.
+    directory: where it runs; removed at its end. log: takes its output.
     """
 
     def __init__(self, command: Sequence[str], directory: Path, log: BinaryIO) -> None:
         reading, self._lifeline = os.pipe()
         self._stopping = False
-        self._shell = subprocess.Popen(  # noqa: S603 - nothing in the command is from outside
+        self._shell = subprocess.Popen(  # noqa: S603 - the command has no external input
             ["/bin/sh", "-c", _SCRIPT, "registry-child", *command],
             cwd=directory,
             stdin=reading,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C in the terminal is for this process alone
+            start_new_session=True,  # Ctrl-C in the terminal reaches only this process
         )
         os.close(reading)
 
     def ending(self) -> str | None:
-        """Return how the program has ended, by its status or a signal; None while it runs."""
+        """Return the exit status or signal of the program; None while it runs."""
         status = self._shell.poll()
         if status is None:
             return None
@@ -54,7 +54,7 @@ class ChildProcess:
         return f"status {status}"
 
     def on_end(self, report: Callable[[], None]) -> None:
-        """Call back, on a thread, if the program ends without having been stopped."""
+        """Call `report`, on a thread, if the program ends without having been stopped."""
 
         def wait() -> None:
             self._shell.wait()
@@ -64,7 +64,7 @@ class ChildProcess:
         Thread(target=wait, daemon=True).start()
 
     def stop(self) -> None:
-        """Ask the program to end, and wait until it has; kill it if that takes a minute."""
+        """Terminate the program and wait for its end; kill it after a minute."""
         self._stopping = True
         os.close(self._lifeline)
         try:

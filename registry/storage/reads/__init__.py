@@ -1,1 +1,1 @@
-"""Queries: look-ups by id or key, collections, pages and filters."""
+"""Queries: look-ups by id or foreign key, collections, pages and filters."""

@@ -1,4 +1,4 @@
-"""Filters -> queries of MongoDB."""
+"""`filter` -> MongoDB queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not
 from registry.model.operators import Operator
 
-_COMPARED = {
+_OPERATORS = {
     Operator.EQ: "$eq",
     Operator.NE: "$ne",
     Operator.LT: "$lt",
@@ -19,19 +19,19 @@ _COMPARED = {
     Operator.IN: "$in",
 }
 
-_LAST, _SURROGATES = "\U0010ffff", range(0xD800, 0xE000)
+_MAX_CHARACTER, _SURROGATES = "\U0010ffff", range(0xD800, 0xE000)
 
 
 def all_of(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the query of what fulfils all conditions; of everything if there are none."""
+    """Return the query for records that satisfy all conditions; none match all records."""
     return {"$and": conditions} if conditions else {}
 
 
 def match(condition: Filter) -> dict[str, Any]:
-    """Return the query that finds what fulfils a filter.
+    """Return the query for records that satisfy a filter.
 
-    A field that is missing is null. Text is compared by its code points; `contains` takes capital
-    and small letters for the same, one by one: `É` is `é`, but `ß` is not `ss`.
+    A missing field equals null. Text is compared by code point; `contains` ignores case, letter by
+    letter: `É` equals `é`, but `ß` does not equal `ss`.
     """
     match condition:
         case AllOf(parts):
@@ -46,22 +46,22 @@ def match(condition: Filter) -> dict[str, Any]:
 
 
 def _comparison(condition: Condition) -> dict[str, Any]:
-    # No value stands by itself: one that looks like an operator would be taken for it.
+    # Always below an operator: a value that looks like one would be interpreted.
     match condition:
         case Condition(operator=Operator.PREFIX, value=str(prefix)):
-            return _starting(prefix)
+            return _prefix_range(prefix)
         case Condition(operator=Operator.CONTAINS, value=str(text)):
-            # BSON ends a pattern at NUL.
+            # A BSON pattern ends at NUL.
             return {"$regex": re.escape(text).replace("\0", r"\x00"), "$options": "i"}
-    return {_COMPARED[condition.operator]: condition.value}
+    return {_OPERATORS[condition.operator]: condition.value}
 
 
-def _starting(prefix: str) -> dict[str, str]:
-    """Return a range, which an index serves whatever the prefix holds; a pattern it may not."""
-    kept = prefix.rstrip(_LAST)
-    if not kept:
-        return {"$gte": prefix}  # no text is beyond those that start so
-    following = ord(kept[-1]) + 1
+def _prefix_range(prefix: str) -> dict[str, str]:
+    """Return a range: an index serves it for every prefix, but a pattern only for some."""
+    significant = prefix.rstrip(_MAX_CHARACTER)
+    if not significant:
+        return {"$gte": prefix}  # no greater text has another prefix
+    following = ord(significant[-1]) + 1
     if following in _SURROGATES:
         following = _SURROGATES.stop
-    return {"$gte": prefix, "$lt": kept[:-1] + chr(following)}
+    return {"$gte": prefix, "$lt": significant[:-1] + chr(following)}

@@ -1,4 +1,4 @@
-"""Look-ups of records by id or key, which requests in flight make together."""
+"""Look-ups of records by id or foreign key, batched across requests."""
 
 from __future__ import annotations
 
@@ -8,138 +8,138 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher
-from registry.storage.client import answering_unavailable
-from registry.storage.commands import Commands
+from registry.storage.errors import translated_errors
 from registry.storage.projections import only
-from registry.storage.records import RECORDS_A_REPLY, Stage, by_id, key_of
+from registry.storage.records import ONE_BATCH, Stage, by_id, key_of
 
-_Values: TypeAlias = "Collection[int]"
-_Columns: TypeAlias = "tuple[str, ...]"
-_Asked: TypeAlias = "tuple[_Values, _Columns]"
+_Ids: TypeAlias = "Collection[int]"
+_Fields: TypeAlias = "tuple[str, ...]"
+_Lookup: TypeAlias = "tuple[_Ids, _Fields]"
+_Batchers: TypeAlias = "dict[tuple[Resource, str], Batcher[_Lookup, list[Record]]]"
 
-_OF_ONE = 256, 2
-"""How many look-ups of one value each leave together, and how many trips may be under way: while
-the service shows what one has found, the database looks for what another wants."""
+_SINGLE_ID_LIMITS = 256, 2
+"""Batch size and batches in flight, for look-ups of one id: while the service renders the records
+of one batch, the database reads those of the other."""
 
-_OF_SEVERAL = 12, 3
-"""The same of those of several; what more of them find no longer fits in a processor's cache."""
+_MANY_IDS_LIMITS = 12, 3
+"""The same for look-ups of several ids; results of larger batches exceed processor caches."""
 
-_VALUES_TO_SHARE = 1_000
-"""A look-up of more than these goes alone, or it would hold up those of few."""
+_MAX_SHARED_IDS = 1_000
+"""A look-up of more ids than this is not batched, as it would delay smaller ones."""
 
-_VALUES_A_QUERY = 100_000
-"""A query document is limited to 16 MiB; an id takes up to 16 bytes of it."""
+_MAX_QUERY_IDS = 100_000
+"""A query document is limited to 16 MiB, and an id takes up to 16 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The first so many resources of a type that hold the id of another in a field of theirs.
+    """The first members, by id, of a to-many relationship.
 
-    columns: the stored fields to find of each.
+    resource: their type. foreign_key: their field with the id of the owner. limit: per owner.
+    fields: the stored fields to return.
     """
 
     resource: Resource
-    field: str
-    most: int
-    columns: _Columns
+    foreign_key: str
+    limit: int
+    fields: _Fields
 
     def lookup(self) -> Stage:
-        """Return the `$lookup` that finds them for each record."""
-        first: list[Stage] = [{"$sort": {"_id": 1}}, {"$limit": self.most}]
+        """Return the `$lookup` that adds them to each owner."""
+        first: list[Stage] = [{"$sort": {"_id": 1}}, {"$limit": self.limit}]
         return {
             "from": self.resource.collection,
             "localField": "_id",
-            "foreignField": self.field,
-            "pipeline": [*first, {"$project": only(self.columns)}],
+            "foreignField": self.foreign_key,
+            "pipeline": [*first, {"$project": only(self.fields)}],
             "as": "members",
         }
 
 
 class Lookups:
-    """The look-ups of one database. Its methods raise Unavailable if that does not answer."""
+    """The look-ups in one database. The methods raise Unavailable."""
 
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
-        self._shared: dict[tuple[str, str, bool], Batcher[_Asked, list[Record]]] = {}
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
+        self._database = database
+        self._single_id: _Batchers = {}
+        self._many_ids: _Batchers = {}
 
     async def find(
-        self, resource: Resource, field: str, values: _Values, columns: _Columns
+        self, resource: Resource, field: str, ids: _Ids, fields: _Fields
     ) -> list[Record]:
-        """Return the records in which the field has one of the values, by rising id.
+        """Return the records in which the field has one of the ids, by ascending `_id`.
 
-        columns: the stored fields that they need to have, and the field among them or the id. The
-        records are those of other requests too: nobody may change them, and they may have more.
+        fields: the stored fields to return, among them `field` unless it is `_id`. The records are
+        shared with other requests: callers must not modify them, and they may have more fields.
         """
-        if len(values) > _VALUES_TO_SHARE:
-            return by_id(await self._query(resource, field, values, columns))
-        several = len(values) > 1  # which take longer than whoever looks for one is to wait
-        place = resource.type, field, several
-        if place not in self._shared:
-            send = partial(self._find_each, resource, field)
-            size, in_flight = _OF_SEVERAL if several else _OF_ONE
-            self._shared[place] = Batcher(send, max_batch_size=size, max_in_flight=in_flight)
-        return await self._shared[place].load((values, columns))
+        if len(ids) == 1:
+            batchers, (size, in_flight) = self._single_id, _SINGLE_ID_LIMITS
+        elif len(ids) <= _MAX_SHARED_IDS:
+            batchers, (size, in_flight) = self._many_ids, _MANY_IDS_LIMITS
+        else:
+            return by_id(await self._query(resource, field, ids, fields))
+        batcher = batchers.get((resource, field))
+        if batcher is None:
+            batch_fn = partial(self._find_batch, resource, field)
+            batcher = batchers[resource, field] = Batcher(
+                batch_fn, max_batch_size=size, max_in_flight=in_flight
+            )
+        return await batcher.load((ids, fields))
 
-    async def find_first(
-        self, resource: Resource, numbers: _Values, members: Members
-    ) -> list[Record]:
-        """Return, by rising id, the first members of each resource of this type."""
-        found: list[Record] = []
-        with answering_unavailable():
-            for some in _batches(numbers):
+    async def find_first(self, resource: Resource, ids: _Ids, members: Members) -> list[Record]:
+        """Return the first members of each resource of this type, by ascending `_id`."""
+        records: list[Record] = []
+        with translated_errors():
+            for some_ids in _split(ids):
                 stages: list[Stage] = [
-                    {"$match": {"_id": {"$in": some}}},
+                    {"$match": {"_id": {"$in": some_ids}}},
                     {"$project": {"_id": True}},
                     {"$lookup": members.lookup()},
                 ]
-                options = {"pipeline": stages, "cursor": {"batchSize": RECORDS_A_REPLY}}
-                for one in await self._commands.find_all(resource.collection, "aggregate", options):
-                    found += one["members"]
-        return by_id(found)
+                cursor = self._database[resource.collection].aggregate(stages, batchSize=ONE_BATCH)
+                for owner in await cursor.to_list(None):
+                    records += owner["members"]
+        return by_id(records)
 
-    async def _find_each(
-        self, resource: Resource, field: str, asked: Sequence[_Asked]
+    async def _find_batch(
+        self, resource: Resource, field: str, lookups: Sequence[_Lookup]
     ) -> list[list[Record]]:
-        wanted = set[int]().union(*(values for values, _ in asked))
-        columns = set[str]().union(*(columns for _, columns in asked))
-        records = await self._query(resource, field, wanted, columns)
-        if field == "_id":  # of which each is there once
+        all_ids = set[int]().union(*(ids for ids, _ in lookups))
+        all_fields = set[str]().union(*(fields for _, fields in lookups))
+        records = await self._query(resource, field, all_ids, all_fields)
+        if field == "_id":  # which is unique
             known = dict(zip(map(itemgetter("_id"), records), records, strict=True))
-            return [list(filter(None, map(known.get, sorted(values)))) for values, _ in asked]
-        found: dict[int, list[Record]] = defaultdict(list)
+            return [list(filter(None, map(known.get, sorted(ids)))) for ids, _ in lookups]
+        by_key: dict[int, list[Record]] = defaultdict(list)
         for record in records:
-            if (value := key_of(record, field)) is not None:
-                found[value].append(record)
+            if (key := key_of(record, field)) is not None:
+                by_key[key].append(record)
         return [
-            by_id(chain.from_iterable(found[one] for one in values if one in found))
-            for values, _ in asked
+            by_id(chain.from_iterable(by_key[id_] for id_ in ids if id_ in by_key))
+            for ids, _ in lookups
         ]
 
     async def _query(
-        self, resource: Resource, field: str, values: _Values, columns: Collection[str]
+        self, resource: Resource, field: str, ids: _Ids, fields: Collection[str]
     ) -> list[Record]:
-        found: list[Record] = []
-        with answering_unavailable():
-            for some in _batches(values):
-                found += await self._commands.find_all(
-                    resource.collection,
-                    "find",
-                    {
-                        # One id takes MongoDB less time to find than a list of one.
-                        "filter": {field: {"$in": some} if len(some) > 1 else some[0]},
-                        "projection": only(columns),
-                        "batchSize": RECORDS_A_REPLY,
-                    },
-                )
-        return found
+        collection, projection, records = self._database[resource.collection], only(fields), []
+        with translated_errors():
+            for some_ids in _split(ids):
+                # MongoDB plans a query for one id faster than one for a list of one.
+                query = {field: {"$in": some_ids} if len(some_ids) > 1 else some_ids[0]}
+                cursor = collection.find(query, projection, batch_size=ONE_BATCH)
+                records += await cursor.to_list(None)
+        return records
 
 
-def _batches(values: _Values) -> Iterator[list[int]]:
-    wanted = list(values)
-    for start in range(0, len(wanted), _VALUES_A_QUERY):
-        yield wanted[start : start + _VALUES_A_QUERY]
+def _split(ids: _Ids) -> Iterator[list[int]]:
+    all_ids = list(ids)
+    for start in range(0, len(all_ids), _MAX_QUERY_IDS):
+        yield all_ids[start : start + _MAX_QUERY_IDS]

@@ -1,157 +1,164 @@
-"""Steps along the ids of a collection, which requests in flight take together."""
+"""Id range scans: pages in the order of the ids, batched across requests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from bson.int64 import Int64
+from motor.motor_asyncio import AsyncIOMotorCollection, AsyncIOMotorDatabase
 
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher
-from registry.storage.commands import Commands
 from registry.storage.projections import only
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
 
 _MAX_BATCH_SIZE = 12
-"""Queries that leave together; what more of them find no longer fits in a processor's cache."""
+"""Pages per batch; results of more no longer fit in processor caches."""
 
 _MAX_IN_FLIGHT = 3
-"""While the service puts the pages of one together, the database finds those of others."""
+"""While the service renders the pages of one batch, the database reads those of others."""
 
-_STEP = "_step"
-"""The field that tells of a record in which step it was found."""
+_QUERY_INDEX = "_query"
+"""The field of a record that holds the index of the range query that returned it."""
 
-_NO_RUN = range(0)
+_UNKNOWN = range(0)
+
+_Collection: TypeAlias = AsyncIOMotorCollection[Record]
 
 
 @dataclass(frozen=True, slots=True)
 class RangeQuery:
-    """The records that fulfil all conditions on the id, as many as are wanted, in this direction.
+    """The records that satisfy all conditions on the id, at most `limit` of them.
 
-    columns: the stored fields to find of each.
+    direction: 1 for ascending ids, -1 for descending. fields: the stored fields to return.
     """
 
     conditions: Sequence[Mapping[str, Any]]
     direction: int
-    most: int
-    columns: tuple[str, ...]
+    limit: int
+    fields: tuple[str, ...]
 
     @property
-    def run(self) -> range:
-        """The ids of the records if none is missing between them; empty if that cannot be told."""
+    def expected_ids(self) -> range:
+        """The ids of the records if none is missing between them; empty if unknown."""
         match self.conditions:
             case [{"_id": {"$gt": int(start), **others}}] if not others:
-                found = range(start + 1, start + 1 + self.most)
+                ids = range(start + 1, start + 1 + self.limit)
             case [{"_id": {"$lt": int(start), **others}}] if not others:
-                found = range(start - 1, start - 1 - self.most, -1)
+                ids = range(start - 1, start - 1 - self.limit, -1)
             case _:
-                return _NO_RUN
-        return found if abs(found[0]) <= MAX_ID >= abs(found[-1]) else _NO_RUN
+                return _UNKNOWN
+        return ids if abs(ids[0]) <= MAX_ID >= abs(ids[-1]) else _UNKNOWN
 
-    def options(self) -> dict[str, Any]:
-        """Return the options of the command that finds the records."""
-        return {
-            "filter": all_of(self.conditions),
-            "sort": {"_id": self.direction},
-            "limit": self.most,
-            "projection": only(self.columns),
-            "batchSize": self.most + 1,  # so that the cursor is at its end with the first batch
-        }
+    async def find(self, collection: _Collection) -> list[Record]:
+        """Return the records. Raises PyMongoError."""
+        cursor = collection.find(
+            all_of(self.conditions),
+            only(self.fields),
+            sort={"_id": self.direction},
+            limit=self.limit,
+            batch_size=self.limit + 1,  # so that the first batch exhausts the cursor
+        )
+        return await cursor.to_list(None)
 
-    def stages(self, number: int) -> list[Stage]:
-        """Return the pipeline that finds the records, and numbers them as those of this step."""
+    def stages(self, index: int) -> list[Stage]:
+        """Return the pipeline that finds the records, and marks them with this index."""
         return [
             {"$match": all_of(self.conditions)},
             {"$sort": {"_id": self.direction}},
-            {"$limit": self.most},
-            {"$project": {**only(self.columns), _STEP: {"$literal": number}}},
+            {"$limit": self.limit},
+            {"$project": {**only(self.fields), _QUERY_INDEX: {"$literal": index}}},
         ]
 
 
 class RangeScans:
-    """The steps in the collections of one database."""
+    """The range scans of one database."""
 
-    def __init__(self, commands: Commands, graph: Graph) -> None:
-        self._range_scans = {
-            one.type: _CollectionScans(commands, one.collection) for one in graph.values()
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
+        self._batchers = {
+            resource.type: Batcher[RangeQuery, list[Record]](
+                _CollectionScans(database[resource.collection]).find_batch,
+                max_batch_size=_MAX_BATCH_SIZE,
+                max_in_flight=_MAX_IN_FLIGHT,
+            )
+            for resource in graph.values()
         }
 
-    async def find(self, resource: Resource, step: RangeQuery) -> list[Record]:
-        """Return the records of a step, in its direction. Raises PyMongoError.
+    async def find(self, resource: Resource, query: RangeQuery) -> list[Record]:
+        """Return the records of a range query, in its direction. Raises PyMongoError.
 
-        They are those of other requests too: nobody may change them, and they may have more fields.
+        They are shared with other requests: callers must not modify them, and they may have more
+        fields.
         """
-        return await self._range_scans[resource.type].shared.load(step)
+        return await self._batchers[resource.type].load(query)
 
 
 class _CollectionScans:
-    """The steps in one collection."""
+    """The range scans of one collection."""
 
-    def __init__(self, commands: Commands, collection: str) -> None:
-        self.shared = Batcher[RangeQuery, list[Record]](
-            self._find_each, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
-        )
-        self._commands = commands
+    def __init__(self, collection: _Collection) -> None:
         self._collection = collection
-        self._are_runs = True  # as long as few records are deleted
+        self._ids_are_dense = True  # as long as few records are deleted
 
-    async def _find_each(self, asked: Sequence[RangeQuery]) -> Sequence[list[Record]]:
-        if len(asked) == 1:
-            return [await self._find("find", asked[0].options())]
-        runs = [step.run for step in asked]
-        found: list[list[Record]] = [[] for _ in asked]
-        if self._are_runs and any(runs):
-            found = await self._find_runs(asked, runs)
-        left = [place for place, run in enumerate(runs) if not _is_run(found[place], run)]
-        if left:
-            others = await self._find_steps([asked[place] for place in left])
-            for place, records in zip(left, others, strict=True):
-                found[place] = records
-        self._are_runs = 2 * sum(map(_is_run, found, runs)) > len(asked)
-        return found
+    async def find_batch(self, queries: Sequence[RangeQuery]) -> Sequence[list[Record]]:
+        """Return the records of each query. Raises PyMongoError."""
+        if len(queries) == 1:
+            return [await queries[0].find(self._collection)]
+        expected = [query.expected_ids for query in queries]
+        results: list[list[Record]] = [[] for _ in queries]
+        if self._ids_are_dense and any(expected):
+            results = await self._find_expected(queries, expected)
+        incomplete = [
+            index for index, ids in enumerate(expected) if not _is_complete(results[index], ids)
+        ]
+        if incomplete:
+            others = await self._find_by_union([queries[index] for index in incomplete])
+            for index, records in zip(incomplete, others, strict=True):
+                results[index] = records
+        self._ids_are_dense = 2 * sum(map(_is_complete, results, expected)) > len(queries)
+        return results
 
-    async def _find_runs(
-        self, asked: Sequence[RangeQuery], runs: Sequence[range]
+    async def _find_expected(
+        self, queries: Sequence[RangeQuery], expected: Sequence[range]
     ) -> list[list[Record]]:
-        """Return the records that have the ids of each run.
+        """Return the records that have the expected ids.
 
-        As ranges of ids they take MongoDB half as long to find.
+        One query of closed ranges takes MongoDB half as long as a union of sorted queries.
         """
         ranges = [
-            {"_id": {"$gte": min(run[0], run[-1]), "$lte": max(run[0], run[-1])}}
-            for run in runs
-            if run
+            {"_id": {"$gte": min(ids[0], ids[-1]), "$lte": max(ids[0], ids[-1])}}
+            for ids in expected
+            if ids
         ]
-        options = {
-            "filter": {"$or": ranges},
-            "projection": only({column for step in asked for column in step.columns}),
-            "batchSize": sum(map(len, runs)) + 1,
-        }
-        records = await self._find("find", options)
-        known = {record["_id"]: record for record in records}
-        if not set(map(type, known)) <= {int, Int64}:  # what lies between them has its place too
-            return [[] for _ in asked]
-        return [list(filter(None, map(known.get, run))) for run in runs]
+        cursor = self._collection.find(
+            {"$or": ranges},
+            only({field for query in queries for field in query.fields}),
+            batch_size=sum(map(len, expected)) + 1,
+        )
+        known = {record["_id"]: record for record in await cursor.to_list(None)}
+        if not set(map(type, known)) <= {int, Int64}:  # an external id, 41.5, is between two others
+            return [[] for _ in queries]
+        return [list(filter(None, map(known.get, ids))) for ids in expected]
 
-    async def _find_steps(self, asked: Sequence[RangeQuery]) -> list[list[Record]]:
-        first, *others = (step.stages(number) for number, step in enumerate(asked))
-        joined = [{"$unionWith": {"coll": self._collection, "pipeline": one}} for one in others]
-        most = sum(step.most for step in asked)
-        options = {"pipeline": [*first, *joined], "cursor": {"batchSize": most + 1}}
-        found: list[list[Record]] = [[] for _ in asked]
-        for record in await self._find("aggregate", options):
-            found[record.pop(_STEP)].append(record)
-        return found
+    async def _find_by_union(self, queries: Sequence[RangeQuery]) -> list[list[Record]]:
+        first, *others = (query.stages(index) for index, query in enumerate(queries))
+        unions = [
+            {"$unionWith": {"coll": self._collection.name, "pipeline": stages}} for stages in others
+        ]
+        cursor = self._collection.aggregate(
+            [*first, *unions], batchSize=sum(query.limit for query in queries) + 1
+        )
+        results: list[list[Record]] = [[] for _ in queries]
+        for record in await cursor.to_list(None):
+            results[record.pop(_QUERY_INDEX)].append(record)
+        return results
 
-    async def _find(self, command: str, options: Mapping[str, Any]) -> list[Record]:
-        return await self._commands.find_all(self._collection, command, options)
 
-
-def _is_run(records: Sequence[Record], run: range) -> bool:
-    """Whether these are all that are wanted, and no id is missing between them."""
-    return bool(run) and len(records) == len(run) and records[-1]["_id"] == run[-1]
+def _is_complete(records: Sequence[Record], ids: range) -> bool:
+    """Whether the records have all expected ids."""
+    return bool(ids) and len(records) == len(ids) and records[-1]["_id"] == ids[-1]

@@ -1,1 +1,1 @@
-"""Inserts, updates and deletions, with their ids and transactions."""
+"""Inserts, updates and deletions, with id allocation and transactions."""

@@ -1,28 +1,44 @@
-"""Writes that concern one resource each, which requests in flight make together."""
+"""Writes that change attributes alone: concurrent requests share a round trip."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from pymongo import UpdateOne
-from pymongo.errors import BulkWriteError, ConnectionFailure, NetworkTimeout, PyMongoError
+from motor.motor_asyncio import AsyncIOMotorDatabase
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.errors import (
+    BulkWriteError,
+    ConnectionFailure,
+    NetworkTimeout,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
 
-from registry.jsonapi.errors import Unavailable
 from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher
-from registry.storage.client import answering_unavailable
-from registry.storage.commands import Commands
+from registry.storage.errors import (
+    IdTaken,
+    StorageError,
+    Unavailable,
+    VersionConflict,
+    translated_errors,
+)
 from registry.storage.projections import visible
-from registry.storage.records import batch_update, changes, new_record
+from registry.storage.records import (
+    ONE_BATCH,
+    Versions,
+    batch_update,
+    id_filter,
+    new_record,
+    update_pipeline,
+)
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.unit_of_work import IdTaken
-from registry.storage.writes.writer import Writer
 
 _DUPLICATE_KEY = 11000
 
@@ -31,23 +47,20 @@ _log = logging.getLogger("registry")
 _Update: TypeAlias = "tuple[int, Change]"
 
 _MAX_BATCH_SIZE = 256
-"""Resources that are written together."""
+"""Resources per batch."""
 
 _MAX_IN_FLIGHT = 2
-"""While the service builds the records of one, the database writes those of another."""
+"""While the service builds the records of one batch, the database writes the other."""
 
 
 class AttributeWrites:
-    """Creates and updates resources whose links stay as they are.
+    """Creates and updates resources whose links stay as they are. Raises Unavailable."""
 
-    Its methods raise Unavailable if the database does not answer, or refuses what is asked.
-    """
-
-    def __init__(self, commands: Commands, graph: Graph, counters: Counters) -> None:
-        self._commands = commands
-        self._records = {one.type: commands.database[one.collection] for one in graph.values()}
+    def __init__(
+        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, counters: Counters
+    ) -> None:
+        self._collections = {one.type: database[one.collection] for one in graph.values()}
         self._counters = counters
-        self._alone = Writer(commands.database, graph)
         self._inserts: dict[str, Batcher[Change, Record]] = {}
         self._updates: dict[str, Batcher[_Update, Record | None]] = {}
         for resource in graph.values():
@@ -60,110 +73,130 @@ class AttributeWrites:
             )
 
     async def insert(self, resource: Resource, change: Change) -> Record:
-        """Store a new resource and return its record. Raises IdTaken as `Writer.insert` does."""
+        """Store a new resource and return its record. Raises IdTaken."""
         return await self._inserts[resource.type].load(change)
 
-    async def update(self, resource: Resource, number: int, change: Change) -> Record | None:
-        """Change the attributes of a resource and return its record, None if there is none."""
-        return await self._updates[resource.type].load((number, change))
+    async def update(
+        self, resource: Resource, id_: int, change: Change, versions: Versions = None
+    ) -> Record | None:
+        """Update a resource and return its record, None if there is none.
+
+        Raises VersionConflict if the record has none of the versions.
+        """
+        if versions is None:
+            return await self._updates[resource.type].load((id_, change))
+        with translated_errors():
+            record = await self._update_one(resource, id_, change, versions)
+            if record is None and await self._collections[resource.type].find_one(
+                {"_id": id_}, {"_id": True}
+            ):
+                raise VersionConflict
+        return record
+
+    async def _update_one(
+        self, resource: Resource, id_: int, change: Change, versions: Versions = None
+    ) -> Record | None:
+        return await self._collections[resource.type].find_one_and_update(
+            id_filter(id_, versions),
+            update_pipeline(resource, change),
+            visible(resource),
+            return_document=ReturnDocument.AFTER,
+        )
 
     async def _insert(
-        self, resource: Resource, asked: Sequence[Change]
+        self, resource: Resource, changes: Sequence[Change]
     ) -> Sequence[Record | Exception]:
-        with answering_unavailable():
-            ids = await self._counters.reserve(resource, len(asked))
-            new = [new_record(resource, *one) for one in zip(ids, asked, strict=True)]
+        ids = await self._counters.allocate(resource, len(changes))
+        records = [new_record(resource, *one) for one in zip(ids, changes, strict=True)]
+        with translated_errors():
             try:
-                refused = await self._insert_all(resource, new)
+                refusals = await self._insert_all(resource, records)
             except ConnectionFailure:
-                # Some may be there, under ids that no other request has.
-                cursor = self._records[resource.type].find(
+                # Some may be stored, under ids that no other request has.
+                cursor = self._collections[resource.type].find(
                     {"_id": {"$in": list(ids)}}, {"_id": True}
                 )
                 stored = {record["_id"] for record in await cursor.to_list(None)}
-                missing = [record for record in new if record["_id"] not in stored]
-                found = await self._insert_all(resource, missing)
-                # An id that is taken by now shows that the first attempt came through after all.
-                refused = {id_: why for id_, why in found.items() if not isinstance(why, IdTaken)}
-        return [refused.get(record["_id"], record) for record in new]
+                missing = [record for record in records if record["_id"] not in stored]
+                refusals = await self._insert_all(resource, missing)
+                # An id that is taken by now shows that the first attempt was applied after all.
+                refusals = {
+                    id_: error for id_, error in refusals.items() if not isinstance(error, IdTaken)
+                }
+        return [refusals.get(record["_id"], record) for record in records]
 
     async def _insert_all(
         self, resource: Resource, records: list[Record]
-    ) -> dict[int, Record | Exception]:
-        """Insert records; return by its id why one is refused."""
+    ) -> dict[int, StorageError]:
+        """Insert records; return the error of each that is refused, by id."""
         if not records:
             return {}
         try:
-            await self._records[resource.type].insert_many(records, ordered=False)
+            await self._collections[resource.type].insert_many(records, ordered=False)
         except BulkWriteError as error:
-            return {records[index]["_id"]: why for index, why in _refusals(error).items()}
+            return {records[index]["_id"]: one for index, one in _refusals(error).items()}
         return {}
 
     async def _update(
-        self, resource: Resource, asked: Sequence[_Update]
+        self, resource: Resource, updates: Sequence[_Update]
     ) -> Sequence[Record | Exception | None]:
-        """Make the changes, and read what each has led to before the next to the same resource."""
+        """Update in rounds, each with at most one update per resource.
+
+        So each caller gets the record as its own update left it.
+        """
         results: dict[int, Record | Exception | None] = {}
-        while waiting := [index for index in range(len(asked)) if index not in results]:
-            first = {asked[index][0]: index for index in reversed(waiting)}
-            turn = sorted(first.values())
-            made = await self._update_all(resource, [asked[index] for index in turn])
-            results.update(zip(turn, made, strict=True))
-        return [results[index] for index in range(len(asked))]
+        while remaining := [index for index in range(len(updates)) if index not in results]:
+            first_by_id = {updates[index][0]: index for index in reversed(remaining)}
+            indexes = sorted(first_by_id.values())
+            records = await self._update_distinct(resource, [updates[index] for index in indexes])
+            results.update(zip(indexes, records, strict=True))
+        return [results[index] for index in range(len(updates))]
+
+    async def _update_distinct(
+        self, resource: Resource, updates: Sequence[_Update]
+    ) -> list[Record | Exception | None]:
+        """Update resources that are all different."""
+        query = {"_id": {"$in": [id_ for id_, _ in updates]}}
+        with translated_errors():
+            if len(updates) == 1:
+                return [await self._update_one(resource, *updates[0])]
+            refusals = await self._update_all(resource, query, updates)
+            cursor = self._collections[resource.type].find(
+                query, visible(resource), batch_size=ONE_BATCH
+            )
+            records = {record["_id"]: record for record in await cursor.to_list(None)}
+        return [refusals.get(index, records.get(id_)) for index, (id_, _) in enumerate(updates)]
 
     async def _update_all(
-        self, resource: Resource, asked: Sequence[_Update]
-    ) -> list[Record | Exception | None]:
-        """Change resources of which each is there once."""
-        if len(asked) == 1:
-            with answering_unavailable():
-                return [await self._alone.update(resource, *asked[0])]
-        numbers = [number for number, _ in asked]
-        ones = {
-            "filter": {"_id": {"$in": numbers}},
-            "projection": visible(resource),
-            "batchSize": len(numbers) + 1,
-        }
-        with answering_unavailable():
-            refused = await self._change_all(resource, asked)
-            found = await self._commands.find_all(resource.collection, "find", ones)
-        known = {record["_id"]: record for record in found}
-        return [refused.get(index, known.get(number)) for index, number in enumerate(numbers)]
-
-    async def _change_all(
-        self, resource: Resource, asked: Sequence[_Update]
-    ) -> dict[int, Exception]:
-        """Change records; return by its place why a change is refused."""
-        chosen = {"_id": {"$in": [number for number, _ in asked]}}
-        joint = batch_update(resource, asked)
+        self, resource: Resource, query: dict[str, Any], updates: Sequence[_Update]
+    ) -> dict[int, StorageError]:
+        """Update records; return the error of each update that is refused, by index."""
+        collection = self._collections[resource.type]
         try:
-            # Takes MongoDB half as long as an update for each, which it would have to remember.
-            await self._commands.change_all(resource.collection, chosen, joint)
-        except NetworkTimeout:
-            raise  # who has waited so long is not to wait again
+            # Takes MongoDB half as long as one update per record, each logged for a retry.
+            await collection.update_many(query, batch_update(resource, updates))
+        except (NetworkTimeout, ServerSelectionTimeoutError):
+            raise  # Already timed out: do not retry.
         except PyMongoError as error:
-            # How many it has changed is not known; changed once more, only their version differs.
-            _log.info("A joint change is made one by one: %s", error)
-            return await self._change_each(resource, asked)
-        return {}
-
-    async def _change_each(
-        self, resource: Resource, asked: Sequence[_Update]
-    ) -> dict[int, Exception]:
-        requests = [UpdateOne({"_id": number}, changes(resource, one)) for number, one in asked]
-        try:
-            await self._records[resource.type].bulk_write(requests, ordered=False)
-        except BulkWriteError as error:
-            return _refusals(error)
+            # How many were updated is unknown; another update differs only in the version.
+            _log.info("Batched update failed; updating one by one: %s", error)
+            operations = [
+                UpdateOne({"_id": id_}, update_pipeline(resource, change))
+                for id_, change in updates
+            ]
+            try:
+                await collection.bulk_write(operations, ordered=False)
+            except BulkWriteError as bulk_error:
+                return _refusals(bulk_error)
         return {}
 
 
-def _refusals(error: BulkWriteError) -> dict[int, Exception]:
-    """Return by its place why a write is refused. Raises the error if it is about all of them."""
-    problems = error.details["writeErrors"]
-    if error.details["writeConcernErrors"] or not problems:
+def _refusals(error: BulkWriteError) -> dict[int, StorageError]:
+    """Return the error of each refused write, by index. Raises the given one if it affects all."""
+    write_errors = error.details["writeErrors"]
+    if error.details["writeConcernErrors"] or not write_errors:
         raise error
     return {
-        problem["index"]: IdTaken() if problem["code"] == _DUPLICATE_KEY else Unavailable()
-        for problem in problems
+        one["index"]: IdTaken() if one["code"] == _DUPLICATE_KEY else Unavailable()
+        for one in write_errors
     }

@@ -1,45 +1,70 @@
-"""Integer ids: they start at 1 and rise; a gap is allowed after a failure, a reuse never."""
+"""Integer ids: they start at 1 and rise; a gap is allowed after a failure, reuse never is."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ReturnDocument, WriteConcern
 
+from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.model.resource import Resource
+from registry.storage.errors import IdTaken, Unavailable, translated_errors
+
+_Result = TypeVar("_Result")
 
 
 class Counters:
-    """One counter a type, `{_id: "person", seq: last id given}`.
+    """One counter per type: `{_id: "person", seq: <last id allocated>}`.
 
-    To give ids waits for no other member of the replica set and for no journal: what is stored
-    under the ids does, and it is stored after the counter on the same servers. So a counter that
-    is lost takes along all that had its ids, before any of it was acknowledged.
+    Counters use w:1: a rollback that loses a counter also loses every record that used its ids,
+    as those are written later on the same servers, and acknowledged by the majority. The methods
+    raise Unavailable.
     """
 
-    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]]) -> None:
+    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
         self._database = database
+        self._graph = graph
         self._counters = database.get_collection("counters", write_concern=WriteConcern(w=1))
 
-    async def prepare(self, resource: Resource) -> None:
-        """Make the counter, at no less than the greatest id in use."""
-        # Other tools may have stored ids that are no numbers; those are not counted.
-        newest = await self._database[resource.collection].find_one(
-            {"_id": {"$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
-        )
-        await self._database.counters.update_one(
-            {"_id": resource.type}, {"$max": {"seq": newest["_id"] if newest else 0}}, upsert=True
-        )
+    async def prepare(self) -> None:
+        """Create missing counters, and raise each to at least the greatest stored id."""
+        for resource in self._graph.values():
+            with translated_errors():
+                # External writers may have stored ids that are no numbers; `$lte` skips those.
+                newest = await self._database[resource.collection].find_one(
+                    {"_id": {"$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
+                )
+                await self._database.counters.update_one(
+                    {"_id": resource.type},
+                    {"$max": {"seq": newest["_id"] if newest else 0}},
+                    upsert=True,
+                )
 
-    async def reserve(self, resource: Resource, count: int) -> range:
+    async def allocate(self, resource: Resource, count: int) -> range:
         """Return ids that no resource of the type ever had, in one atomic step."""
-        counter = await self._counters.find_one_and_update(
-            {"_id": resource.type},
-            {"$inc": {"seq": count}},
-            upsert=True,
-            return_document=ReturnDocument.AFTER,
-        )
+        with translated_errors():
+            counter = await self._counters.find_one_and_update(
+                {"_id": resource.type},
+                {"$inc": {"seq": count}},
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
         last: int = counter["seq"]
         return range(last - count + 1, last + 1)
+
+    async def retry_if_taken(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Return what `write` returns, which allocates ids; retry once above all stored ids.
+
+        An external writer may have stored ids beyond the counter.
+        """
+        try:
+            return await write()
+        except IdTaken:
+            await self.prepare()
+        try:
+            return await write()
+        except IdTaken as error:
+            raise Unavailable from error

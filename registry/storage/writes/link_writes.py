@@ -1,4 +1,4 @@
-"""Writes that change links, which requests in flight make together."""
+"""Writes that change links: concurrent requests share a transaction."""
 
 from __future__ import annotations
 
@@ -8,30 +8,25 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo.errors import BulkWriteError
 
-from registry.jsonapi.errors import Unavailable
-from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.model.resource import Resource
 from registry.storage.batching import Batcher
-from registry.storage.client import answering_unavailable
-from registry.storage.records import Versions
+from registry.storage.errors import Unavailable
 from registry.storage.transactions import Transactions
-from registry.storage.writes.unit_of_work import LinkChange, UnitOfWork
+from registry.storage.writes.unit_of_work import Outcome, UnitOfWork, WriteRequest
 
 _MAX_BATCH_SIZE = 128
-"""Requests that are answered together."""
+"""Requests per batch."""
 
-_IDENTIFIERS_A_TRANSACTION = 1_000
-"""A request that names more has a transaction of its own: it may fail where others do not."""
+_MAX_IDENTIFIERS = 1_000
+"""Resource identifiers per transaction. A request with more has one of its own: it may exceed a
+limit of the database that the others stay below."""
 
 
 class LinkWrites:
     """Creates and updates resources together with their links.
 
-    Requests in flight share a transaction, and one is under way at a time: several would make each
-    other lose. Its methods raise Unavailable as `Transactions.run` does, or if the database does
-    not answer or refuses what is asked.
+    One batch is in flight at a time, as parallel transactions would conflict with each other.
     """
 
     def __init__(
@@ -43,46 +38,40 @@ class LinkWrites:
         self._database = database
         self._graph = graph
         self._transactions = transactions
-        self._shared = Batcher[LinkChange, Record | None](
-            self._send, max_batch_size=_MAX_BATCH_SIZE
+        self._batcher = Batcher[WriteRequest, Record | None](
+            self._write, max_batch_size=_MAX_BATCH_SIZE
         )
 
-    async def insert(self, resource: Resource, number: int, change: Change) -> Record:
-        """Store a new resource with its links. Returns and raises what `Writer.insert` does."""
-        record = await self._shared.load(LinkChange(resource, number, change, new=True))
-        assert record is not None  # noqa: S101 - for mypy: what is new is there
-        return record
+    async def write(self, request: WriteRequest) -> Record | None:
+        """Return the written record, None if there is none to update.
 
-    async def update(
-        self, resource: Resource, number: int, change: Change, versions: Versions
-    ) -> Record | None:
-        """Change a resource and its links. Returns and raises what `Writer.update` does."""
-        return await self._shared.load(LinkChange(resource, number, change, versions))
+        Raises Unavailable, or what `UnitOfWork.apply` names as the reason of a refusal.
+        """
+        return await self._batcher.load(request)
 
-    async def _send(self, asked: Sequence[LinkChange]) -> list[Record | Exception | None]:
-        return [made for some in _portions(asked) for made in await self._make(some)]
+    async def _write(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
+        return [outcome for batch in _split(requests) for outcome in await self._write_batch(batch)]
 
-    async def _make(self, asked: Sequence[LinkChange]) -> Sequence[Record | Exception | None]:
-        """Make changes in one transaction, or each in its own if the database refuses a record."""
+    async def _write_batch(self, requests: Sequence[WriteRequest]) -> Sequence[Outcome]:
+        """Write in one transaction, or in one per request if the database refuses a record."""
         try:
-            with answering_unavailable():
-                return await self._transactions.run(
-                    lambda session: UnitOfWork(self._database, self._graph, session).make(asked)
-                )
+            return await self._transactions.run(
+                lambda session: UnitOfWork(self._database, self._graph, session).apply(requests)
+            )
         except Unavailable as error:
-            if len(asked) == 1 or not isinstance(error.__cause__, BulkWriteError):
-                return [error] * len(asked)
-        return [made for one in asked for made in await self._make([one])]
+            if len(requests) == 1 or not isinstance(error.__cause__, BulkWriteError):
+                return [error] * len(requests)
+        return [outcome for request in requests for outcome in await self._write_batch([request])]
 
 
-def _portions(asked: Sequence[LinkChange]) -> Iterator[list[LinkChange]]:
-    portion: list[LinkChange] = []
+def _split(requests: Sequence[WriteRequest]) -> Iterator[list[WriteRequest]]:
+    batch: list[WriteRequest] = []
     identifiers = 0
-    for one in asked:
-        more = sum(len(linkage.identifiers) for linkage in one.change.linkages)
-        if portion and identifiers + more > _IDENTIFIERS_A_TRANSACTION:
-            yield portion
-            portion, identifiers = [], 0
-        portion.append(one)
-        identifiers += more
-    yield portion
+    for request in requests:
+        added = sum(len(linkage.identifiers) for linkage in request.change.linkages)
+        if batch and identifiers + added > _MAX_IDENTIFIERS:
+            yield batch
+            batch, identifiers = [], 0
+        batch.append(request)
+        identifiers += added
+    yield batch

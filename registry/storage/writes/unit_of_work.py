@@ -1,4 +1,4 @@
-"""Changes of resources and of their links, several in one go."""
+"""The unit of work: loads records, applies changes in memory, and writes the result at once."""
 
 from __future__ import annotations
 
@@ -8,151 +8,160 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorDatabase
+from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import InsertOne, UpdateMany, UpdateOne
 
-from registry.jsonapi.errors import ApiErrors, ErrorCollector, NotFound, PreconditionFailed
 from registry.jsonapi.request_documents import Change, Linkage, Mode
 from registry.model.graph import Graph
 from registry.model.record import VERSION, Record
 from registry.model.resource import Resource
+from registry.storage.errors import IdTaken, RecordNotFound, StorageError, VersionConflict
 from registry.storage.projections import visible
 from registry.storage.records import (
     NEXT_VERSION,
-    RECORDS_A_REPLY,
+    ONE_BATCH,
     Versions,
-    joining,
+    foreign_keys,
     key_of,
-    keys,
     new_record,
+    recompute,
     version_of,
 )
+from registry.storage.transactions import Session
 
-_Command: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
+_WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
 
-
-class IdTaken(Exception):
-    """Another tool has stored a record under an id that was to be given."""
+Outcome: TypeAlias = Record | StorageError | None
+"""The record after the change, why it was refused, or None if there is no such record."""
 
 
 @dataclass(frozen=True, slots=True)
-class LinkChange:
-    """A request to change a resource and its links. new: it is created, under this number.
+class WriteRequest:
+    """A request to create or update a resource and its links.
 
-    versions: of which the record has to have one.
+    id: None if no record can have the id that was sent. versions: those the record may have.
+    is_new: whether to create it, under this id.
     """
 
     resource: Resource
-    number: int
+    id: int | None
     change: Change
     versions: Versions = None
-    new: bool = False
+    is_new: bool = False
 
 
 class UnitOfWork:
-    """Makes changes one after another on records that it reads before, and writes what they became.
+    """Loads the records, applies the changes in order, and writes the result.
 
-    It has to be in a transaction, so that what it has read is still true when it writes.
+    It needs a transaction, so that what it has loaded is still current when it writes. A resource
+    gets its next version when its attributes or relationships change, on whichever side those are
+    stored: of a request that links to a resource and one that deletes it, one then comes first.
     """
 
     def __init__(
-        self,
-        database: AsyncIOMotorDatabase[dict[str, Any]],
-        graph: Graph,
-        session: AsyncIOMotorClientSession | None,
+        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, session: Session
     ) -> None:
         self._database = database
         self._graph = graph
         self._session = session
         self._identity_maps = {resource.type: _IdentityMap(resource) for resource in graph.values()}
 
-    async def make(self, asked: Sequence[LinkChange]) -> list[Record | Exception | None]:
-        """Make the changes in their order; return the record of each, None if there is none.
+    async def apply(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
+        """Apply the requests in order; return the outcome of each. Raises PyMongoError.
 
-        What is asked in vain changes nothing: it gets ApiErrors with a NotFound for each
-        identifier of a linkage that is of no resource, PreconditionFailed, or IdTaken.
+        A refused request changes nothing, and does not affect the others: its outcome is a
+        RecordNotFound with the identifiers that a linkage names in vain, VersionConflict or
+        IdTaken.
         """
-        await self._read(asked)
-        made = [self._outcome(one) for one in asked]
-        await self._write()
-        return made
+        await self._load(requests)
+        outcomes = [self._apply(request) for request in requests]
+        await self._flush()
+        return outcomes
 
-    async def _read(self, asked: Sequence[LinkChange]) -> None:
-        """Read the resources, those that are to be linked, and the members that may have to go."""
-        wanted: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
-        for one in asked:
-            wanted[one.resource.type]["_id"].add(one.number)
-            for linkage in one.change.linkages:
+    async def _load(self, requests: Sequence[WriteRequest]) -> None:
+        """Load the resources, the targets of their linkages, and members that may be removed."""
+        values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
+        for request in requests:
+            if request.id is None:
+                continue
+            values[request.resource.type]["_id"].add(request.id)
+            for linkage in request.change.linkages:
                 relationship = linkage.relationship
-                wanted[relationship.target]["_id"].update(linkage.ids)
+                values[relationship.target]["_id"].update(linkage.ids)
                 if relationship.to_many and linkage.mode is Mode.REPLACE:
-                    wanted[relationship.target][relationship.foreign_key].add(one.number)
-        for type_name, values in wanted.items():
-            conditions = [{column: {"$in": list(some)}} for column, some in values.items() if some]
-            if conditions:
-                resource = self._graph[type_name]
-                cursor = self._database[resource.collection].find(
-                    {"$or": conditions},
-                    visible(resource),
-                    batch_size=RECORDS_A_REPLY,
-                    session=self._session,
-                )
-                self._identity_maps[type_name].put(await cursor.to_list(None))
+                    values[relationship.target][relationship.foreign_key].add(request.id)
+        for type_name, by_field in values.items():
+            resource = self._graph[type_name]
+            conditions = [{field: {"$in": list(some)}} for field, some in by_field.items() if some]
+            if not conditions:
+                continue
+            cursor = self._database[resource.collection].find(
+                {"$or": conditions}, visible(resource), batch_size=ONE_BATCH, session=self._session
+            )
+            self._identity_maps[type_name].load(await cursor.to_list(None))
 
-    def _outcome(self, one: LinkChange) -> Record | Exception | None:
-        shelf = self._identity_maps[one.resource.type]
-        before = shelf.get(one.number)
-        if one.new and before is not None:
-            return IdTaken()
-        if not one.new and before is None:
+    def _apply(self, request: WriteRequest) -> Outcome:
+        if request.id is None:
             return None
-        if one.versions is not None and version_of(before or {}) not in one.versions:
-            return PreconditionFailed()
-        try:
-            for linkage in one.change.linkages:
-                self._check_targets(linkage)
-        except ApiErrors as errors:
-            return errors
+        identity_map, change = self._identity_maps[request.resource.type], request.change
+        before = identity_map.get(request.id)
+        if request.is_new and before is not None:
+            return IdTaken()
+        if not request.is_new and before is None:
+            return None
+        if request.versions is not None and version_of(before or {}) not in request.versions:
+            return VersionConflict()
+        if (missing := self._missing_targets(change)) is not None:
+            return missing
         if before is None:
-            shelf.add(new_record(one.resource, one.number, one.change))
+            identity_map.add(new_record(request.resource, request.id, change))
         else:
-            shelf.change(one.number, one.change.attributes | keys(one.change))
-        for linkage in one.change.linkages:
-            self._link(one, linkage, before or {})
-        return shelf.get(one.number)
+            identity_map.update(request.id, change.attributes | foreign_keys(change))
+        for linkage in change.linkages:
+            if linkage.relationship.to_many:
+                self._link_members(request.resource, request.id, linkage)
+            else:
+                self._link_target(linkage, before or {})
+        return identity_map.get(request.id)
 
-    def _check_targets(self, linkage: Linkage) -> None:
-        """Raise ApiErrors if an identifier is of no resource."""
-        if linkage.mode is Mode.REMOVE:
-            return  # what is not there is not linked either
-        problems, target = ErrorCollector(), linkage.relationship.target
-        for identifier in linkage.identifiers:
-            if identifier.id is None or self._identity_maps[target].get(identifier.id) is None:
-                problems.add(NotFound.resource(target, identifier.text, identifier.pointer))
-        problems.raise_any()
+    def _missing_targets(self, change: Change) -> RecordNotFound | None:
+        for linkage in change.linkages:
+            if linkage.mode is Mode.REMOVE:
+                continue  # a record that does not exist is not a member either
+            target = linkage.relationship.target
+            records = self._identity_maps[target]
+            missing = [
+                one for one in linkage.identifiers if one.id is None or records.get(one.id) is None
+            ]
+            if missing:
+                return RecordNotFound.by_identifiers(target, missing)
+        return None
 
-    def _link(self, one: LinkChange, linkage: Linkage, before: Record) -> None:
-        relationship = linkage.relationship
-        targets = self._identity_maps[relationship.target]
-        if relationship.to_many:
-            for number in targets.removed_members(one.number, linkage):
-                targets.change(number, {relationship.foreign_key: None})
-            for number, owner in targets.joining(one.number, linkage):
-                targets.change(number, {relationship.foreign_key: one.number})
-                self._identity_maps[one.resource.type].touch(owner)
-        elif (was := key_of(before, relationship.foreign_key)) != linkage.linked_ids:
-            targets.touch(was)
-            targets.touch(next(iter(linkage.ids), None))
+    def _link_members(self, resource: Resource, id_: int, linkage: Linkage) -> None:
+        foreign_key = linkage.relationship.foreign_key
+        targets = self._identity_maps[linkage.relationship.target]
+        for member in targets.removed_members(id_, linkage):
+            targets.update(member, {foreign_key: None})
+        for member, owner in targets.added_members(id_, linkage):
+            targets.update(member, {foreign_key: id_})
+            self._identity_maps[resource.type].increment_version(owner)
 
-    async def _write(self) -> None:
-        for name, shelf in self._identity_maps.items():
-            if commands := list(shelf.commands()):
-                records = self._database[self._graph[name].collection]
-                await records.bulk_write(commands, session=self._session)
+    def _link_target(self, linkage: Linkage, before: Record) -> None:
+        targets = self._identity_maps[linkage.relationship.target]
+        former = key_of(before, linkage.relationship.foreign_key)
+        if former != linkage.linked_ids:
+            targets.increment_version(former)
+            targets.increment_version(next(iter(linkage.ids), None))
+
+    async def _flush(self) -> None:
+        for type_name, identity_map in self._identity_maps.items():
+            if operations := list(identity_map.operations()):
+                collection = self._database[self._graph[type_name].collection]
+                await collection.bulk_write(operations, session=self._session)
 
 
 class _IdentityMap:
-    """The records of one type: as they were read, as they become, and what that writes."""
+    """The records of one type by id: their current state, and the operations that write it."""
 
     def __init__(self, resource: Resource) -> None:
         self._resource = resource
@@ -162,69 +171,68 @@ class _IdentityMap:
         }
         self._new: list[Record] = []
         self._changed: dict[Hashable, Record] = defaultdict(dict)
-        self._touched: set[int] = set()
+        self._incremented: set[int] = set()
 
-    def get(self, number: Hashable) -> Record | None:
-        """Return the record as it is by now; it is not changed any more."""
-        return self._records.get(number)
+    def get(self, id_: Hashable) -> Record | None:
+        """Return the current state of a record, a dict that later updates do not modify."""
+        return self._records.get(id_)
 
-    def put(self, records: Sequence[Record]) -> None:
-        """Take what was read; other tools may have stored ids that are documents."""
+    def load(self, records: Sequence[Record]) -> None:
+        """Add stored records; external writers may have stored ids that are documents."""
         for record in records:
-            found = record["_id"]
-            self._place(found if isinstance(found, Hashable) else repr(found), record)
+            id_ = record["_id"]
+            self._set(id_ if isinstance(id_, Hashable) else repr(id_), record)
 
     def add(self, record: Record) -> None:
-        """Take a new record."""
+        """Add a new record."""
         self._new.append(record)
-        self._place(record["_id"], record)
+        self._set(record["_id"], record)
 
-    def change(self, number: Hashable, values: Record) -> None:
-        """Set fields of a record, which gets its next version."""
-        before = self._records[number]
-        for column, members in self._members.items():
-            if column in values and (key := key_of(before, column)) is not None:
-                members[key].discard(number)
+    def update(self, id_: Hashable, values: Record) -> None:
+        """Set fields of a record, and increment its version."""
+        before = self._records[id_]
+        for field, members in self._members.items():
+            if field in values and (key := key_of(before, field)) is not None:
+                members[key].discard(id_)
         changed = values | {VERSION: version_of(before) + 1}
-        self._changed[number] |= changed
-        self._place(number, before | changed)
+        self._changed[id_] |= changed
+        self._set(id_, before | changed)
 
-    def touch(self, key: int | None) -> None:
-        """Give what a key leads to its next version, be it here or not."""
-        if key in self._records:
-            self.change(key, {})
-        elif key is not None:
-            self._touched.add(key)
+    def increment_version(self, id_: int | None) -> None:
+        """Increment the version of a record, which need not be loaded or exist."""
+        if id_ in self._records:
+            self.update(id_, {})
+        elif id_ is not None:
+            self._incremented.add(id_)
 
-    def removed_members(self, number: int, linkage: Linkage) -> list[Hashable]:
-        """Return the members of the resource with this number that are to go."""
-        members = self._members[linkage.relationship.foreign_key][number]
+    def removed_members(self, owner: int, linkage: Linkage) -> list[Hashable]:
+        """Return the ids of the members that a linkage removes from the owner."""
         if linkage.mode is Mode.ADD:
             return []
-        ids = set(linkage.ids)
+        members, ids = self._members[linkage.relationship.foreign_key][owner], set(linkage.ids)
         return list(members & ids if linkage.mode is Mode.REMOVE else members - ids)
 
-    def joining(self, number: int, linkage: Linkage) -> list[tuple[int, int | None]]:
-        """Return those that are to become members, each with the key that it has."""
+    def added_members(self, owner: int, linkage: Linkage) -> list[tuple[int, int | None]]:
+        """Return (id, current owner) of the members that a linkage adds to the owner."""
         if linkage.mode is Mode.REMOVE:
             return []
-        column = linkage.relationship.foreign_key
-        found = [(one, key_of(self._records[one], column)) for one in linkage.ids]
-        return [(one, key) for one, key in found if key != number]
+        field = linkage.relationship.foreign_key
+        members = [(id_, key_of(self._records[id_], field)) for id_ in linkage.ids]
+        return [(id_, current) for id_, current in members if current != owner]
 
-    def commands(self) -> Iterator[_Command]:
-        """Return what writes all that has become of the records."""
+    def operations(self) -> Iterator[_WriteOperation]:
+        """Yield the operations that store all changes."""
         yield from map(InsertOne, self._new)
-        for number, values in self._changed.items():
-            chosen = {"_id": self._records[number]["_id"]}
-            yield UpdateOne(chosen, {"$set": values})
+        for id_, values in self._changed.items():
+            query = {"_id": self._records[id_]["_id"]}
+            yield UpdateOne(query, {"$set": values})
             if self._resource.computed and values.keys() & self._resource.writable:
-                yield UpdateOne(chosen, joining(self._resource))
-        if self._touched:
-            yield UpdateMany({"_id": {"$in": list(self._touched)}}, [{"$set": NEXT_VERSION}])
+                yield UpdateOne(query, recompute(self._resource))
+        if self._incremented:
+            yield UpdateMany({"_id": {"$in": list(self._incremented)}}, [{"$set": NEXT_VERSION}])
 
-    def _place(self, number: Hashable, record: Record) -> None:
-        self._records[number] = record
-        for column, members in self._members.items():
-            if (key := key_of(record, column)) is not None:
-                members[key].add(number)
+    def _set(self, id_: Hashable, record: Record) -> None:
+        self._records[id_] = record
+        for field, members in self._members.items():
+            if (key := key_of(record, field)) is not None:
+                members[key].add(id_)

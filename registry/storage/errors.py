@@ -1,0 +1,75 @@
+"""What a read or write of stored resources can fail with, whatever the driver and the protocol."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from pymongo.errors import ExecutionTimeout, PyMongoError
+
+from registry.jsonapi.request_documents import Identifier
+
+_log = logging.getLogger("registry")
+
+
+class StorageError(Exception):
+    """A request to the repository failed; nothing was written, except as Unavailable says."""
+
+
+class RecordNotFound(StorageError):
+    """A record does not exist: the one to read or write, or the targets of a linkage.
+
+    type: the JSON:API type. missing: the id of each as the client sent it, and the JSON pointer to
+    it; None where the id is not in the request document.
+    """
+
+    def __init__(self, type_name: str, missing: Iterable[tuple[str, str | None]]) -> None:
+        self.type = type_name
+        self.missing = list(missing)
+        super().__init__(f"{type_name}: {', '.join(sent for sent, _ in self.missing)}")
+
+    @classmethod
+    def by_id(cls, type_name: str, id_: int) -> RecordNotFound:
+        """Return the error for a record that was requested by its id alone."""
+        return cls(type_name, [(str(id_), None)])
+
+    @classmethod
+    def by_identifiers(cls, type_name: str, missing: Iterable[Identifier]) -> RecordNotFound:
+        """Return the error for resource identifiers of a request document."""
+        return cls(type_name, ((one.text, one.pointer) for one in missing))
+
+
+class VersionConflict(StorageError):
+    """The record has none of the versions that the caller requires."""
+
+
+class IdTaken(StorageError):
+    """An external writer has stored a record under an id that was just allocated."""
+
+
+class Unavailable(StorageError):
+    """The database did not respond in time, or refused the command; a write may be in effect."""
+
+
+class QueryTimeout(StorageError):
+    """A valid query exceeded its time limit. seconds: the limit."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"not finished within {seconds:g} s")
+        self.seconds = seconds
+
+
+@contextmanager
+def translated_errors(query_seconds: float | None = None) -> Iterator[None]:
+    """Raise Unavailable for every error of the driver, and log its cause.
+
+    query_seconds: the time limit of a query; exceeding it is a QueryTimeout instead.
+    """
+    try:
+        yield
+    except PyMongoError as error:
+        if query_seconds is not None and isinstance(error, ExecutionTimeout):
+            raise QueryTimeout(query_seconds) from error
+        _log.error("MongoDB failed: %s", error)
+        raise Unavailable from error

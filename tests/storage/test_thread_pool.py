@@ -1,0 +1,102 @@
+"""Slow queries leave threads and connections for other commands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorCursor
+from pymongo import CursorType, MongoClient
+
+from registry.jsonapi.query import Query
+from registry.jsonapi.request_documents import Change
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.client import connect
+from registry.storage.reads import collection_queries
+from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.repository import Repository
+from registry.storage.thread_pool import THREADS
+from tests.support import Database
+
+GRAPH = Graph(RESOURCES)
+SLOW_QUERIES = THREADS - 10
+"""More than motor's default number of threads on a machine with up to 17 cores."""
+
+
+async def read_two(cursor: AsyncIOMotorCursor[dict[str, Any]]) -> None:
+    await cursor.next()
+    await cursor.next()
+
+
+def count_waiting(uri: str, database: str) -> int:
+    """Return how many queries are waiting on the server, by a connection of its own."""
+    with MongoClient[dict[str, Any]](uri) as client:
+        stages: list[dict[str, Any]] = [
+            {"$currentOp": {}},
+            {"$match": {"ns": f"{database}.events", "op": "getmore"}},
+        ]
+        return len(list(client.admin.aggregate(stages)))
+
+
+async def test_slow_queries_do_not_block_a_write(
+    mongodb_uri: str, settings: Settings, database: Database
+) -> None:
+    await database.create_collection("events", capped=True, size=4096)
+    await database.events.insert_one({"_id": 1})
+    async with connect(settings) as own:
+        cursors = [
+            own.events.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(60_000)
+            for _ in range(SLOW_QUERIES)
+        ]
+        slow = [asyncio.create_task(read_two(cursor)) for cursor in cursors]
+        async with asyncio.timeout(60):
+            while (  # noqa: ASYNC110 - the server has no event for it
+                await asyncio.to_thread(count_waiting, mongodb_uri, settings.database)
+                < SLOW_QUERIES
+            ):
+                await asyncio.sleep(0.05)
+            repository = Repository(own, GRAPH, settings.query_seconds)
+            names = {"first_name": "Ada", "last_name": "Lovelace"}
+            record = await repository.insert(GRAPH["person"], Change(names, ()))
+            assert not any(task.done() for task in slow)
+            assert (await repository.get(GRAPH["person"], record["_id"]))["first_name"] == "Ada"
+            await own.events.insert_one({"_id": 2})
+            await asyncio.gather(*slow)
+
+
+class HeldCursor:
+    """A cursor whose batch arrives when the test says so."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.arrived = asyncio.Event()
+
+    async def to_list(self, _: int | None) -> list[dict[str, Any]]:
+        self.requested = True
+        await self.arrived.wait()
+        return []
+
+
+async def test_collection_queries_in_flight_are_limited(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection_queries, "_MAX_QUERIES", 2)
+    query = CollectionQuery(ReadContext(database, GRAPH, 5.0), GRAPH["person"], [], Query())
+    cursors = [HeldCursor() for _ in range(5)]
+    tasks = [asyncio.create_task(query.next_batch(cursor)) for cursor in cursors]
+    await asyncio.sleep(0)
+    assert [cursor.requested for cursor in cursors] == [True, True, False, False, False]
+    cursors[0].arrived.set()
+    await tasks[0]
+    await asyncio.sleep(0)
+    assert [cursor.requested for cursor in cursors] == [True, True, True, False, False]
+    for cursor in cursors:
+        cursor.arrived.set()
+    assert await asyncio.gather(*tasks) == [[]] * 5
+
+
+def test_the_collection_queries_leave_half_of_the_threads() -> None:
+    assert collection_queries._MAX_QUERIES * 2 <= THREADS

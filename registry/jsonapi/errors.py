@@ -23,9 +23,9 @@ class ApiError(Exception):
     by which the cursor profile names the kind of the problem, where it does.
     """
 
-    status: ClassVar[int]
-    code: ClassVar[str]
-    title: ClassVar[str]
+    status: int
+    code: str
+    title: str
     about: ClassVar[str | None] = None
 
     def __init__(

@@ -117,7 +117,7 @@ def of_operations(graph: Graph, most: int, extension: str) -> list[ApiError]:
 
 def _of_any_request() -> list[ApiError]:
     return [
-        MalformedRequest("The header `Host` is no host name."),
+        MalformedRequest("The header `Host` is not a valid host name."),
         _raised(lambda: check_accept((f"{MEDIA_TYPE}; charset=utf-8",))),
         RequestTimeout("head", Limits().arrival_seconds),
         ExpectationFailed(),

@@ -21,7 +21,8 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
         response = await handler(request)
     except BaseException as error:  # noqa: BLE001 - what is not an Exception is raised again
         response = _respond_to(request, error)
-    if not isinstance(response, DocumentResponse) and not response.prepared:
+    # An exact class, as isinstance is slow for an abstract class such as StreamResponse.
+    if response.__class__ is not DocumentResponse and not response.prepared:
         response.headers.update(common_headers(request_id(request)))
     return response
 

@@ -14,8 +14,8 @@ REQUEST_ID = web.RequestKey("request_id", str)
 REQUEST_ID_HEADER = "X-Request-ID"
 
 # Plain strings: aiohttp's case-insensitive header names take twice as long to format.
-_CONTENT_LENGTH, _DATE, _SERVER, _VARY = map(
-    str, (hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.SERVER, hdrs.VARY)
+_CONNECTION, _CONTENT_LENGTH, _DATE, _SERVER, _VARY = map(
+    str, (hdrs.CONNECTION, hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.SERVER, hdrs.VARY)
 )
 _ACCEPT = str(hdrs.ACCEPT)
 _PRODUCT = "registry"
@@ -67,15 +67,16 @@ class DocumentResponse(web.StreamResponse):
         """Whether the connection stays open after this response."""
         return self._request_keep_alive and super().keep_alive is not False
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+    async def prepare(  # type: ignore[override] # views are only called with a Request
+        self, request: web.Request
+    ) -> AbstractStreamWriter | None:
         """Send the response; through aiohttp if the app has handlers of `on_response_prepare`."""
-        assert isinstance(request, web.Request)  # noqa: S101 - a view has returned this response
         self._request_keep_alive = request.keep_alive
-        if any(app.on_response_prepare for app in request.match_info.apps):
-            return await self._prepare_with_signals(request)
-        head = self._head(request)
+        for app in request.match_info.apps:
+            if app.on_response_prepare:
+                return await self._prepare_with_signals(request)
         body = b"" if request.method == hdrs.METH_HEAD else self._content
-        await request.writer.write(head.encode() + body)
+        await request.writer.write(self._head(request).encode() + body)
         return request.writer
 
     async def write_eof(self, _: bytes = b"") -> None:
@@ -91,16 +92,14 @@ class DocumentResponse(web.StreamResponse):
             self._content = b""
         return await super().prepare(request)
 
-    def _head(self, request: web.BaseRequest) -> str:
+    def _head(self, request: web.Request) -> str:
         version, stays_open = request.version, self.keep_alive
-        lines = [f"{name}: {value}\r\n" for name, value in self.headers.items()]
-        lines += [
-            f"{name}: {value}\r\n" for name, value in common_headers(request_id(request)).items()
-        ]
+        headers = {**self.headers, **common_headers(request_id(request))}
         if self.status != 304:  # which has no content (RFC 9110, 15.4.5)
-            lines.append(f"{_CONTENT_LENGTH}: {len(self._content)}\r\n")
+            headers[_CONTENT_LENGTH] = str(len(self._content))
         if stays_open is not (version >= HttpVersion11):  # the default of the version
-            lines.append(f"{hdrs.CONNECTION}: {'keep-alive' if stays_open else 'close'}\r\n")
+            headers[_CONNECTION] = "keep-alive" if stays_open else "close"
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         return (
             f"HTTP/{version.major}.{version.minor} {self.status} {self.reason}\r\n"
             f"{''.join(lines)}\r\n"

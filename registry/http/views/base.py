@@ -69,7 +69,8 @@ class DocumentView(web.View):
         Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
         """
         headers = self.request.headers
-        media.check_accept(headers.getall(hdrs.ACCEPT, ()), extension)
+        if accept := headers.getall(hdrs.ACCEPT, ()):
+            media.check_accept(accept, extension)
         media.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
 
     def reject_parameters(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from aiohttp import web
 
 from registry.http.app_keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
-from registry.http.error_responses import add_common_headers
+from registry.http.error_middleware import error_middleware
 from registry.http.limits import Limits
 from registry.http.routes import routes
 from registry.model.graph import Graph
@@ -31,12 +31,11 @@ def create_app(
     Raises InvalidDeclaration if the resources do not fit together, at start StartError if there is
     no database.
     """
-    app = web.Application(client_max_size=limits.body_bytes)
+    app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
     app[SETTINGS] = settings
     app[LIMITS] = limits
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(_open_repository)
-    app.on_response_prepare.append(add_common_headers)
     app.add_routes(routes(graph, settings.sizes))
     swagger_ui.mount(app, describe(graph, settings, limits))
     return app

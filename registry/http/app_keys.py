@@ -1,4 +1,4 @@
-"""What the parts of the application find each other by."""
+"""Keys of the application: the objects that views and the server share."""
 
 from __future__ import annotations
 

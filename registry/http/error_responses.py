@@ -1,13 +1,15 @@
-"""Whatever goes wrong becomes an error document, with the id under which the log has it."""
+"""Error documents (JSON:API 1.0, Errors), with the id under which the log has the request."""
 
 from __future__ import annotations
 
 import logging
+from http.client import responses
 
 from aiohttp import hdrs, web
+from multidict import CIMultiDict
 
 from registry.http.app_keys import UI_PATH
-from registry.http.responses import REQUEST_ID_HEADER, new_request_id
+from registry.http.responses import common_headers, new_request_id, request_id
 from registry.http.storage_errors import to_api_errors
 from registry.jsonapi import documents as document
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
@@ -15,7 +17,6 @@ from registry.jsonapi.errors import (
     ApiError,
     ApiErrors,
     BodyTooLarge,
-    ExpectationFailed,
     InternalError,
     MalformedRequest,
     MethodNotAllowed,
@@ -25,97 +26,94 @@ from registry.jsonapi.errors import (
 )
 from registry.storage.errors import StorageError
 
-REQUEST_ID = web.RequestKey("request_id", str)
-
 _log = logging.getLogger("registry")
 
 
-async def add_common_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put on every response the id of the request, and that `Accept` can make another of it.
+def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
+    """Return the error document for an exception, and log it.
 
-    A signal handler of aiohttp (JSON:API 1.0, Content Negotiation).
+    An HTTPException keeps its status, headers and cookies.
     """
-    response.headers[REQUEST_ID_HEADER] = request_id(request)
-    response.headers[hdrs.VARY] = hdrs.ACCEPT
-
-
-def request_id(request: web.BaseRequest) -> str:
-    """Return the id of the request, given to it at the first call."""
-    identity = request.get(REQUEST_ID)
-    if identity is None:
-        identity = request[REQUEST_ID] = new_request_id()
-    return identity
-
-
-def error_response(request: web.BaseRequest, error: BaseException) -> web.Response:
-    """Return the error document for an exception, and log it."""
-    problems = _problems(request, error)
-    status, identity = problems.status, request_id(request)
-    _log.log(
-        logging.ERROR if status >= 500 else logging.INFO,
-        "%s %r %s -> %d %r",
-        request.method,
-        request.raw_path,
-        identity,
-        status,
-        str(problems),
-        exc_info=error if status == InternalError.status else None,
-    )
+    errors = log_error(request, error)
+    headers = CIMultiDict(common_headers(request_id(request)))
+    if isinstance(error, web.HTTPException):
+        headers.extend(error.headers)
+        headers.popall(hdrs.CONTENT_TYPE, None)  # of its body, which is replaced
+        headers.popall(hdrs.CONTENT_LENGTH, None)
+    for one in errors.errors:
+        headers.update(one.headers)
     response = web.Response(
-        status=status,
-        body=document.errors(problems.errors, identity),
+        status=errors.status,
+        body=document.errors(errors.errors, request_id(request)),
         content_type=MEDIA_TYPE,
-        headers={REQUEST_ID_HEADER: identity, hdrs.VARY: hdrs.ACCEPT},
+        headers=headers,
     )
-    for problem in problems.errors:
-        response.headers.update(problem.headers)
-        if isinstance(problem, MalformedRequest | RequestTimeout):
-            response.force_close()  # where the next request begins is not known
+    if isinstance(error, web.HTTPException):
+        response.cookies.update(error.cookies)
+    if any(isinstance(one, MalformedRequest | RequestTimeout) for one in errors.errors):
+        response.force_close()  # where the next request begins is not known
     return response
 
 
 def raw_error_response(error: ApiError) -> bytes:
-    """Return the bytes of a response to a request that never became one."""
+    """Return an error response as bytes, for a connection that has not received a whole head."""
     identity = new_request_id()
     body = document.errors([error], identity)
     _log.info("%s -> %d %s", identity, error.status, error)
-    head = (
-        f"HTTP/1.1 {error.status} {error.title}\r\n"
-        f"{hdrs.CONTENT_TYPE}: {MEDIA_TYPE}\r\n"
-        f"{hdrs.CONTENT_LENGTH}: {len(body)}\r\n"
-        f"{REQUEST_ID_HEADER}: {identity}\r\n"
-        f"{hdrs.VARY}: {hdrs.ACCEPT}\r\n"
-        f"{hdrs.CONNECTION}: close\r\n\r\n"
+    headers = {
+        **common_headers(identity),
+        hdrs.CONTENT_TYPE: MEDIA_TYPE,
+        hdrs.CONTENT_LENGTH: str(len(body)),
+        hdrs.CONNECTION: "close",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {error.status} {error.title}\r\n{lines}\r\n".encode() + body
+
+
+def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
+    """Write what went wrong with a request to the log; return its errors."""
+    errors = _api_errors(request, error)
+    _log.log(
+        logging.ERROR if errors.status >= 500 else logging.INFO,
+        "%s %r %s -> %d %r",
+        request.method,
+        request.raw_path,
+        request_id(request),
+        errors.status,
+        str(errors),
+        exc_info=error if errors.status == InternalError.status else None,
     )
-    return head.encode() + body
+    return errors
 
 
-def _problems(request: web.BaseRequest, error: BaseException) -> ApiErrors:
-    if isinstance(error, ApiErrors):
-        return error
-    if isinstance(error, ApiError):
-        return ApiErrors([error])
-    if isinstance(error, StorageError):
-        return to_api_errors(error)
-    if isinstance(error, web.HTTPException):
-        return ApiErrors([_of_aiohttp(request, error)])
+def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
+    match error:
+        case ApiErrors():
+            return error
+        case ApiError():
+            return ApiErrors([error])
+        case StorageError():
+            return to_api_errors(error)
+        case web.HTTPException():
+            return ApiErrors([_from_http_exception(request, error)])
     return ApiErrors([InternalError()])
 
 
-def _of_aiohttp(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
+def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
     match error:
         case web.HTTPNotFound():
             return NotFound(
-                f"There is nothing at {quoted(request.path)}; see {UI_PATH}/ for what there is."
+                f"There is nothing at {quoted(request.path)}; {UI_PATH}/ describes all paths."
             )
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             return MethodNotAllowed(
-                f"{quoted(request.path)} takes {allowed}, not {error.method}.",
+                f"{quoted(request.path)} supports {allowed}, not {error.method}.",
                 headers={hdrs.ALLOW: allowed},
             )
         case web.HTTPRequestEntityTooLarge():
             return BodyTooLarge(request.client_max_size)
-        case web.HTTPExpectationFailed():
-            return ExpectationFailed()
-    return InternalError()
+    other = ApiError(error.reason)
+    other.status, other.title = error.status, responses.get(error.status, "HTTP error")
+    other.code = other.title.lower().replace(" ", "_").replace("-", "_")
+    return other

@@ -1,4 +1,4 @@
-"""Entity tags: strong validators of answers, which tell the version of the resource as well."""
+"""Entity tags and preconditions (RFC 9110, sections 8.8.3 and 13)."""
 
 from __future__ import annotations
 
@@ -11,38 +11,42 @@ from registry.model.record import Record
 from registry.storage.records import Versions, version_of
 
 _DIGEST_DIGITS = 24
-_VERSIONED = re.compile(rf"([0-9]{{1,18}})-[0-9a-f]{{{_DIGEST_DIGITS}}}", re.ASCII)
+_VERSIONED_TAG = re.compile(rf"([0-9]{{1,18}})-[0-9a-f]{{{_DIGEST_DIGITS}}}", re.ASCII)
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 _ANY = "*"
 
 
 def make_etag(body: bytes, record: Record | None = None) -> str:
-    """Return the tag of an answer; record: the resource that it represents, if it is one alone.
+    """Return the strong entity tag of a response, without quotes.
 
-    It changes with every byte of the answer, so that each choice of parameters has another; what
-    `If-Match` needs of it is the version at its beginning.
+    It changes with every byte of the body, so each combination of query parameters has its own.
+    record: the resource that the response represents, if it is a single one; its version, which
+    `If-Match` is compared with, then precedes the digest: `3-5d41402abc4b2a76b9719d91`.
     """
     digest = sha256(body).hexdigest()[:_DIGEST_DIGITS]
     return digest if record is None else f"{version_of(record)}-{digest}"
 
 
 def if_match_versions(request: web.Request) -> Versions:
-    """Return the versions that `If-Match` names (RFC 9110, 13.1.1); None if any will do.
+    """Return the versions in `If-Match` (RFC 9110, 13.1.1); None if any version matches.
 
-    A tag that is weak, or none of this service, names no version.
+    Weak tags and tags that the service did not make match no version.
     """
     if hdrs.IF_MATCH not in request.headers or _is_any(request, hdrs.IF_MATCH):
         return None
-    strong = (value for weak, value in _tags(request, hdrs.IF_MATCH) if not weak)
-    return frozenset(int(found[1]) for found in map(_VERSIONED.fullmatch, strong) if found)
+    strong = (tag for weak, tag in _tags(request, hdrs.IF_MATCH) if not weak)
+    return frozenset(int(match[1]) for match in map(_VERSIONED_TAG.fullmatch, strong) if match)
 
 
-def is_not_modified(request: web.Request, tag: str) -> bool:
-    """Whether the client says by `If-None-Match` that it has this answer (RFC 9110, 13.1.2)."""
+def matches_if_none_match(request: web.Request, etag: str) -> bool:
+    """Return whether `If-None-Match` has the tag, so that the client need not load the response.
+
+    Tags are compared weakly (RFC 9110, 13.1.2).
+    """
     if hdrs.IF_NONE_MATCH not in request.headers:
         return False
-    known = {value for _, value in _tags(request, hdrs.IF_NONE_MATCH)}
-    return tag in known or _is_any(request, hdrs.IF_NONE_MATCH)
+    tags = {tag for _, tag in _tags(request, hdrs.IF_NONE_MATCH)}
+    return etag in tags or _is_any(request, hdrs.IF_NONE_MATCH)
 
 
 def _is_any(request: web.Request, header: str) -> bool:
@@ -50,4 +54,5 @@ def _is_any(request: web.Request, header: str) -> bool:
 
 
 def _tags(request: web.Request, header: str) -> list[tuple[str, str]]:
+    """Return `W/` or nothing, and the opaque tag, of each tag in all lines of the header."""
     return _TAG.findall(",".join(request.headers.getall(header, [])))

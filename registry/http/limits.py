@@ -1,4 +1,4 @@
-"""How much of a request the service waits for and reads."""
+"""Limits of size and time on requests and connections."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one request.
+    """Limits on one request and its connection.
 
-    body_bytes: a longer body is refused with 413. arrival_seconds: a head, and after it a body,
-    that takes longer to arrive is refused with 408. linger_seconds: how long the rest of a refused
-    body is read, so that the client gets to see the answer. idle_seconds: how long a connection
-    may stay open with no request on it.
+    body_bytes: a larger body is refused with 413. arrival_seconds: the time the head, and after it
+    the body, may take to arrive; 408 after that. linger_seconds: how long the rest of the body of
+    a refused request is read and discarded, so that the client reads the response before the
+    connection closes. idle_seconds: the idle timeout, after which a connection without a request
+    is closed.
     """
 
     body_bytes: int = 2**20

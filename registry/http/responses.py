@@ -1,4 +1,4 @@
-"""What a view answers with: a response that is whole when it is made."""
+"""Responses: the headers they all have, and the one that sends a document in a single write."""
 
 from __future__ import annotations
 
@@ -8,54 +8,99 @@ from collections.abc import Mapping
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import SERVER_SOFTWARE, HttpVersion11
+from aiohttp.http import HttpVersion11
 
+REQUEST_ID = web.RequestKey("request_id", str)
 REQUEST_ID_HEADER = "X-Request-ID"
 
-# As texts alone: names that compare without regard to case take twice as long to be written.
-_LENGTH, _DATE = str(hdrs.CONTENT_LENGTH), str(hdrs.DATE)
-_ALWAYS = f"{hdrs.VARY}: {hdrs.ACCEPT}\r\n{hdrs.SERVER}: {SERVER_SOFTWARE}\r\n"
+# Plain strings: aiohttp's case-insensitive header names take twice as long to format.
+_CONNECTION, _CONTENT_LENGTH, _DATE, _SERVER, _VARY = map(
+    str, (hdrs.CONNECTION, hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.SERVER, hdrs.VARY)
+)
+_ACCEPT = str(hdrs.ACCEPT)
+_PRODUCT = "registry"
+"""The value of `Server`: without versions, which would help to find known vulnerabilities."""
+
+
+def request_id(request: web.BaseRequest) -> str:
+    """Return the id of the request, in the log and in `X-Request-ID`; assigned on first use."""
+    try:
+        return request[REQUEST_ID]
+    except KeyError:
+        identity = request[REQUEST_ID] = new_request_id()
+        return identity
+
+
+def new_request_id() -> str:
+    """Return an id for one request."""
+    return random.randbytes(16).hex()  # noqa: S311 - it has to be unique, not secret
+
+
+def common_headers(identity: str) -> dict[str, str]:
+    """Return the headers that every response has (JSON:API 1.0, Content Negotiation: `Vary`).
+
+    identity: the id of the request.
+    """
+    return {
+        REQUEST_ID_HEADER: identity,
+        _VARY: _ACCEPT,
+        _SERVER: _PRODUCT,
+        _DATE: rfc822_formatted_time(),
+    }
 
 
 class DocumentResponse(web.StreamResponse):
-    """A response that leaves in one write, head and body.
+    """A response that is sent in one write, head and body.
 
-    headers: what aiohttp and the service do not add to every response; nothing in them is checked,
-    so that no text of a client may stand there. Signals of aiohttp do not see it: what they do to
-    other responses takes longer than all that a view does to find and show a resource.
+    headers: those beside `common_headers`; their values are sent unchecked, so they must not
+    contain text of a client.
     """
+
+    _request_keep_alive = False
 
     def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         super().__init__(status=status, headers=headers)
         self._content = body
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Send the response."""
-        self._keep_alive = request.keep_alive
-        head = self._head(request)
+    @property
+    def keep_alive(self) -> bool | None:
+        """Whether the connection stays open after this response."""
+        return self._request_keep_alive and super().keep_alive is not False
+
+    async def prepare(  # type: ignore[override] # views are only called with a Request
+        self, request: web.Request
+    ) -> AbstractStreamWriter | None:
+        """Send the response; through aiohttp if the app has handlers of `on_response_prepare`."""
+        self._request_keep_alive = request.keep_alive
+        for app in request.match_info.apps:
+            if app.on_response_prepare:
+                return await self._prepare_with_signals(request)
         body = b"" if request.method == hdrs.METH_HEAD else self._content
-        await request.writer.write(head.encode() + body)
+        await request.writer.write(self._head(request).encode() + body)
         return request.writer
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing, as all is sent."""
+    async def write_eof(self, _: bytes = b"") -> None:
+        """Send the body, unless `prepare` has sent it."""
+        if self.prepared:
+            await super().write_eof(self._content)
 
-    def _head(self, request: web.BaseRequest) -> str:
-        version, lasting = request.version, request.keep_alive
-        lines = [f"{name}: {value}\r\n" for name, value in self.headers.items()]
-        if self.status != 304:  # of which RFC 9110 wants none
-            lines.append(f"{_LENGTH}: {len(self._content)}\r\n")
-        if lasting is not (version >= HttpVersion11):  # which says the same without a header
-            lines.append(f"{hdrs.CONNECTION}: {'keep-alive' if lasting else 'close'}\r\n")
+    async def _prepare_with_signals(self, request: web.Request) -> AbstractStreamWriter | None:
+        self.headers.update(common_headers(request_id(request)))
+        if self.status != 304:
+            self.content_length = len(self._content)
+        if request.method == hdrs.METH_HEAD:
+            self._content = b""
+        return await super().prepare(request)
+
+    def _head(self, request: web.Request) -> str:
+        version, stays_open = request.version, self.keep_alive
+        headers = {**self.headers, **common_headers(request_id(request))}
+        if self.status != 304:  # which has no content (RFC 9110, 15.4.5)
+            headers[_CONTENT_LENGTH] = str(len(self._content))
+        if stays_open is not (version >= HttpVersion11):  # the default of the version
+            headers[_CONNECTION] = "keep-alive" if stays_open else "close"
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         return (
             f"HTTP/{version.major}.{version.minor} {self.status} {self.reason}\r\n"
-            f"{''.join(lines)}"
-            f"{REQUEST_ID_HEADER}: {new_request_id()}\r\n"
-            f"{_DATE}: {rfc822_formatted_time()}\r\n"
-            f"{_ALWAYS}\r\n"
+            f"{''.join(lines)}\r\n"
         )
-
-
-def new_request_id() -> str:
-    """Return an id under which the log has a request."""
-    return random.randbytes(16).hex()  # noqa: S311 - it has to differ, not to be secret

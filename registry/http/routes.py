@@ -1,4 +1,4 @@
-"""The paths of the service, and the views that answer them."""
+"""The routes of the service: its paths and their views."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ OPERATIONS_PATH = "/operations"
 def routes(graph: Graph, sizes: Sizes) -> list[web.RouteDef]:
     """Return the routes of all types (section 4.1 of the service description).
 
-    sizes: of pages and of what is included.
+    sizes: of pages and of included relationships.
     """
     scopes = [Scope(resource, graph, sizes) for resource in graph.values()]
-    found = [route for scope in scopes for route in _of_type(scope)]
-    return [*found, _route(OperationsView, OPERATIONS_PATH, "operations", graph=graph)]
+    of_types = [route for scope in scopes for route in _of_type(scope)]
+    return [*of_types, _route(OperationsView, OPERATIONS_PATH, "operations", graph=graph)]
 
 
 def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
     resource = scope.resource
-    about: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
+    context: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
     paths = collection_path(resource), resource_path(resource, "{id}")
-    yield _route(CollectionView, paths[0], f"{resource.type}_list", **about)
-    yield _route(DetailView, paths[1], f"{resource.type}_detail", **about)
+    yield _route(CollectionView, paths[0], f"{resource.type}_list", **context)
+    yield _route(DetailView, paths[1], f"{resource.type}_detail", **context)
     for name, relationship in resource.relationships.items():
-        about |= {"relationship": relationship}
+        context |= {"relationship": relationship}
         linkage = MembersView if relationship.to_many else LinkageView
         paths = relationship_path(resource, "{id}", name), related_path(resource, "{id}", name)
-        yield _route(linkage, paths[0], f"{resource.type}_{name}_linkage", **about)
-        yield _route(RelatedView, paths[1], f"{resource.type}_{name}", **about)
+        yield _route(linkage, paths[0], f"{resource.type}_{name}_linkage", **context)
+        yield _route(RelatedView, paths[1], f"{resource.type}_{name}", **context)
 
 
-def _route(view: type[DocumentView], path: str, name: str, **about: Any) -> web.RouteDef:
-    """Return the route of a view of its own, which knows what it is about."""
-    return web.view(path, type(view.__name__, (view,), about), name=name)
+def _route(view: type[DocumentView], path: str, name: str, **context: Any) -> web.RouteDef:
+    """Return a route to a subclass of the view with the class attributes in `context`."""
+    return web.view(path, type(view.__name__, (view,), context), name=name)

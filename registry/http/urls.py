@@ -1,4 +1,4 @@
-"""The absolute URL of a request, as its answer repeats it."""
+"""Absolute URL of a request, for `links.self` and the links between pages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SAFE = "/?:@!$&'()*+,;=-._~%"
 
 
 def absolute_url(request: web.Request, public_url: str | None) -> str:
-    """Return the URL as requested, with every character encoded that is not safe in one.
+    """Return the URL as requested, with unsafe characters percent-encoded.
 
-    public_url: where clients reach the service; None to take the host of the request. Raises
-    MalformedRequest if that is no host (section 4.7 of the service description).
+    public_url: the origin under which clients reach the service; None for the `Host` of the
+    request. Raises MalformedRequest if that is not valid (section 4.7 of the service description).
     """
     target = request.raw_path
-    if not target.startswith("/"):  # the request line may hold a whole URL
+    if not target.startswith("/"):  # absolute-form (RFC 9112, 3.2.2)
         target = str(request.rel_url)
     encoded = quote(_STRAY_PERCENT.sub("%25", target), _SAFE, errors="surrogateescape")
     return (public_url or _origin(request)).rstrip("/") + encoded
@@ -29,5 +29,5 @@ def absolute_url(request: web.Request, public_url: str | None) -> str:
 
 def _origin(request: web.Request) -> str:
     if not _HOST.fullmatch(request.host):
-        raise MalformedRequest("The header `Host` is no host name.")
+        raise MalformedRequest("The header `Host` is not a valid host name.")
     return f"{request.scheme}://{request.host}"

@@ -22,9 +22,9 @@ class ApiError(Exception):
     object. type_url: identifies the error type in the cursor pagination profile, if it has one.
     """
 
-    status: ClassVar[int]
-    code: ClassVar[str]
-    title: ClassVar[str]
+    status: int
+    code: str
+    title: str
     type_url: ClassVar[str | None] = None
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What all views share: from the request to checked input, from a document to the response."""
+"""What all views share: reading a request, and responding with a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 from aiohttp import hdrs, web
 
 from registry.http.app_keys import LIMITS, REPOSITORY, SETTINGS
-from registry.http.etags import is_not_modified, make_etag
+from registry.http.etags import make_etag, matches_if_none_match
 from registry.http.responses import DocumentResponse
 from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation as media
@@ -24,7 +24,7 @@ from registry.model.record import Record
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
-_NONE: Mapping[str, str] = {}
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class DocumentView(web.View):
@@ -34,12 +34,12 @@ class DocumentView(web.View):
 
     @property
     def repository(self) -> Repository:
-        """The stored resources."""
+        """The repository of the service."""
         return self.request.app[REPOSITORY]
 
     @property
     def settings(self) -> Settings:
-        """What the service was told at start."""
+        """The settings of the service."""
         return self.request.app[SETTINGS]
 
     @property
@@ -48,27 +48,31 @@ class DocumentView(web.View):
         return absolute_url(self.request, self.settings.public_url)
 
     async def options(self) -> web.Response:
-        """DocumentResponse with the methods of this path in `Allow`."""
+        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
         allowed = sorted(name for name in hdrs.METH_ALL if hasattr(self, name.lower()))
         return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(allowed)})
 
     def read_query(self, scope: Scope) -> Query:
-        """Negotiate the media type and return the checked query string."""
+        """Negotiate the media type and return the parsed query string.
+
+        Raises NotAcceptable, UnsupportedMediaType, or ApiErrors for invalid parameters.
+        """
         self.negotiate()
         url = self.request.rel_url
         return parse(url.query.items(), scope) if url.raw_query_string else EVERYTHING
 
     def negotiate(self, extension: str | None = None) -> None:
-        """Check the media types, of which one may carry an extension.
+        """Check `Accept` and `Content-Type`. extension: the URI of the one that they may name.
 
         Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
         """
         headers = self.request.headers
-        media.check_accept(headers.getall(hdrs.ACCEPT, ()), extension)
+        if accept := headers.getall(hdrs.ACCEPT, ()):
+            media.check_accept(accept, extension)
         media.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
 
-    def refuse_parameters(self) -> None:
-        """Raise InvalidParameter if there is one: the answer holds no document to ask more of.
+    def reject_parameters(self) -> None:
+        """Raise InvalidParameter if there is a query parameter, where a path supports none.
 
         JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
         """
@@ -76,7 +80,10 @@ class DocumentView(web.View):
             raise unknown_parameter(name)
 
     async def read_body(self, extension: str | None = None) -> bytes:
-        """Return the body, sent as JSON:API, with this extension if one is named."""
+        """Return the body. extension: the URI of the one that its media type has to name.
+
+        Raises UnsupportedMediaType, BodyTooLarge, RequestTimeout or MalformedRequest.
+        """
         request = self.request
         media.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
         media.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
@@ -84,37 +91,38 @@ class DocumentView(web.View):
         if (request.content_length or 0) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
         try:
-            body = await self._arrived(limits.arrival_seconds)
+            body = await self._receive_body(limits.arrival_seconds)
         except TimeoutError as error:
             raise RequestTimeout("body", limits.arrival_seconds) from error
         except web.RequestPayloadError as error:
-            raise MalformedRequest("The body is not encoded as its headers say.") from error
+            raise MalformedRequest("The body cannot be decoded as its headers declare.") from error
         if len(body) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
         return body
 
-    async def _arrived(self, seconds: float) -> bytes:
+    async def _receive_body(self, seconds: float) -> bytes:
         content = self.request.content
-        if content.is_eof():  # as nearly always; what waits for more takes ten times as long
+        if content.is_eof():  # most bodies arrive with the head; a timeout costs ten times as much
             return content.read_nowait()
         async with asyncio.timeout(seconds):
             return await self.request.read()
 
-    def answer(
+    def respond(
         self,
         body: bytes,
         record: Record | None = None,
         *,
         status: int = 200,
-        headers: Mapping[str, str] = _NONE,
+        headers: Mapping[str, str] = _NO_HEADERS,
     ) -> DocumentResponse:
-        """DocumentResponse with a document and its entity tag, or with 304 if the client has it.
+        """Return a document with its entity tag, or 304 if the client has it already.
 
-        record: what the document represents, if it is a resource or the linkage of one.
+        record: the resource that the document represents, or whose linkage it is.
         """
-        tag, request = make_etag(body, record), self.request
-        sent: dict[str, str] = {hdrs.ETAG: f'"{tag}"', **headers}
-        if is_not_modified(request, tag) and request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
-            return DocumentResponse(304, b"", sent)
-        sent[hdrs.CONTENT_TYPE] = media.MEDIA_TYPE
-        return DocumentResponse(status, body, sent)
+        etag, request = make_etag(body, record), self.request
+        all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
+        is_read = request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
+        if is_read and matches_if_none_match(request, etag):
+            return DocumentResponse(304, b"", all_headers)
+        all_headers[hdrs.CONTENT_TYPE] = media.MEDIA_TYPE
+        return DocumentResponse(status, body, all_headers)

@@ -1,9 +1,10 @@
-"""The view of Atomic Operations: several changes in one request, all of them or none."""
+"""The view of the Atomic Operations extension: several changes in one request, all or none."""
 
 from __future__ import annotations
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
+from registry.http.responses import DocumentResponse
 from registry.http.views.base import DocumentView
 from registry.jsonapi import content_negotiation as media
 from registry.jsonapi import documents as document
@@ -14,31 +15,35 @@ from registry.model.record import Record
 
 
 class OperationsView(DocumentView):
-    """The path that takes operations (Atomic Operations, Processing)."""
+    """The endpoint for operations (Atomic Operations, Processing)."""
 
-    async def post(self) -> web.Response:
-        """Do the operations in their order; the results stand in the same one."""
+    async def post(self) -> DocumentResponse:
+        """Perform the operations in order; the results have the same order."""
         self.negotiate(EXTENSION)
-        self.refuse_parameters()
+        self.reject_parameters()
         body = await self.read_body(EXTENSION)
         operations = load_operations(body, self.graph, self.settings.most_operations)
         records = await self.repository.execute(operations)
-        done = list(zip(operations, records, strict=True))
-        ids = {one.target.id: record["_id"] for one, record in done if one.target.id is not None}
-        results = [_result(one.with_assigned_ids(ids), record) for one, record in done]
-        return web.Response(
-            body=document.results(results),
-            headers={hdrs.CONTENT_TYPE: media.media_type(EXTENSION)},
-        )
+        performed = list(zip(operations, records, strict=True))
+        ids = {
+            operation.target.id: record["_id"]
+            for operation, record in performed
+            if operation.target.id is not None
+        }
+        results = [
+            _result(operation.with_assigned_ids(ids), record) for operation, record in performed
+        ]
+        headers: dict[str, str] = {hdrs.CONTENT_TYPE: media.media_type(EXTENSION)}
+        return DocumentResponse(200, document.results(results), headers)
 
 
 def _result(operation: Operation, record: Record) -> Json | None:
-    """Return the resource as a request of its own would have answered with it."""
+    """Return the resource object of one result, None if the operation has none to return."""
     if not operation.shown:
         return None
     resource = operation.resource
     creating = operation.verb is Verb.CREATE
     query = Query({resource.type: resource.writable}) if creating else Query()
     links = {resource.type: document.written_links(record, operation.change)}
-    (shown,) = resource_objects(resource, [record], links, query)
-    return shown
+    (result,) = resource_objects(resource, [record], links, query)
+    return result

@@ -1,4 +1,4 @@
-"""The views of relationships: the linkage, and the resources that it leads to."""
+"""The views of relationships: their linkage and the related resources."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class _RelationshipView(ListView):
 
     @property
     def target(self) -> Resource:
-        """The type that the relationship leads to."""
+        """The type of the related resources."""
         return self.graph[self.relationship.target]
 
     @property
     def related_scope(self) -> Scope:
-        """What the parameters are about when the answer holds related resources."""
+        """The scope of the query parameters when the related resources are the primary data."""
         return replace(self.scope, resource=self.target, many=self.relationship.to_many)
 
     async def listing(self, owner: Record, query: Query) -> Listing:
-        """Return the resources that a to-many relationship leads to."""
+        """Return the related resources of a to-many relationship."""
         within = {self.relationship.foreign_key: owner["_id"]}
         return await self.repository.listing(self.target, query, within)
 
     async def related(self, owner: Record) -> Record | None:
-        """Return the resource that a to-one relationship leads to."""
+        """Return the related resource of a to-one relationship."""
         key = key_of(owner, self.relationship.foreign_key)
         if key is not None:
             with suppress(RecordNotFound):  # a key that leads to no resource counts as no link
@@ -56,22 +56,22 @@ class _RelationshipView(ListView):
 
 
 class RelatedView(_RelationshipView):
-    """What a relationship leads to (JSON:API 1.0, Related Resource LinkageById)."""
+    """The related resources (JSON:API 1.0, Related Resource Links)."""
 
     async def get(self) -> web.StreamResponse:
-        """Return the related resource, or the collection of them that the parameters ask for."""
+        """Respond with the related resource, or the collection of them."""
         query = self.read_query(self.related_scope)
         owner = await self.find()
         if self.relationship.to_many:
             listing = await self.listing(owner, query)
-            return await self.answer_listing(self.target, listing, query)
+            return await self.respond_with_listing(self.target, listing, query)
         record = await self.related(owner)
         records = [record] if record else []
         compound = await self.resolve(self.target, records, query)
         path = related_path(self.resource, owner["_id"], self.relationship.name)
         objects = resource_objects(self.target, records, compound.links, query)
         data = next(iter(objects), None)
-        return self.answer(document.whole(data, compound, query, self.graph, {"self": path}))
+        return self.respond(document.whole(data, compound, query, self.graph, {"self": path}))
 
     head = get
 
@@ -80,20 +80,20 @@ class LinkageView(_RelationshipView):
     """The linkage of a relationship (JSON:API 1.0, Fetching and Updating Relationships)."""
 
     async def get(self) -> DocumentResponse:
-        """Return the identifiers of the related resources."""
+        """Respond with the identifiers of the related resources."""
         linkage = (self.resource, self.relationship)
         query = self.read_query(replace(self.related_scope, linkage=linkage))
         owner = await self.find()
         if self.relationship.to_many:
-            return await self._answer_many(owner, query)
+            return await self._respond_with_many(owner, query)
         record = await self.related(owner)
         records = [record] if record else []
         data = identifier(self.target.type, record["_id"]) if record else None
         links = relationship_links(self.resource, owner["_id"], self.relationship.name)
-        return await self._answer(owner, data, records, query, links)
+        return await self._respond_with_linkage(owner, data, records, query, links)
 
-    async def _answer_many(self, owner: Record, query: Query) -> DocumentResponse:
-        """DocumentResponse with the identifiers of a page, or of all, which are few bytes each."""
+    async def _respond_with_many(self, owner: Record, query: Query) -> DocumentResponse:
+        """Respond with the identifiers of a page, or of all: they are too small to stream."""
         listing = await self.listing(owner, query)
         links: dict[str, str | None] = {"self": self.url, "related": self._related_url}
         if query.page is None:
@@ -101,10 +101,12 @@ class LinkageView(_RelationshipView):
         else:
             window = await listing.window(query.page)
             links |= page_links(query.page, window, self.url)
-        data = linkage(self.target.type, (one["_id"] for one in window.records))
-        return await self._answer(owner, data, window.records, query, links, counts(window))
+        data = linkage(self.target.type, (record["_id"] for record in window.records))
+        return await self._respond_with_linkage(
+            owner, data, window.records, query, links, counts(window)
+        )
 
-    async def _answer(
+    async def _respond_with_linkage(
         self,
         owner: Record,
         data: Any,
@@ -117,7 +119,7 @@ class LinkageView(_RelationshipView):
             self.relationship, records, query, self.repository, self.graph
         )
         body = document.whole(data, compound, query, self.graph, links, meta)
-        return self.answer(body, owner)
+        return self.respond(body, owner)
 
     @property
     def _related_url(self) -> str:
@@ -128,12 +130,12 @@ class LinkageView(_RelationshipView):
     head = get
 
     async def patch(self) -> web.Response:
-        """Replace the linkage: what was linked to another resource moves."""
+        """Replace the linkage; resources that were linked elsewhere move."""
         return await self._change(Mode.REPLACE)
 
     async def _change(self, mode: Mode) -> web.Response:
         self.negotiate()
-        self.refuse_parameters()
+        self.reject_parameters()
         identifier = self.identifier
         change = load_linkage(await self.read_body(), self.relationship, mode)
         versions = if_match_versions(self.request)
@@ -142,12 +144,12 @@ class LinkageView(_RelationshipView):
 
 
 class MembersView(LinkageView):
-    """The linkage of a to-many relationship, which can gain and lose members."""
+    """The linkage of a to-many relationship, whose members can be added and removed."""
 
     async def post(self) -> web.Response:
-        """Add members; those that are there already stay."""
+        """Add members; present ones stay."""
         return await self._change(Mode.ADD)
 
     async def delete(self) -> web.Response:
-        """Remove members; those that are not there are no error."""
+        """Remove members; absent ones are ignored."""
         return await self._change(Mode.REMOVE)

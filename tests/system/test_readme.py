@@ -16,7 +16,9 @@ import pytest
 from registry.settings import Settings
 from tests.support import Api
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 ADDRESS = "127.0.0.1:8080"
 

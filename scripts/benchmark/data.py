@@ -43,7 +43,7 @@ async def fill(database: Database, persons: int) -> None:
 
 
 async def prepare(database: Database) -> None:
-    """Build the indexes, which on large collections takes longer than the service may start."""
+    """Build the indexes: on large collections the start of the service would time out."""
     await Repository(Commands(database), Graph(RESOURCES), Settings().query_seconds).prepare()
 
 

@@ -42,7 +42,7 @@ async def fill(database: Database, persons: int) -> None:
 
 
 async def prepare(database: Database) -> None:
-    """Store what the service makes at its start; it would not wait for indexes as large as here."""
+    """Build the indexes: on large collections the start of the service would time out."""
     await Repository(database, Graph(RESOURCES), Settings().query_seconds).prepare()
 
 

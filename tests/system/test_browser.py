@@ -54,7 +54,8 @@ class Visit:
         self.page = page
         self.requests: list[Request] = []
         self.messages: list[str] = []
-        page.on("request", self.requests.append)
+        # Playwright sets attributes on a handler, which it cannot on a built-in method.
+        page.on("request", lambda request: self.requests.append(request))  # noqa: PLW0108
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("console", lambda message: self.messages.append(message.text))
 

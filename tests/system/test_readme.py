@@ -16,7 +16,9 @@ import pytest
 from registry.settings import Settings
 from tests.support import Api
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 ADDRESS = "127.0.0.1:8080"
 
@@ -60,3 +62,11 @@ async def test_the_table_of_settings_is_complete() -> None:
     variables = re.findall(r"\[(\w+), default", help_text)
     assert variables == re.findall(r"^\| `--[\w-]+` \| `(\w+)`", README, re.MULTILINE)
     assert len(variables) == len(Settings.__dataclass_fields__)
+
+
+def test_the_files_named_in_the_readme_exist() -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
+    modules = re.findall(r"`(\w+/[\w/]+\.py)`", README)
+    paths = {*links, *(f"registry/{module}" for module in modules)}
+    assert len(paths) > 30  # the table of files is not empty
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

@@ -12,13 +12,11 @@ from registry.jsonapi.errors import ErrorCollector, NotFound, quoted
 from registry.jsonapi.pointers import DocumentPosition
 from registry.jsonapi.request_documents import (
     Change,
+    DocumentLoader,
     Identifier,
     LocalIds,
     Mode,
-    load_identifier,
-    load_identifiers,
     load_member,
-    load_resource,
     malformed,
     unknown_relationship,
 )
@@ -154,7 +152,7 @@ class _OperationLoader:
         self._op = op
         self._position = position
         self._graph = graph
-        self._local_ids = local_ids
+        self._loader = DocumentLoader(local_ids)
 
     def load(self, placeholder: int) -> Operation:
         """Return the operation. placeholder: stands for the id of a resource that it adds."""
@@ -176,9 +174,9 @@ class _OperationLoader:
 
     def _change(self, resource: Resource, *, creating: bool) -> Change:
         position = self._position / "data"
-        return load_resource(
-            self._data(), resource, position, creating=creating, local_ids=self._local_ids
-        )
+        change = self._loader.change(self._data(), resource, position, creating=creating)
+        self._loader.errors.raise_any()
+        return change
 
     def _change_linkage(
         self, resource: Resource, target: Identifier, relationship: Relationship
@@ -189,8 +187,9 @@ class _OperationLoader:
                 self._position / "op",
             )
         mode, position = _MODES[self._op], self._position / "data"
-        change = load_identifiers(self._data(), relationship, mode, position, self._local_ids)
-        return Operation(Verb.UPDATE, resource, target, change)
+        linkage = self._loader.linkage(self._data(), relationship, mode, position)
+        self._loader.errors.raise_any()
+        return Operation(Verb.UPDATE, resource, target, Change({}, (linkage,)))
 
     def _refuse_data(self) -> None:
         # The data may be members to remove from a relationship that `ref` fails to name.
@@ -261,7 +260,9 @@ class _OperationLoader:
         return self._graph[type_name]
 
     def _identifier(self, data: Any, resource: Resource, position: DocumentPosition) -> Identifier:
-        return load_identifier(data, resource.type, position, self._local_ids)
+        identifier = self._loader.identifier(data, resource.type, position)
+        self._loader.errors.raise_any()
+        return identifier
 
 
 def _path_segments(href: str) -> Sequence[str]:

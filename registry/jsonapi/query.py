@@ -110,8 +110,8 @@ class _Parser:
         self._names: set[str] = set()
         self._fields: dict[str, frozenset[str]] = {}
         self._filters: list[Filter] = []
-        self._include: Include | None = None
-        self._order = BY_ID
+        self._include: str | None = None
+        self._sort = ""
         self._page: dict[str, str] = {}
         self._include_sizes: dict[str, str] = {}
 
@@ -124,9 +124,9 @@ class _Parser:
         scope = self._scope
         match _split_brackets(name):
             case ["include"]:
-                self._include = _parse_include(value, scope)
+                self._include = value
             case ["sort"] if scope.many:
-                self._order = parse_sort(value, scope.resource, scope.graph)
+                self._sort = value
             case ["fields", type_name]:
                 self._fields[type_name] = _parse_fields(name, type_name, value, scope.graph)
             case ["filter", *brackets] if scope.many:
@@ -140,16 +140,19 @@ class _Parser:
 
     def query(self) -> Query:
         """Return the query. Raises ApiErrors if any parameter is not valid."""
-        self.errors.raise_any()
-        scope, include_sizes, page = self._scope, dict[IncludePath, int](), None
+        scope, resource = self._scope, self._scope.resource
+        include, order, sizes, page = None, BY_ID, dict[IncludePath, int](), None
         with self.errors:
-            include_sizes = _parse_include_sizes(self._include_sizes, self._include or {}, scope)
+            order = parse_sort(self._sort, resource, scope.graph)
         with self.errors:
-            if self._page:
-                page = parse_page(self._page, scope.sizes, scope.resource, self._order)
+            include = None if self._include is None else _parse_include(self._include, scope)
         self.errors.raise_any()
-        filters = tuple(self._filters)
-        return Query(self._fields, self._include, include_sizes, self._order, filters, page)
+        with self.errors:
+            sizes = _parse_include_sizes(self._include_sizes, include or {}, scope)
+        with self.errors:
+            page = parse_page(self._page, scope.sizes, resource, order) if self._page else None
+        self.errors.raise_any()
+        return Query(self._fields, include, sizes, order, tuple(self._filters), page)
 
 
 def _split_brackets(name: str) -> list[str]:

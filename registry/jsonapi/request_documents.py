@@ -82,17 +82,23 @@ class Change:
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
     """Return the change that a POST (creating) or PATCH document describes.
 
-    Raises MalformedDocument if there is no resource object, else as `load_resource` does.
+    Raises as `load_member` and `DocumentLoader.change` do, and ApiErrors with all other errors.
     """
-    return load_resource(load_member(body, "data"), resource, DATA, creating=creating)
+    loader = DocumentLoader()
+    change = loader.change(load_member(body, "data"), resource, DATA, creating=creating)
+    loader.errors.raise_any()
+    return change
 
 
 def load_linkage(body: bytes, relationship: Relationship, mode: Mode) -> Change:
     """Return the change of a relationship (JSON:API 1.0, Updating Relationships).
 
-    Raises MalformedDocument, or ApiErrors as `load_identifiers` does.
+    Raises as `load_member` does, and ApiErrors with all other errors.
     """
-    return load_identifiers(load_member(body, "data"), relationship, mode, DATA)
+    loader = DocumentLoader()
+    linkage = loader.linkage(load_member(body, "data"), relationship, mode, DATA)
+    loader.errors.raise_any()
+    return Change({}, (linkage,))
 
 
 def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any:
@@ -117,54 +123,6 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
     return document[member]
 
 
-def load_resource(
-    data: Any,
-    resource: Resource,
-    position: DocumentPosition,
-    *,
-    creating: bool,
-    local_ids: LocalIds | None = None,
-) -> Change:
-    """Return the change that a resource object describes.
-
-    When creating, required attributes must be present, and missing ones get their defaults. A
-    client's `id` is discarded (sections 4.2 and 4.4 of the service description). local_ids: None
-    where `lid` is not supported. Raises MalformedDocument if `data` is not an object, TypeConflict
-    if it is of another type, else ApiErrors with all of its errors.
-    """
-    loader = _Loader(local_ids)
-    change = loader.change(data, resource, position, creating=creating)
-    loader.errors.raise_any()
-    return change
-
-
-def load_identifiers(
-    data: Any,
-    relationship: Relationship,
-    mode: Mode,
-    position: DocumentPosition,
-    local_ids: LocalIds | None = None,
-) -> Change:
-    """Return the change that resource linkage describes.
-
-    Raises ApiErrors with all of its errors: MalformedDocument and TypeConflict.
-    """
-    loader = _Loader(local_ids)
-    linkage = loader.linkage(data, relationship, mode, position)
-    loader.errors.raise_any()
-    return Change({}, (linkage,))
-
-
-def load_identifier(
-    data: Any, type_name: str, position: DocumentPosition, local_ids: LocalIds
-) -> Identifier:
-    """Return a resource identifier. Raises ApiErrors as `load_identifiers` does."""
-    loader = _Loader(local_ids)
-    identifier = loader.identifier(data, type_name, position)
-    loader.errors.raise_any()
-    return identifier
-
-
 def malformed(detail: str, position: DocumentPosition) -> MalformedDocument:
     """Return the error for a position where the document does not have the required form."""
     return MalformedDocument(detail, pointer=position.pointer)
@@ -176,16 +134,26 @@ def unknown_relationship(name: str, resource: Resource) -> str:
     return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."
 
 
-class _Loader:
-    """Loads parts of one document, and collects their errors in order to report all of them."""
+class DocumentLoader:
+    """Loads parts of a document, and collects their errors in order to report all of them.
 
-    def __init__(self, local_ids: LocalIds | None) -> None:
+    local_ids: None where `lid` is not supported. The methods add MalformedDocument, TypeConflict
+    and InvalidField to `errors`; what they return is only valid without errors.
+    """
+
+    def __init__(self, local_ids: LocalIds | None = None) -> None:
         self.errors = ErrorCollector()
         self._local_ids = local_ids
 
     def change(
         self, data: Any, resource: Resource, position: DocumentPosition, *, creating: bool
     ) -> Change:
+        """Return the change that a resource object describes.
+
+        When creating, required attributes must be present, and missing ones get their defaults. A
+        client's `id` is discarded (sections 4.2 and 4.4 of the service description). Raises
+        MalformedDocument if `data` is not an object, TypeConflict if it is of another type.
+        """
         if not isinstance(data, dict):
             raise malformed("`data` must be a resource object.", position)
         error = _type_error(data, resource.type, position)
@@ -244,6 +212,7 @@ class _Loader:
     def linkage(
         self, data: Any, relationship: Relationship, mode: Mode, position: DocumentPosition
     ) -> Linkage:
+        """Return resource linkage, which replaces, adds or removes members."""
         if relationship.to_many != isinstance(data, list):
             to_many, to_one = "an array of resource identifiers", "a resource identifier or null"
             detail = f"`{relationship.name}` must be {to_many if relationship.to_many else to_one}."
@@ -257,6 +226,7 @@ class _Loader:
         return Linkage(relationship, tuple(identifiers), mode)
 
     def identifier(self, data: Any, type_name: str, position: DocumentPosition) -> Identifier:
+        """Return a resource identifier, with `id` or, if supported, `lid`."""
         if not isinstance(data, dict):
             self.errors.add(malformed("A resource identifier must be an object.", position))
             return Identifier(None, "", position.pointer)

@@ -1,1 +1,1 @@
-"""The graph -> OpenAPI 3.0.0: what there is, what it takes and what it answers."""
+"""The OpenAPI 3.0.0 document, derived from the graph, and Swagger UI."""

@@ -38,7 +38,8 @@ _RECOMPUTE_BATCH_SIZE = 10_000
 class Repository:
     """The resources of one database.
 
-    seconds: the time limit of queries that filter or sort. The methods raise Unavailable.
+    seconds: the time limit of queries that filter or sort. All methods but `prepare` raise
+    Unavailable.
     """
 
     def __init__(
@@ -54,7 +55,10 @@ class Repository:
         self._link_writes = LinkWrites(database, graph, self._transactions)
 
     async def prepare(self) -> None:
-        """Create missing indexes, computed fields and counters, before anything else is called."""
+        """Create missing indexes, computed fields and counters, before anything else is called.
+
+        Raises PyMongoError.
+        """
         for resource in self._graph.values():
             indexes = [
                 IndexModel([(field, ASCENDING), ("_id", ASCENDING)])
@@ -173,15 +177,15 @@ class Repository:
         for key in query.order:
             named.add((key.relationship.target if key.relationship else resource.type, key.column))
         for type_name in {name for name, field in named if field in self._graph[name].computed}:
-            await self._recompute(self._graph[type_name])
+            with translated_errors():
+                await self._recompute(self._graph[type_name])
 
     async def _recompute(self, resource: Resource) -> None:
         """Store the computed fields of records that external writers have stored without them."""
         collection = self._database[resource.collection]
         for field in resource.computed:
-            with translated_errors():
-                while records := await collection.find({field: None}, {"_id": True}).to_list(
-                    _RECOMPUTE_BATCH_SIZE
-                ):
-                    ids = [record["_id"] for record in records]
-                    await collection.update_many({"_id": {"$in": ids}}, recompute(resource))
+            while records := await collection.find({field: None}, {"_id": True}).to_list(
+                _RECOMPUTE_BATCH_SIZE
+            ):
+                ids = [record["_id"] for record in records]
+                await collection.update_many({"_id": {"$in": ids}}, recompute(resource))

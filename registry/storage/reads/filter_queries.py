@@ -23,7 +23,7 @@ _MAX_CHARACTER, _SURROGATES = "\U0010ffff", range(0xD800, 0xE000)
 
 
 def all_of(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the query for records that satisfy all conditions; none match all records."""
+    """Return the query for records that satisfy all conditions; every record if none are given."""
     return {"$and": conditions} if conditions else {}
 
 

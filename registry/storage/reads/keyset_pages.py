@@ -18,14 +18,14 @@ async def keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
         return Window((), more=False)  # nothing follows the end
     order = _reversed(query.order) if page.backwards else query.order
     size = page.size + 1  # one more tells whether others follow
-    found = await _from(query, query.conditions, order, page.position or END, size)
-    records = found[: page.size]
+    following = await _from(query, query.conditions, order, page.position or END, size)
+    records = following[: page.size]
     if page.backwards:
         records.reverse()
     if not records:
         return Window((), more=False)
     first, last = (_position(record, query.order) for record in (records[0], records[-1]))
-    return Window(records, len(found) > page.size, first, last)
+    return Window(records, len(following) > page.size, first, last)
 
 
 async def _from(

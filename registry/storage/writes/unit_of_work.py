@@ -92,7 +92,7 @@ class UnitOfWork:
                     values[relationship.target][relationship.foreign_key].add(request.id)
         for type_name, by_field in values.items():
             resource = self._graph[type_name]
-            conditions = [{field: {"$in": list(some)}} for field, some in by_field.items() if some]
+            conditions = [{field: {"$in": list(ids)}} for field, ids in by_field.items() if ids]
             if not conditions:
                 continue
             cursor = self._database[resource.collection].find(

@@ -1,0 +1,70 @@
+"""Storage errors, and the JSON:API errors that they become."""
+
+from __future__ import annotations
+
+import pytest
+from pymongo.errors import AutoReconnect, ExecutionTimeout
+
+from registry.http.storage_errors import to_api_errors
+from registry.jsonapi.errors import MOST_ERRORS
+from registry.jsonapi.request_documents import Identifier
+from registry.storage.errors import (
+    IdTaken,
+    QueryTimeout,
+    RecordNotFound,
+    StorageError,
+    Unavailable,
+    VersionConflict,
+    translated_errors,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (RecordNotFound.by_id("person", 7), 404, "not_found"),
+        (VersionConflict(), 412, "precondition_failed"),
+        (QueryTimeout(0.5), 400, "query_too_slow"),
+        (Unavailable(), 503, "unavailable"),
+        (IdTaken(), 503, "unavailable"),
+    ],
+)
+def test_each_error_has_a_status(error: StorageError, status: int, code: str) -> None:
+    errors = to_api_errors(error)
+    assert errors.status == status
+    assert [one.code for one in errors.errors] == [code]
+    assert [one.pointer for one in errors.errors] == [None]
+
+
+def test_a_query_timeout_states_the_limit() -> None:
+    assert "within 0.5 s" in str(to_api_errors(QueryTimeout(0.5)))
+
+
+def test_each_missing_target_has_an_error_with_its_pointer() -> None:
+    missing = [Identifier(None, "x", "/data/0/id"), Identifier(9, "9", "/data/1/id")]
+    errors = to_api_errors(RecordNotFound.by_identifiers("computer", missing)).errors
+    assert [error.pointer for error in errors] == ["/data/0/id", "/data/1/id"]
+    assert "`computer` with the id `x`" in errors[0].detail
+
+
+def test_missing_targets_are_reported_up_to_the_limit() -> None:
+    missing = [Identifier(id_, str(id_), f"/data/{id_}/id") for id_ in range(MOST_ERRORS + 1)]
+    errors = to_api_errors(RecordNotFound.by_identifiers("computer", missing)).errors
+    assert len(errors) == MOST_ERRORS
+
+
+@pytest.mark.parametrize(
+    ("query_seconds", "cause", "expected"),
+    [
+        (None, AutoReconnect("gone"), Unavailable),
+        (None, ExecutionTimeout("slow"), Unavailable),
+        (2.0, AutoReconnect("gone"), Unavailable),
+        (2.0, ExecutionTimeout("slow"), QueryTimeout),
+    ],
+)
+def test_errors_of_the_driver_are_translated(
+    query_seconds: float | None, cause: Exception, expected: type[StorageError]
+) -> None:
+    with pytest.raises(expected) as caught, translated_errors(query_seconds):
+        raise cause
+    assert caught.value.__cause__ is cause

@@ -21,7 +21,7 @@ STATEMENTS = """
 # Content Negotiation
 
 MUST request-content-type: clients send Content-Type without media type parameters
-    tests/api/test_errors.py::test_a_body_of_another_media_type_is_refused
+    tests/api/test_errors.py::test_a_body_of_another_media_type_is_rejected
     - applies to clients; the service refuses requests that violate it
 MUST request-accept: clients list the media type in Accept at least once without parameters
     tests/api/test_negotiation.py::test_accept_is_negotiated_on_every_read
@@ -54,7 +54,7 @@ MUST ignore-additional-members: unknown members are ignored
 MUST json-object: the root of a document is an object
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
-    tests/api/test_errors.py::test_a_document_of_another_shape_is_refused_at_its_place
+    tests/api/test_errors.py::test_a_document_of_another_structure_is_rejected_with_a_pointer
 MUST required-top-level: a document contains data, errors or meta
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
     tests/api/test_conformance.py::test_every_write_returns_a_valid_document_or_no_content
@@ -96,7 +96,7 @@ MUST resource-fields: attributes, relationships, type and id share a namespace
     tests/api/test_conformance.py::test_a_field_named_type_or_id_fails_at_start
 MUST resource-attributes-key: attributes is an object
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
-    tests/api/test_errors.py::test_attributes_that_are_no_object_are_refused
+    tests/api/test_errors.py::test_attributes_that_are_not_an_object_are_rejected
 MUST resource-attributes-reserve-members: objects in attributes have no relationships or links
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
 SHOULD resource-attributes-reserve-members: foreign keys are not attributes
@@ -195,13 +195,13 @@ MUST fetch-responses-404: a missing resource is 404
     tests/api/test_reading.py::test_an_invalid_or_unknown_id_is_not_found
     tests/api/test_related.py::test_the_related_resources_of_a_missing_resource_are_not_found
 MAY fetch-responses-other-status-codes: other statuses are allowed
-    tests/api/test_conditional.py::test_who_has_the_answer_already_is_told_so
+    tests/api/test_conditional.py::test_a_known_tag_gets_304
 MAY fetch-responses-error-details: errors may have details
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
 MUST fetch-responses-http-semantics: responses follow the semantics of HTTP
     tests/api/test_reading.py::test_head_responds_like_get_without_a_body
-    tests/api/test_conditional.py::test_who_has_the_answer_already_is_told_so
-    tests/api/test_errors.py::test_a_wrong_method_is_answered_with_those_allowed
+    tests/api/test_conditional.py::test_a_known_tag_gets_304
+    tests/api/test_errors.py::test_an_unsupported_method_gets_405_with_allow
 MUST fetch-relationships: the self link of a relationship can be fetched
     tests/api/test_relationships.py::test_the_links_of_a_relationship_object_lead_to_its_linkage_and_resources
 MUST fetch-relationships-response-200: it is 200
@@ -303,9 +303,9 @@ MUST crud-atomic: a request succeeds completely or changes nothing
     tests/api/test_creating.py::test_a_creation_that_links_to_a_missing_resource_stores_nothing
     tests/api/test_relationships.py::test_each_missing_member_is_reported_and_nothing_changes
 MUST create-single-resource: a creation contains a single resource object
-    tests/api/test_errors.py::test_a_document_of_another_shape_is_refused_at_its_place
+    tests/api/test_errors.py::test_a_document_of_another_structure_is_rejected_with_a_pointer
 MUST create-type-member: it has a type
-    tests/api/test_errors.py::test_a_document_of_another_shape_is_refused_at_its_place
+    tests/api/test_errors.py::test_a_document_of_another_structure_is_rejected_with_a_pointer
 MUST create-relationships-member: a relationship in it is an object with data
     tests/api/test_conformance.py::test_a_relationship_in_a_creation_must_be_an_object_with_data
 MAY create-accept-client-generated-ids: client-generated ids may be accepted
@@ -339,14 +339,14 @@ MUST create-responses-409-exists: an existing client-generated id is 409
 MUST create-responses-409-bad-type: a type that the collection does not contain is 409
     tests/api/test_creating.py::test_a_type_that_does_not_match_the_path_is_a_conflict
 SHOULD create-responses-409-error-details: the error identifies the conflict
-    tests/api/test_errors.py::test_an_error_names_the_request_the_place_and_the_cause
+    tests/api/test_errors.py::test_an_error_has_the_request_id_a_pointer_and_a_detail
 MAY create-responses-other-status: other statuses are allowed
     tests/api/test_creating.py::test_all_missing_attributes_are_reported_together
 MAY create-responses-other-error-details: errors may have details
     tests/api/test_creating.py::test_all_missing_attributes_are_reported_together
 MUST create-http-semantics: responses follow the semantics of HTTP
     tests/api/test_creating.py::test_the_location_header_is_the_self_link
-    tests/api/test_errors.py::test_a_body_over_a_mebibyte_is_too_large
+    tests/api/test_errors.py::test_a_body_larger_than_a_mebibyte_is_rejected
 
 # Updating Resources
 
@@ -408,8 +408,8 @@ MAY update-resource-other-status: errors may have details
 MAY update-resource-other-semantics: errors of any status may have details
     tests/api/test_updating.py::test_a_malformed_relationship_is_reported_with_its_pointer
 MUST update-resource-http-semantics: responses follow the semantics of HTTP
-    tests/api/test_conditional.py::test_a_change_of_what_changed_meanwhile_is_refused
-    tests/api/test_errors.py::test_a_wrong_method_is_answered_with_those_allowed
+    tests/api/test_conditional.py::test_a_write_with_an_outdated_tag_fails
+    tests/api/test_errors.py::test_an_unsupported_method_gets_405_with_allow
 
 # Updating Relationships
 
@@ -467,7 +467,7 @@ MAY updating-relationship-other-details: errors may have details
     tests/api/test_relationships.py::test_members_of_the_wrong_type_are_conflicts_with_pointers
 MUST update-relationship-http-semantics: responses follow the semantics of HTTP
     tests/api/test_relationships.py::test_a_relationship_allows_only_the_methods_of_its_kind
-    tests/api/test_conditional.py::test_a_change_of_what_changed_meanwhile_is_refused
+    tests/api/test_conditional.py::test_a_write_with_an_outdated_tag_fails
 
 # Deleting Resources
 
@@ -507,7 +507,7 @@ SHOULD error-general: several errors have the most general applicable status
 MUST error-object-key: errors is an array of error objects
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
 MAY error-object-members: the members that an error may have; a constant title
-    tests/api/test_errors.py::test_an_error_names_the_request_the_place_and_the_cause
+    tests/api/test_errors.py::test_an_error_has_the_request_id_a_pointer_and_a_detail
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
     tests/api/test_conformance.py::test_errors_of_one_kind_share_a_title
 """

@@ -6,7 +6,7 @@ import pytest
 from pymongo.errors import AutoReconnect, ExecutionTimeout
 
 from registry.http.storage_errors import to_api_errors
-from registry.jsonapi.errors import MOST_ERRORS
+from registry.jsonapi.errors import MAX_ERRORS
 from registry.jsonapi.request_documents import Identifier
 from registry.storage.errors import (
     IdTaken,
@@ -48,9 +48,9 @@ def test_each_missing_target_has_an_error_with_its_pointer() -> None:
 
 
 def test_missing_targets_are_reported_up_to_the_limit() -> None:
-    missing = [Identifier(id_, str(id_), f"/data/{id_}/id") for id_ in range(MOST_ERRORS + 1)]
+    missing = [Identifier(id_, str(id_), f"/data/{id_}/id") for id_ in range(MAX_ERRORS + 1)]
     errors = to_api_errors(RecordNotFound.by_identifiers("computer", missing)).errors
-    assert len(errors) == MOST_ERRORS
+    assert len(errors) == MAX_ERRORS
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pymongo import monitoring
 from registry.app import create_app
 from registry.http.limits import Limits
 from registry.http.server import Runner
+from registry.model.attributes import Text
 from registry.model.resource import Resource
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -104,6 +105,19 @@ async def serve(
 async def api(serve: Serve) -> Api:
     """The running service."""
     return await serve()
+
+
+@pytest.fixture
+def serialization_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored bytes, where text belongs, raise an error, as a defect of the service would."""
+    to_json = Text.to_json
+
+    def fail(attribute: Text, value: Any) -> Any:
+        if isinstance(value, bytes):
+            raise TypeError("a defect")
+        return to_json(attribute, value)
+
+    monkeypatch.setattr(Text, "to_json", fail)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.resource import Link, Resource
+from registry.model.resource import Resource
 from registry.resources import RESOURCES
 
 
@@ -35,11 +35,6 @@ class DeviceSchema(Schema):
     label = ComputedText("name", "color")
 
 
-device = Resource(
-    type="device",
-    collection="devices",
-    schema=DeviceSchema,
-    links=(Link(name="keeper", target="person", foreign_key="keeper_id", inverse="devices"),),
-)
+device = Resource(type="device", collection="devices", schema=DeviceSchema)
 
 WITH_DEVICES = (*RESOURCES, device)

@@ -184,10 +184,10 @@ async def test_a_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
     assert response.document["meta"] == {"count": count}
 
 
+@pytest.mark.usefixtures("serialization_defect")
 async def test_a_failure_after_the_headers_were_sent_aborts_the_response(
     api: Api, database: Database
 ) -> None:
-    """An unserializable record stands for any failure after the response has started."""
     await database.computers.insert_many(
         {"_id": number, "serial": "x", "person": None} for number in range(CHUNK + 1)
     )
@@ -215,8 +215,9 @@ async def test_an_incomplete_external_record_is_shown_best_effort(
     [
         (bson.encode({"_id": 1, "serial": "abcd"}).replace(b"abcd", b"a\xffcd"), "a\ufffdcd"),
         (bson.encode({"_id": 1, "serial": DatetimeMS(2**62)}), f"DatetimeMS({2**62})"),
+        (bson.encode({"_id": 1, "serial": b"\xff"}), r"b'\xff'"),
     ],
-    ids=["not UTF-8", "a date after the year 9999"],
+    ids=["not UTF-8", "a date after the year 9999", "bytes"],
 )
 @pytest.mark.parametrize(
     "path", ["/computers", "/computers?page[size]=9", "/computers?sort=serial"]

@@ -157,6 +157,7 @@ async def until_open(wanted: bool, database: Database) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.usefixtures("serialization_defect")
 async def test_an_error_among_included_resources_truncates_the_response(
     fleet: Api, database: Database
 ) -> None:

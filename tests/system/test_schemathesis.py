@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import Serve
+from tests.devices import device
 from tests.system.conftest import Start
 from tests.system.service import ROOT
 
@@ -18,6 +23,24 @@ MAX_SECONDS = 300
 """A minute is usual; the limit allows for a busy machine."""
 
 
+def command(url: str) -> list[str | Path]:
+    """Return the command that tests the service at a URL."""
+    return [
+        COMMAND,
+        "run",
+        f"{url}/api/swagger/swagger.json",
+        "--checks=all",
+        f"--max-examples={EXAMPLES}",
+        "--seed=1",
+        "--generation-database=none",
+        "--warnings=off",
+        "--no-color",
+    ]
+
+
+ENVIRONMENT = os.environ | {"SCHEMATHESIS_HOOKS": HOOKS, "PYTHONPATH": str(ROOT)}
+
+
 def test_all_responses_conform_to_the_description(start: Start, tmp_path: Path) -> None:
     service = start()
     assert service.process.stderr
@@ -25,19 +48,9 @@ def test_all_responses_conform_to_the_description(start: Start, tmp_path: Path) 
         log = pool.submit(service.process.stderr.read)  # a full pipe would block the service
         try:
             done = subprocess.run(  # noqa: S603 - the tool of this test
-                [
-                    COMMAND,
-                    "run",
-                    f"{service.url}/api/swagger/swagger.json",
-                    "--checks=all",
-                    f"--max-examples={EXAMPLES}",
-                    "--seed=1",
-                    "--generation-database=none",
-                    "--warnings=off",
-                    "--no-color",
-                ],
+                command(service.url),
                 cwd=tmp_path,  # it writes a cache to its directory
-                env=os.environ | {"SCHEMATHESIS_HOOKS": HOOKS, "PYTHONPATH": str(ROOT)},
+                env=ENVIRONMENT,
                 capture_output=True,
                 text=True,
                 timeout=MAX_SECONDS,
@@ -48,3 +61,26 @@ def test_all_responses_conform_to_the_description(start: Start, tmp_path: Path) 
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Tested: 19" in done.stdout, done.stdout  # all operations of the description
         assert "Traceback" not in log.result()
+
+
+async def test_attributes_of_all_types_conform_to_the_description(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = await serve(resources=(device,))
+    process = await asyncio.create_subprocess_exec(
+        *command(api.origin),
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(MAX_SECONDS):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, output.decode()
+    assert "Tested: 6" in output.decode(), output.decode()  # all operations of the description
+    assert "Traceback" not in caplog.text

@@ -14,7 +14,7 @@ import orjson
 from marshmallow import ValidationError
 
 from registry.jsonapi.errors import InvalidParameter, quoted
-from registry.model.attributes import Attribute, ResourceId
+from registry.model.attributes import Attribute
 from registry.model.operators import EQUALITY, Operator
 from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
@@ -132,9 +132,12 @@ def field_of(name: str, resource: Resource) -> Field:
 
 
 def _default_operator(field: Field, text: str) -> Operator:
-    """Return the operator of `filter[name]=`: IN for a list, which for ids may be empty."""
-    empty_list = not text and isinstance(field.attribute, ResourceId)
-    return Operator.IN if empty_list or "," in text else Operator.EQ
+    """Return the operator of `filter[name]=`: IN for a list, EQ otherwise.
+
+    No value is an empty list, but for free text, of which it is a value.
+    """
+    is_empty_list = not text and Operator.PREFIX not in field.attribute.operators
+    return Operator.IN if is_empty_list or "," in text else Operator.EQ
 
 
 def _parse_condition(field: Field, operator: str, text: str) -> Condition:

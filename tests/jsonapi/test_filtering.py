@@ -259,6 +259,11 @@ def test_a_typed_attribute_is_compared_with_a_value_of_its_type(
     )
 
 
+@pytest.mark.parametrize("name", ["height", "weight", "built", "seen", "color", "active"])
+def test_an_empty_parameter_is_an_empty_list_of_typed_values(name: str) -> None:
+    assert parse(name, "", "rack") == Condition(name, Operator.IN, ())
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

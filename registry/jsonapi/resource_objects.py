@@ -17,7 +17,7 @@ from registry.model.serialization import serializer_for
 Json: TypeAlias = dict[str, Any]
 
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
-"""Type -> name of a relationship to show -> id of a resource -> the ids that it is linked to."""
+"""Type -> relationship name -> id of a resource -> the ids it is linked to."""
 
 
 def resource_objects(
@@ -25,7 +25,7 @@ def resource_objects(
 ) -> list[Json]:
     """Return the resource objects of records (section 2.3 of the service description).
 
-    A resource has the relationships of which `linkage_by_id` has an entry for its id.
+    A resource has only those relationships that `linkage_by_id` has an entry of for its id.
     """
     serialize = serializer_for(resource, query.attributes(resource))
     linked = [
@@ -35,7 +35,7 @@ def resource_objects(
     objects = []
     for record in records:
         number = record["_id"]
-        shown: Json = {
+        resource_object: Json = {
             "type": resource.type,
             "id": str(number),
             "attributes": serialize(record),
@@ -46,9 +46,9 @@ def resource_objects(
             if number in by_id
         }
         if relationships:
-            shown["relationships"] = relationships
-        shown["links"] = {"self": resource_path(resource, number)}
-        objects.append(shown)
+            resource_object["relationships"] = relationships
+        resource_object["links"] = {"self": resource_path(resource, number)}
+        objects.append(resource_object)
     return objects
 
 
@@ -58,14 +58,14 @@ def linkage(type_name: str, numbers: Iterable[Any]) -> list[Json]:
 
 
 def identifier(type_name: str, number: Any) -> Json:
-    """Return a resource identifier object; the id of an external writer may be of any class."""
+    """Return a resource identifier. number: of any class if an external writer set it."""
     return {"type": type_name, "id": str(number)}
 
 
 def _relationship_object(
     resource: Resource, number: int, relationship: Relationship, linked: LinkedIds
 ) -> Json:
-    """Return linkage and links, which include those of pages where the linkage is one page."""
+    """Return a relationship object; its links include those of pages if the linkage is a page."""
     links: dict[str, str | None] = {**relationship_links(resource, number, relationship.name)}
     if isinstance(linked, FirstPage):
         links |= _page_links(resource, number, relationship, linked)

@@ -1,4 +1,4 @@
-"""Attributes as a client sends them -> values to store."""
+"""`attributes` of requests -> values to store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from registry.model.resource import Resource
 def load_attributes(
     resource: Resource, values: Mapping[str, Any], *, creating: bool
 ) -> dict[str, Any]:
-    """Return stored values by name for JSON values by name.
+    """Return the values to store for JSON values, by attribute name.
 
-    creating: required attributes have to be there, and others get their defaults. Raises
-    ValidationError with the messages of all attributes by name.
+    creating: required attributes must be present, and missing ones get their defaults. Raises
+    ValidationError with the messages for all attributes by name.
     """
     loaded: dict[str, Any] = _schema(resource).load(values, partial=not creating)
     return loaded

@@ -1,4 +1,4 @@
-"""The attributes of records, serialized without marshmallow's round over each of them."""
+"""Serialization of the attributes of records."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_a_record_is_serialized_as_marshmallow_dumps_it(
     assert list(serialized) == list(expected)
 
 
-def test_attributes_are_in_the_order_of_their_declaration() -> None:
+def test_attributes_are_in_the_order_of_declaration() -> None:
     serialize = serializer_for(asset, frozenset({"label", "contact", "name"}))
     assert orjson.dumps(serialize({"name": "{a}", "contact": None})) == (
         b'{"name":"{a}","contact":null,"label":"{a} "}'
     )
 
 
-def test_no_attributes_make_an_empty_object() -> None:
+def test_without_attributes_the_object_is_empty() -> None:
     assert serializer_for(asset, frozenset())({"name": "a"}) == {}

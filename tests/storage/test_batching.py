@@ -359,8 +359,8 @@ async def test_every_client_sees_its_own_writes_in_a_page(api: Api, database: Da
             assert created in [one["id"] for one in (await api.get(page)).data]
             change = {"type": "person", "attributes": {"first_name": "Ada", "last_name": name}}
             await api.patch(f"/persons/{created}", change)
-            found = {one["id"]: one["attributes"] for one in (await api.get(page)).data}
-            assert found[created]["last_name"] == name
+            listed = {one["id"]: one["attributes"] for one in (await api.get(page)).data}
+            assert listed[created]["last_name"] == name
 
     async def reader(page: str) -> None:
         while True:

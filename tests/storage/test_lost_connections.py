@@ -37,8 +37,8 @@ async def post(api: Api, name: str) -> Response:
 
 async def names(database: Database) -> dict[str, str]:
     """Return the first names of all persons that are stored, by id."""
-    found = await database.persons.find().to_list(None)
-    return {str(record["_id"]): record["first_name"] for record in found}
+    persons = await database.persons.find().to_list(None)
+    return {str(record["_id"]): record["first_name"] for record in persons}
 
 
 @pytest.mark.covers("4.2.1", "r.shared")

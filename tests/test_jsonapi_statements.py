@@ -21,7 +21,7 @@ STATEMENTS = """
 # Content Negotiation
 
 MUST request-content-type: who sends a document declares it as JSON:API without parameters
-    tests/api/test_errors.py::test_a_body_of_another_media_type_is_refused
+    tests/api/test_errors.py::test_a_body_of_another_media_type_is_rejected
     - binds clients; the service refuses what they may not send
 MUST request-accept: an Accept that names JSON:API names it once without parameters
     tests/api/test_negotiation.py::test_every_read_negotiates
@@ -54,7 +54,7 @@ MUST ignore-additional-members: members that are not known are ignored
 MUST json-object: the root of a document is an object
     tests/api/test_conformance.py::test_every_link_leads_to_a_document_of_jsonapi
     tests/api/test_conformance.py::test_every_refusal_is_a_document_of_jsonapi
-    tests/api/test_errors.py::test_a_document_of_another_shape_is_refused_at_its_place
+    tests/api/test_errors.py::test_a_document_of_another_structure_is_rejected_with_a_pointer
 MUST required-top-level: a document has data, errors or meta
     tests/api/test_conformance.py::test_every_link_leads_to_a_document_of_jsonapi
     tests/api/test_conformance.py::test_every_change_is_answered_with_a_document_of_jsonapi_or_none
@@ -96,7 +96,7 @@ MUST resource-fields: attributes, relationships, type and id share one namespace
     tests/api/test_conformance.py::test_no_field_can_be_named_type_or_id
 MUST resource-attributes-key: attributes is an object
     tests/api/test_conformance.py::test_every_link_leads_to_a_document_of_jsonapi
-    tests/api/test_errors.py::test_attributes_that_are_no_object_are_refused
+    tests/api/test_errors.py::test_attributes_that_are_not_an_object_are_rejected
 MUST resource-attributes-reserve-members: no object in attributes has relationships or links
     tests/api/test_conformance.py::test_every_link_leads_to_a_document_of_jsonapi
 SHOULD resource-attributes-reserve-members: foreign keys are not attributes
@@ -195,13 +195,13 @@ MUST fetch-responses-404: a resource that does not exist is 404
     tests/api/test_reading.py::test_what_is_no_id_of_a_resource_is_not_found
     tests/api/test_related.py::test_what_is_related_to_a_resource_that_is_not_there_is_not_found
 MAY fetch-responses-other-status-codes: other statuses are allowed
-    tests/api/test_conditional.py::test_who_has_the_answer_already_is_told_so
+    tests/api/test_conditional.py::test_a_known_tag_gets_304
 MAY fetch-responses-error-details: errors may be told in detail
     tests/api/test_conformance.py::test_every_refusal_is_a_document_of_jsonapi
 MUST fetch-responses-http-semantics: answers mean what HTTP says
     tests/api/test_reading.py::test_head_answers_as_get_without_a_body
-    tests/api/test_conditional.py::test_who_has_the_answer_already_is_told_so
-    tests/api/test_errors.py::test_a_wrong_method_is_answered_with_those_allowed
+    tests/api/test_conditional.py::test_a_known_tag_gets_304
+    tests/api/test_errors.py::test_an_unsupported_method_gets_405_with_allow
 MUST fetch-relationships: the self link of a relationship can be fetched
     tests/api/test_relationships.py::test_every_link_of_a_relationship_object_leads_to_what_it_says
 MUST fetch-relationships-response-200: it is answered with 200
@@ -303,9 +303,9 @@ MUST crud-atomic: a request succeeds as a whole or changes nothing
     tests/api/test_creating.py::test_a_creation_with_a_link_to_nothing_creates_nothing
     tests/api/test_relationships.py::test_members_that_do_not_exist_are_told_each_and_nothing_changes
 MUST create-single-resource: a creation has one resource object
-    tests/api/test_errors.py::test_a_document_of_another_shape_is_refused_at_its_place
+    tests/api/test_errors.py::test_a_document_of_another_structure_is_rejected_with_a_pointer
 MUST create-type-member: it has a type
-    tests/api/test_errors.py::test_a_document_of_another_shape_is_refused_at_its_place
+    tests/api/test_errors.py::test_a_document_of_another_structure_is_rejected_with_a_pointer
 MUST create-relationships-member: a relationship in it is an object with data
     tests/api/test_conformance.py::test_a_relationship_of_a_creation_is_an_object_with_data
 MAY create-accept-client-generated-ids: ids of clients may be accepted
@@ -339,14 +339,14 @@ MUST create-responses-409-exists: an id of a client that is taken is 409
 MUST create-responses-409-bad-type: a type that is not of the collection is 409
     tests/api/test_creating.py::test_another_type_than_the_paths_conflicts
 SHOULD create-responses-409-error-details: the error says what conflicts
-    tests/api/test_errors.py::test_an_error_names_the_request_the_place_and_the_cause
+    tests/api/test_errors.py::test_an_error_has_the_request_id_a_pointer_and_a_detail
 MAY create-responses-other-status: other statuses are allowed
     tests/api/test_creating.py::test_every_missing_attribute_is_told_at_once
 MAY create-responses-other-error-details: errors may be told in detail
     tests/api/test_creating.py::test_every_missing_attribute_is_told_at_once
 MUST create-http-semantics: answers mean what HTTP says
     tests/api/test_creating.py::test_the_location_is_the_self_link
-    tests/api/test_errors.py::test_a_body_over_a_mebibyte_is_too_large
+    tests/api/test_errors.py::test_a_body_larger_than_a_mebibyte_is_rejected
 
 # Updating Resources
 
@@ -408,8 +408,8 @@ MAY update-resource-other-status: errors may be told in detail
 MAY update-resource-other-semantics: errors may be told in detail, whatever the status
     tests/api/test_updating.py::test_malformed_relationships_are_told_by_their_place
 MUST update-resource-http-semantics: answers mean what HTTP says
-    tests/api/test_conditional.py::test_a_change_of_what_changed_meanwhile_is_refused
-    tests/api/test_errors.py::test_a_wrong_method_is_answered_with_those_allowed
+    tests/api/test_conditional.py::test_a_write_with_an_outdated_tag_fails
+    tests/api/test_errors.py::test_an_unsupported_method_gets_405_with_allow
 
 # Updating Relationships
 
@@ -467,7 +467,7 @@ MAY updating-relationship-other-details: errors may be told in detail
     tests/api/test_relationships.py::test_members_of_another_type_conflict_at_their_places
 MUST update-relationship-http-semantics: answers mean what HTTP says
     tests/api/test_relationships.py::test_a_linkage_says_which_methods_it_takes
-    tests/api/test_conditional.py::test_a_change_of_what_changed_meanwhile_is_refused
+    tests/api/test_conditional.py::test_a_write_with_an_outdated_tag_fails
 
 # Deleting Resources
 
@@ -507,7 +507,7 @@ SHOULD error-general: of several problems, the status is the one that fits them 
 MUST error-object-key: errors are an array in errors
     tests/api/test_conformance.py::test_every_refusal_is_a_document_of_jsonapi
 MAY error-object-members: the members that an error may have, a title that does not change
-    tests/api/test_errors.py::test_an_error_names_the_request_the_place_and_the_cause
+    tests/api/test_errors.py::test_an_error_has_the_request_id_a_pointer_and_a_detail
     tests/api/test_conformance.py::test_every_refusal_is_a_document_of_jsonapi
     tests/api/test_conformance.py::test_a_title_is_the_same_in_every_occurrence_of_a_problem
 """

@@ -1,6 +1,6 @@
 """One client connection: everything that aiohttp has no public API for.
 
-The service uses private attributes of aiohttp only here; `tests/api/test_connection.py` fails if a
+The service uses private attributes of aiohttp only here; `tests/http/test_connection.py` fails if a
 new version of aiohttp changes one of them.
 """
 

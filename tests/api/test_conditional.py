@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, 13) by the entity tags of the service."""
+"""Conditional requests with entity tags (RFC 9110, 13)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Answer, Api, Database, says, stored, to_many
+from tests.support import MEDIA_TYPE, Answer, Api, Database, stored, to_many
 
 TAGGED = (
     "/persons/1",
@@ -28,7 +28,7 @@ TAGGED = (
     "/computers/1/relationships/owner",
     "/computers/2/relationships/owner",
 )
-"""A path of every kind that has an entity tag."""
+"""A path of every kind whose response has an entity tag."""
 
 WHOLE = ("/persons", "/computers?include=owner", "/persons/1/computers", "/persons?sort=-email")
 """Collections without pages, which are streamed."""
@@ -45,7 +45,7 @@ GIVING = {"type": "person", "relationships": {"computers": to_many("2")}}
 PATCHING = (
     f"PATCH /persons/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: {MEDIA_TYPE}\r\n"
 )
-"""The head of a change of the first person, up to what this file is about."""
+"""The head of a PATCH of the first person, without preconditions."""
 
 Write = tuple[str, str, Any]
 
@@ -75,7 +75,7 @@ async def fleet(api: Api) -> None:
 
 
 async def tag(api: Api, path: str) -> str:
-    """Return the entity tag of what is there."""
+    """Return the current entity tag."""
     async with api.client.get(path) as response:
         assert response.status == 200
         return response.headers["ETag"]
@@ -91,53 +91,53 @@ async def send(api: Api, write: Write, match: str | None = None) -> Answer:
     )
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("path", TAGGED)
-async def test_what_is_read_has_a_strong_tag_that_stays_while_it_does(api: Api, path: str) -> None:
+async def test_a_response_has_a_strong_tag_that_is_stable(api: Api, path: str) -> None:
     await fleet(api)
-    found = await tag(api, path)
-    assert _STRONG.fullmatch(found)
-    assert await tag(api, path) == found
-    assert (await api.request("HEAD", path)).headers["ETag"] == found
+    etag = await tag(api, path)
+    assert _STRONG.fullmatch(etag)
+    assert await tag(api, path) == etag
+    assert (await api.request("HEAD", path)).headers["ETag"] == etag
 
 
-@says("i.conditional", "i.negotiation")
+@pytest.mark.covers("i.conditional", "i.negotiation")
 @pytest.mark.parametrize("path", TAGGED)
-async def test_who_has_the_answer_already_is_told_so(api: Api, path: str) -> None:
+async def test_a_known_tag_gets_304(api: Api, path: str) -> None:
     await fleet(api)
-    found = await tag(api, path)
-    for known in (found, f"W/{found}", f'"x", {found}', f'W/"x",{found} , "y"', "*", " * "):
+    etag = await tag(api, path)
+    for known in (etag, f"W/{etag}", f'"x", {etag}', f'W/"x",{etag} , "y"', "*", " * "):
         for method in ("GET", "HEAD"):
-            answer = await api.request(method, path, headers={"If-None-Match": known})
-            assert (answer.status, answer.document) == (304, None)
-            assert (answer.headers["ETag"], answer.headers["Vary"]) == (found, "Accept")
-            assert not {"Content-Type", "Content-Length"} & answer.headers.keys()
+            response = await api.request(method, path, headers={"If-None-Match": known})
+            assert (response.status, response.document) == (304, None)
+            assert (response.headers["ETag"], response.headers["Vary"]) == (etag, "Accept")
+            assert not {"Content-Type", "Content-Length"} & response.headers.keys()
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("path", TAGGED)
-async def test_who_has_another_answer_gets_this_one(api: Api, path: str) -> None:
+async def test_an_unknown_tag_gets_the_document(api: Api, path: str) -> None:
     await fleet(api)
-    found = await tag(api, path)
-    unquoted = found.strip('"')
+    etag = await tag(api, path)
+    unquoted = etag.strip('"')
     for known in ('"x"', unquoted, f'"{unquoted.upper()}x"', '"*"', "", ",", '"', f'"{unquoted}'):
         async with api.client.get(path, headers={"If-None-Match": known}) as response:
-            assert (response.status, response.headers["ETag"]) == (200, found)
+            assert (response.status, response.headers["ETag"]) == (200, etag)
             assert await response.read()
 
 
-@says("i.conditional")
-async def test_the_tags_of_several_header_lines_count_together(api: Api) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_tags_in_several_header_lines_are_combined(api: Api) -> None:
     await fleet(api)
-    found = await tag(api, "/persons/1")
-    lines = f'If-None-Match: "x"\r\nIf-None-Match: {found}\r\n'
+    etag = await tag(api, "/persons/1")
+    lines = f'If-None-Match: "x"\r\nIf-None-Match: {etag}\r\n'
     status, _, body = await api.exchange(
         f"GET /persons/1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{lines}\r\n".encode()
     )
     assert (status, body) == (304, b"")
     assert await _patch_by_lines(api, '"x"', OLD) == 412
-    assert await _patch_by_lines(api, OLD, found) == 200
-    assert await _patch_by_lines(api, OLD, found) == 412
+    assert await _patch_by_lines(api, OLD, etag) == 200
+    assert await _patch_by_lines(api, OLD, etag) == 412
 
 
 async def _patch_by_lines(api: Api, *tags: str) -> int:
@@ -149,31 +149,31 @@ async def _patch_by_lines(api: Api, *tags: str) -> int:
     return status
 
 
-@says("i.conditional", "d.no_page")
+@pytest.mark.covers("i.conditional", "d.no_page")
 @pytest.mark.parametrize("path", WHOLE)
-async def test_a_collection_that_is_streamed_has_no_tag(api: Api, path: str) -> None:
+async def test_a_streamed_collection_has_no_tag(api: Api, path: str) -> None:
     await fleet(api)
     for known in ("*", '"x"'):
-        answer = await api.get(path, **{"If-None-Match": known})
-        assert (answer.status, "ETag" in answer.headers) == (200, False)
+        response = await api.get(path, **{"If-None-Match": known})
+        assert (response.status, "ETag" in response.headers) == (200, False)
 
 
-@says("i.conditional")
-async def test_an_error_has_no_tag_and_is_not_known(api: Api) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_an_error_has_no_tag_and_never_becomes_304(api: Api) -> None:
     for path in ("/persons/9", "/persons/9/computers", "/persons?page[size]=x", "/nothing"):
-        answer = await api.get(path, **{"If-None-Match": "*"})
-        assert (answer.status in {400, 404}, "ETag" in answer.headers) == (True, False)
+        response = await api.get(path, **{"If-None-Match": "*"})
+        assert (response.status in {400, 404}, "ETag" in response.headers) == (True, False)
 
 
-@says("i.conditional")
-async def test_the_tag_differs_by_what_is_asked_for(api: Api) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_each_combination_of_parameters_has_its_own_tag(api: Api) -> None:
     await fleet(api)
     queries = ("", "?fields[person]=email", "?fields[person]=", "?include=computers", "?include=")
     tags = {await tag(api, f"/persons/1{query}") for query in queries}
     assert len(tags) == len(queries)
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     ("path", "change"),
     [
@@ -186,37 +186,37 @@ async def test_the_tag_differs_by_what_is_asked_for(api: Api) -> None:
         ("/computers/1/relationships/owner?include=owner", ("PATCH", "/persons/1", "last_name")),
     ],
 )
-async def test_the_tag_changes_with_what_is_included_or_related(
+async def test_the_tag_changes_with_included_and_related_resources(
     api: Api, path: str, change: Write
 ) -> None:
     await fleet(api)
     before = await tag(api, path)
     method, changed, attribute = change
     kind = changed.split("/")[1].removesuffix("s")
-    answer = await send(
+    response = await send(
         api, (method, changed, {"type": kind, "attributes": {attribute: "Changed"}})
     )
-    assert answer.status == 200
+    assert response.status == 200
     assert await tag(api, path) != before
-    async with api.client.get(path, headers={"If-None-Match": before}) as response:
-        assert response.status == 200
+    async with api.client.get(path, headers={"If-None-Match": before}) as read:
+        assert read.status == 200
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_change_is_made_if_the_resource_is_as_it_was_read(api: Api, write: Write) -> None:
+async def test_a_write_with_the_current_tag_succeeds(api: Api, write: Write) -> None:
     await fleet(api)
     path = "/".join(write[1].split("/")[:3])
-    answer = await send(api, write, f"{OLD}, {await tag(api, path)}")
-    assert answer.status in {200, 204}
+    response = await send(api, write, f"{OLD}, {await tag(api, path)}")
+    assert response.status in {200, 204}
     assert (await send(api, write, "*")).status == (
-        404 if write[:2] == ("DELETE", path) else answer.status
+        404 if write[:2] == ("DELETE", path) else response.status
     )
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_change_of_what_changed_meanwhile_is_refused(
+async def test_a_write_with_an_outdated_tag_fails(
     api: Api, database: Database, write: Write
 ) -> None:
     await fleet(api)
@@ -239,16 +239,16 @@ async def test_a_change_of_what_changed_meanwhile_is_refused(
         '"',
         f'"{"9" * 99}"',
     ):
-        answer = await send(api, write, match)
-        assert (answer.status, answer.errors) == (412, [(412, "")])
-        assert answer.document["errors"][0]["code"] == "precondition_failed"
+        response = await send(api, write, match)
+        assert (response.status, response.errors) == (412, [(412, "")])
+        assert response.document["errors"][0]["code"] == "precondition_failed"
     assert await stored(database) == records
 
 
 @pytest.mark.parametrize(
     "match", ["\x7f", "é", '"é"', "W/", "*, *", f'"{"9" * 18}-{"0" * 24}"', f'"-1-{"0" * 24}"']
 )
-async def test_an_odd_precondition_is_one_that_fails(api: Api, match: str) -> None:
+async def test_a_malformed_precondition_fails(api: Api, match: str) -> None:
     await fleet(api)
     body = json.dumps({"data": RENAMING})
     request = f"{PATCHING}Content-Length: {len(body)}\r\nIf-Match: {match}\r\n\r\n{body}"
@@ -257,55 +257,55 @@ async def test_an_odd_precondition_is_one_that_fails(api: Api, match: str) -> No
     assert (await api.get("/persons/1")).data["attributes"]["first_name"] == "Grace"
 
 
-@says("i.conditional", "d.no_such")
+@pytest.mark.covers("i.conditional", "d.no_such")
 @pytest.mark.parametrize("match", ["*", OLD, "x"])
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_precondition_on_what_is_not_there_is_not_found(
+async def test_a_precondition_on_a_missing_resource_gets_404(
     api: Api, write: Write, match: str
 ) -> None:
-    answer = await send(api, write, match)
-    assert (answer.status, answer.errors) == (404, [(404, "")])
+    response = await send(api, write, match)
+    assert (response.status, response.errors) == (404, [(404, "")])
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("query", ["", "?include=computers", "?fields[person]=email&include="])
-async def test_the_tag_of_an_answer_to_a_change_fits_the_next_one(api: Api, query: str) -> None:
+async def test_the_tag_of_a_write_is_current_for_the_next_write(api: Api, query: str) -> None:
     await api.computer()
     new = {
         "type": "person",
         "attributes": {"first_name": "Grace", "last_name": "Hopper"},
         "relationships": {"computers": to_many("1")},
     }
-    answer = await api.post(f"/persons{query}", new)
-    assert answer.status == 201
+    response = await api.post(f"/persons{query}", new)
+    assert response.status == 201
     for data in (RENAMING, {**RENAMING, "relationships": {"computers": {"data": []}}}, RENAMING):
         write = ("PATCH", f"/persons/1{query}", data)
-        known, answer = answer.headers["ETag"], await send(api, write, answer.headers["ETag"])
-        assert answer.status == 200
+        known, response = response.headers["ETag"], await send(api, write, response.headers["ETag"])
+        assert response.status == 200
         assert (await send(api, write, known)).status == 412
-    assert (await send(api, ("DELETE", "/persons/1", None), answer.headers["ETag"])).status == 204
+    assert (await send(api, ("DELETE", "/persons/1", None), response.headers["ETag"])).status == 204
 
 
-@says("i.conditional")
-async def test_the_tag_of_an_answer_about_a_computer_fits_the_next_change(api: Api) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_the_tag_of_a_written_computer_is_current_for_the_next_write(api: Api) -> None:
     await api.person()
     owner = {"owner": {"data": IDENTIFIER}}
     new = {"type": "computer", "attributes": {"serial": "x"}, "relationships": owner}
-    answer = await api.post("/computers", new)
+    response = await api.post("/computers", new)
     for relationships in ({"owner": {"data": None}}, owner, {}):
         write = ("PATCH", "/computers/1", {"type": "computer", "relationships": relationships})
-        answer = await send(api, write, answer.headers["ETag"])
-        assert answer.status == 200
+        response = await send(api, write, response.headers["ETag"])
+        assert response.status == 200
     linkage = ("PATCH", "/computers/1/relationships/owner", None)
-    assert (await send(api, linkage, answer.headers["ETag"])).status == 204
-    assert (await send(api, linkage, answer.headers["ETag"])).status == 412
+    assert (await send(api, linkage, response.headers["ETag"])).status == 204
+    assert (await send(api, linkage, response.headers["ETag"])).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     "path", [one for one in TAGGED if re.match(r"/persons/1(?!/computers)", one)]
 )
-async def test_the_tag_of_every_answer_about_a_resource_fits_a_change_of_it(
+async def test_the_tag_of_every_response_for_a_resource_is_current_for_a_write(
     api: Api, path: str
 ) -> None:
     await fleet(api)
@@ -326,9 +326,11 @@ MOVES: list[Write] = [
 ]
 
 
-@says("i.conditional", "d.moves")
+@pytest.mark.covers("i.conditional", "d.moves")
 @pytest.mark.parametrize("move", MOVES)
-async def test_a_move_changes_the_computer_and_both_owners(api: Api, move: Write) -> None:
+async def test_a_move_changes_the_tags_of_the_computer_and_both_owners(
+    api: Api, move: Write
+) -> None:
     await fleet(api)
     await api.person()
     concerned, others = ("/computers/1", "/persons/1", "/persons/2"), ("/computers/2", "/persons/3")
@@ -340,8 +342,8 @@ async def test_a_move_changes_the_computer_and_both_owners(api: Api, move: Write
         assert (await send(api, ("DELETE", path, None), before[path])).status == 412
 
 
-@says("i.conditional", "d.deleting")
-async def test_a_deletion_changes_what_was_linked(api: Api) -> None:
+@pytest.mark.covers("i.conditional", "d.deleting")
+async def test_a_deletion_changes_the_tags_of_linked_resources(api: Api) -> None:
     await fleet(api)
     for path, other in (("/persons/1", "/computers/1"), ("/computers/2", "/persons/2")):
         if other == "/persons/2":
@@ -354,20 +356,24 @@ async def test_a_deletion_changes_what_was_linked(api: Api) -> None:
         assert (await send(api, ("DELETE", other, None), before)).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], *PERSON_WRITES[3:]])
-async def test_of_many_who_change_what_they_read_one_does(api: Api, write: Write) -> None:
+async def test_one_of_many_concurrent_writes_with_the_same_tag_succeeds(
+    api: Api, write: Write
+) -> None:
     await fleet(api)
-    found = await tag(api, "/persons/1")
-    answers = await asyncio.gather(*(send(api, write, found) for _ in range(12)))
+    etag = await tag(api, "/persons/1")
+    responses = await asyncio.gather(*(send(api, write, etag) for _ in range(12)))
     refused = {404} if write[:2] == ("DELETE", "/persons/1") else {412}
-    statuses = [answer.status for answer in answers]
+    statuses = [response.status for response in responses]
     assert len([status for status in statuses if status < 300]) == 1
     assert {status for status in statuses if status >= 300} <= refused | {412}
 
 
-@says("i.conditional")
-async def test_of_those_who_change_it_in_different_ways_one_does(api: Api) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_one_of_several_kinds_of_concurrent_writes_with_the_same_tag_succeeds(
+    api: Api,
+) -> None:
     for _ in range(5):
         number, other = await api.person(), await api.person()
         mine, free = await api.computer(owner=number), await api.computer()
@@ -379,51 +385,51 @@ async def test_of_those_who_change_it_in_different_ways_one_does(api: Api) -> No
             ("DELETE", f"{path}/relationships/computers", to_many(mine)["data"]),
             ("DELETE", path, None),
         ]
-        found = await tag(api, path)
-        answers = await asyncio.gather(*(send(api, write, found) for write in writes * 2))
-        assert len([one for one in answers if one.status < 300]) == 1
-        assert {one.status for one in answers if one.status >= 300} <= {404, 412}
+        etag = await tag(api, path)
+        responses = await asyncio.gather(*(send(api, write, etag) for write in writes * 2))
+        assert len([one for one in responses if one.status < 300]) == 1
+        assert {one.status for one in responses if one.status >= 300} <= {404, 412}
         assert (await send(api, ("DELETE", f"/persons/{other}", None))).status == 204
 
 
-@says("i.conditional")
-async def test_of_those_who_move_a_computer_they_read_one_does(api: Api) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_one_of_many_concurrent_moves_with_the_same_tag_succeeds(api: Api) -> None:
     await api.computer()
     persons = [await api.person() for _ in range(10)]
-    found = await tag(api, "/computers/1")
-    answers = await asyncio.gather(
+    etag = await tag(api, "/computers/1")
+    responses = await asyncio.gather(
         *(
             send(
                 api,
                 ("PATCH", "/computers/1/relationships/owner", {"type": "person", "id": person}),
-                found,
+                etag,
             )
             for person in persons
         )
     )
-    assert sorted(answer.status for answer in answers) == [204] + [412] * 9
-    winner = persons[[answer.status for answer in answers].index(204)]
+    assert sorted(response.status for response in responses) == [204] + [412] * 9
+    winner = persons[[response.status for response in responses].index(204)]
     assert (await api.get("/computers/1/owner")).id == winner
 
 
-@says("i.conditional")
-async def test_a_change_from_the_other_side_is_seen_by_those_who_read_before(api: Api) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_a_change_of_the_linkage_outdates_the_tag_of_the_other_side(api: Api) -> None:
     """Either the computer moves first and the owner has changed, or the other way round."""
     owner = ("PATCH", "/computers/{}/relationships/owner", IDENTIFIER)
     await api.person()
     for _ in range(10):
         number = await api.computer()
-        found = await tag(api, "/persons/1")
+        etag = await tag(api, "/persons/1")
         moved, renamed = await asyncio.gather(
             send(api, (owner[0], owner[1].format(number), owner[2])),
-            send(api, PERSON_WRITES[0], found),
+            send(api, PERSON_WRITES[0], etag),
         )
         assert moved.status == 204
         assert renamed.status in {200, 412}
-        assert (await send(api, PERSON_WRITES[0], found)).status == 412
+        assert (await send(api, PERSON_WRITES[0], etag)).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     "version",
     [
@@ -445,7 +451,7 @@ async def test_a_change_from_the_other_side_is_seen_by_those_who_read_before(api
     ],
     ids=repr,
 )
-async def test_a_record_without_a_version_can_be_changed_on_a_condition(
+async def test_a_record_without_a_valid_version_supports_preconditions(
     api: Api, database: Database, version: Any
 ) -> None:
     more = {} if version is ... else {"version": version}
@@ -465,25 +471,23 @@ async def test_a_record_without_a_version_can_be_changed_on_a_condition(
         assert (await send(api, write, before)).status == 412
 
 
-@says("i.conditional")
+@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("version", [..., "x", 2.0])
 @pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], PERSON_WRITES[5]])
-async def test_of_many_who_change_a_record_without_a_version_one_does(
+async def test_one_of_many_concurrent_writes_of_a_record_without_version_succeeds(
     api: Api, database: Database, version: Any, write: Write
 ) -> None:
     more = {} if version is ... else {"version": version}
     await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B", **more})
     await database.computers.insert_many([{"_id": 1, "person": 1}, {"_id": 2}])
-    found = await tag(api, "/persons/1")
-    answers = await asyncio.gather(*(send(api, write, found) for _ in range(8)))
-    assert len([one for one in answers if one.status < 300]) == 1
-    assert {one.status for one in answers if one.status >= 300} <= {404, 412}
+    etag = await tag(api, "/persons/1")
+    responses = await asyncio.gather(*(send(api, write, etag) for _ in range(8)))
+    assert len([one for one in responses if one.status < 300]) == 1
+    assert {one.status for one in responses if one.status >= 300} <= {404, 412}
 
 
-@says("i.conditional")
-async def test_what_is_written_past_the_service_is_seen_by_who_has_the_answer(
-    api: Api, database: Database
-) -> None:
+@pytest.mark.covers("i.conditional")
+async def test_an_external_write_changes_the_tag(api: Api, database: Database) -> None:
     await fleet(api)
     before = await tag(api, "/persons/1")
     await database.persons.update_one({"_id": 1}, {"$set": {"email": "g@example.com"}})

@@ -1,4 +1,4 @@
-"""What goes wrong is told as JSON:API, and nothing a client sends is a defect of the service."""
+"""Every error is an error document, and no request makes the service fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import MEDIA_TYPE, Api, Database, says, to_many
+from tests.support import MEDIA_TYPE, Api, Database, to_many
 
 
 def to_many_computers(ids: Iterable[int]) -> dict[str, Any]:
@@ -19,20 +19,20 @@ def to_many_computers(ids: Iterable[int]) -> dict[str, Any]:
 
 
 POSTING = b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
-"""The head of a request with a body, up to what says how the body is sent."""
+"""The head of a request with a body, without the headers that frame the body."""
 
 PERSON = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
 
 
-@says("1.2", "9.version", "d.error_document")
-async def test_an_error_names_the_request_the_place_and_the_cause(
+@pytest.mark.covers("1.2", "9.version", "d.error_document")
+async def test_an_error_has_the_request_id_a_pointer_and_a_detail(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
-    answer = await api.post("/persons", {**PERSON, "type": "computer"})
-    assert answer.status == 409
-    request = answer.headers["X-Request-ID"]
-    assert answer.document == {
+    response = await api.post("/persons", {**PERSON, "type": "computer"})
+    assert response.status == 409
+    request = response.headers["X-Request-ID"]
+    assert response.document == {
         "errors": [
             {
                 "id": request,
@@ -48,13 +48,13 @@ async def test_an_error_names_the_request_the_place_and_the_cause(
     assert request in caplog.text
 
 
-@says("d.error_document")
+@pytest.mark.covers("d.error_document")
 async def test_every_request_has_an_id_of_its_own(api: Api) -> None:
     ids = {(await api.get("/persons")).headers["X-Request-ID"] for _ in range(3)}
     assert len(ids) == 3
 
 
-@says("4.1", "d.error_document")
+@pytest.mark.covers("4.1", "d.error_document")
 @pytest.mark.parametrize("path", ["/", "/person", "/persons/", "/persons/1/", "/persons/1/x", "//"])
 async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
     for method in ("GET", "POST", "DELETE", "OPTIONS"):
@@ -65,7 +65,7 @@ async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
         assert document["errors"][0]["code"] == "not_found"
 
 
-@says("4.1", "d.error_document")
+@pytest.mark.covers("4.1", "d.error_document")
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -75,17 +75,15 @@ async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
         ("/computers/1", "DELETE, GET, HEAD, OPTIONS, PATCH"),
     ],
 )
-async def test_a_wrong_method_is_answered_with_those_allowed(
-    api: Api, path: str, allowed: str
-) -> None:
+async def test_an_unsupported_method_gets_405_with_allow(api: Api, path: str, allowed: str) -> None:
     for method in {"PUT", "DELETE", "TRACE", "POST", "PATCH"} - set(allowed.split(", ")):
-        answer = await api.request(method, path)
-        assert (answer.status, answer.headers["Allow"]) == (405, allowed)
-    answer = await api.request("OPTIONS", path)
-    assert (answer.status, answer.headers["Allow"], answer.document) == (204, allowed, None)
+        response = await api.request(method, path)
+        assert (response.status, response.headers["Allow"]) == (405, allowed)
+    response = await api.request("OPTIONS", path)
+    assert (response.status, response.headers["Allow"], response.document) == (204, allowed, None)
 
 
-@says("1.2", "d.media_type")
+@pytest.mark.covers("1.2", "d.media_type")
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -100,28 +98,28 @@ async def test_a_wrong_method_is_answered_with_those_allowed(
         f"{MEDIA_TYPE}, {MEDIA_TYPE}",
     ],
 )
-async def test_a_body_of_another_media_type_is_refused(api: Api, content_type: str) -> None:
+async def test_a_body_of_another_media_type_is_rejected(api: Api, content_type: str) -> None:
     await api.person()
     for method, path in (("POST", "/persons"), ("PATCH", "/persons/1")):
-        answer = await api.request(
+        response = await api.request(
             method, path, {"data": PERSON}, headers={"Content-Type": content_type}
         )
-        assert answer.status == 415
-        assert MEDIA_TYPE in answer.document["errors"][0]["detail"]
+        assert response.status == 415
+        assert MEDIA_TYPE in response.document["errors"][0]["detail"]
     assert len((await api.get("/persons")).data) == 1
 
 
-@says("1.2", "d.media_type")
+@pytest.mark.covers("1.2", "d.media_type")
 @pytest.mark.parametrize("content_type", [MEDIA_TYPE, MEDIA_TYPE.upper(), f" {MEDIA_TYPE} "])
-async def test_a_body_of_the_media_type_is_taken(api: Api, content_type: str) -> None:
-    answer = await api.request(
+async def test_a_body_of_the_media_type_is_accepted(api: Api, content_type: str) -> None:
+    response = await api.request(
         "POST", "/persons", {"data": PERSON}, headers={"Content-Type": content_type}
     )
-    assert answer.status == 201
+    assert response.status == 201
 
 
-@says("d.media_type")
-async def test_a_body_without_a_media_type_is_refused(api: Api) -> None:
+@pytest.mark.covers("d.media_type")
+async def test_a_body_without_a_media_type_is_rejected(api: Api) -> None:
     body = json.dumps({"data": PERSON}).encode()
     status, document = await api.raw(
         b"POST /persons HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
@@ -130,7 +128,7 @@ async def test_a_body_without_a_media_type_is_refused(api: Api) -> None:
     assert (status, document["errors"][0]["status"]) == (415, "415")
 
 
-@says("d.media_type")
+@pytest.mark.covers("d.media_type")
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
@@ -145,13 +143,13 @@ async def test_a_body_without_a_media_type_is_refused(api: Api) -> None:
         (f'{MEDIA_TYPE}; profile="a,b;c", text/html', 406),
     ],
 )
-async def test_accept_is_refused_only_if_each_jsonapi_carries_parameters(
+async def test_accept_is_rejected_only_if_every_jsonapi_media_type_has_parameters(
     api: Api, accept: str, status: int
 ) -> None:
     assert (await api.get("/persons", Accept=accept)).status == status
 
 
-@says("d.malformed")
+@pytest.mark.covers("d.malformed")
 @pytest.mark.parametrize(
     "body",
     [
@@ -173,17 +171,17 @@ async def test_accept_is_refused_only_if_each_jsonapi_carries_parameters(
         b"\0",
     ],
 )
-async def test_a_body_that_is_no_json_is_refused(api: Api, body: bytes) -> None:
+async def test_a_body_that_is_not_valid_json_is_rejected(api: Api, body: bytes) -> None:
     await api.person()
     for method, path in (("POST", "/persons"), ("PATCH", "/persons/1")):
-        answer = await api.request(method, path, body)
-        assert (answer.status, answer.errors) == (400, [(400, "")])
-        assert answer.document["errors"][0]["source"] == {"pointer": ""}
+        response = await api.request(method, path, body)
+        assert (response.status, response.errors) == (400, [(400, "")])
+        assert response.document["errors"][0]["source"] == {"pointer": ""}
 
 
-@says("d.malformed", "4.2.body")
+@pytest.mark.covers("d.malformed", "4.2.body")
 @pytest.mark.parametrize(
-    ("document", "place"),
+    ("document", "pointer"),
     [
         (None, ""),
         ([], ""),
@@ -201,78 +199,76 @@ async def test_a_body_that_is_no_json_is_refused(api: Api, body: bytes) -> None:
         ({"data": {**PERSON, "relationships": []}}, "/data/relationships"),
     ],
 )
-async def test_a_document_of_another_shape_is_refused_at_its_place(
-    api: Api, document: Any, place: str
+async def test_a_document_of_another_structure_is_rejected_with_a_pointer(
+    api: Api, document: Any, pointer: str
 ) -> None:
-    answer = await api.request("POST", "/persons", json.dumps(document).encode())
-    assert (answer.status, answer.errors) == (400, [(400, place)])
+    response = await api.request("POST", "/persons", json.dumps(document).encode())
+    assert (response.status, response.errors) == (400, [(400, pointer)])
 
 
-@says("d.malformed")
+@pytest.mark.covers("d.malformed")
 @pytest.mark.parametrize("attributes", [None, [], ["first_name"], "x", 5, True])
-async def test_attributes_that_are_no_object_are_refused(api: Api, attributes: Any) -> None:
+async def test_attributes_that_are_not_an_object_are_rejected(api: Api, attributes: Any) -> None:
     await api.person()
-    answer = await api.patch("/persons/1", {"type": "person", "attributes": attributes})
-    assert (answer.status, answer.errors) == (400, [(400, "/data/attributes")])
+    response = await api.patch("/persons/1", {"type": "person", "attributes": attributes})
+    assert (response.status, response.errors) == (400, [(400, "/data/attributes")])
 
 
-@says("d.body_limits")
-async def test_a_body_over_a_mebibyte_is_too_large(api: Api) -> None:
+@pytest.mark.covers("d.body_limits")
+async def test_a_body_larger_than_a_mebibyte_is_rejected(api: Api) -> None:
     def padded(size: int) -> bytes:
         body = json.dumps({"data": PERSON}).encode()
         return body + b" " * (size - len(body))
 
     assert (await api.request("POST", "/persons", padded(2**20))).status == 201
-    answer = await api.request("POST", "/persons", padded(2**20 + 1))
-    assert (answer.status, answer.document["errors"][0]["code"]) == (413, "body_too_large")
+    response = await api.request("POST", "/persons", padded(2**20 + 1))
+    assert (response.status, response.document["errors"][0]["code"]) == (413, "body_too_large")
     bomb = gzip.compress(padded(50 * 2**20))
-    answer = await api.request("POST", "/persons", bomb, headers={"Content-Encoding": "gzip"})
-    assert answer.status == 413
+    response = await api.request("POST", "/persons", bomb, headers={"Content-Encoding": "gzip"})
+    assert response.status == 413
     assert len((await api.get("/persons")).data) == 1
 
 
-async def test_a_compressed_body_is_taken(api: Api) -> None:
+async def test_a_compressed_body_is_accepted(api: Api) -> None:
     body = gzip.compress(json.dumps({"data": PERSON}).encode())
-    answer = await api.request("POST", "/persons", body, headers={"Content-Encoding": "gzip"})
-    assert answer.status == 201
+    response = await api.request("POST", "/persons", body, headers={"Content-Encoding": "gzip"})
+    assert response.status == 201
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "nonsense", "gzip, gzip", ""])
-async def test_a_body_encoded_as_the_service_cannot_read_is_refused(
-    api: Api, encoding: str
-) -> None:
+async def test_a_body_with_an_unsupported_encoding_is_rejected(api: Api, encoding: str) -> None:
     body = json.dumps({"data": PERSON}).encode()
-    answer = await api.request("POST", "/persons", body, headers={"Content-Encoding": encoding})
-    # What aiohttp knows, but has no library for, is refused before a view is asked.
-    assert answer.status in ({400, 415} if encoding in {"br", "zstd"} else {415})
+    response = await api.request("POST", "/persons", body, headers={"Content-Encoding": encoding})
+    # aiohttp rejects encodings that it knows but has no library for, before the view runs.
+    assert response.status in ({400, 415} if encoding in {"br", "zstd"} else {415})
     assert (await api.get("/persons")).data == []
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_a_body_that_is_not_encoded_as_it_says_is_refused(
+async def test_a_body_that_is_not_encoded_as_declared_is_rejected(
     api: Api, encoding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = await api.request(
+    response = await api.request(
         "POST", "/persons", b"{not encoded", headers={"Content-Encoding": encoding}
     )
-    assert answer.status == 400
+    assert response.status == 400
     assert "Traceback" not in caplog.text
 
 
-@says("d.body_limits")
-async def test_a_body_that_does_not_arrive_in_time_is_given_up(api: Api) -> None:
+@pytest.mark.covers("d.body_limits")
+async def test_a_body_that_does_not_arrive_in_time_gets_408(api: Api) -> None:
     status, document = await api.raw(POSTING + b"Content-Length: 100\r\nConnection: close\r\n\r\n{")
     assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 
-@says("d.body_limits")
+@pytest.mark.covers("d.body_limits")
 @pytest.mark.parametrize("head", [b"GET /per", b"GET /persons HTTP/1.1\r\nHost: h\r\n"])
-async def test_a_head_that_does_not_arrive_in_time_is_given_up(api: Api, head: bytes) -> None:
+async def test_a_head_that_does_not_arrive_in_time_gets_408(api: Api, head: bytes) -> None:
     status, document = await api.raw(head)
     assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 
-@says("d.error_document")
+@pytest.mark.covers("d.error_document")
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -292,28 +288,28 @@ async def test_a_head_that_does_not_arrive_in_time_is_given_up(api: Api, head: b
         b"\0" * 100 + b"\r\n\r\n",
     ],
 )
-async def test_what_is_no_http_is_told_so(api: Api, request_bytes: bytes) -> None:
+async def test_malformed_http_gets_an_error_document(api: Api, request_bytes: bytes) -> None:
     status, document = await api.raw(request_bytes)
     assert status == 400
     assert document["errors"][0]["code"] == "malformed_request"
     assert (await api.get("/persons")).status == 200
 
 
-async def test_a_body_that_breaks_off_its_encoding_later_is_refused_at_once(
+async def test_broken_chunked_encoding_is_rejected_at_once(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     writer.write(POSTING + b"Transfer-Encoding: chunked\r\n\r\n")
     await asyncio.sleep(0.1)
     writer.write(b"zz\r\n")
-    answer = await asyncio.wait_for(reader.read(), timeout=10)
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert answer.count(b"HTTP/1.1") == 1
+    received = await asyncio.wait_for(reader.read(), timeout=10)
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert received.count(b"HTTP/1.1") == 1
     writer.close()
     assert "Traceback" not in caplog.text
 
 
-async def test_a_client_that_hangs_up_in_the_middle_of_its_body_is_no_defect(
+async def test_a_client_that_disconnects_while_sending_is_not_logged_as_an_error(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
@@ -325,15 +321,15 @@ async def test_a_client_that_hangs_up_in_the_middle_of_its_body_is_no_defect(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-@says("d.body_limits")
-async def test_a_body_that_is_declared_too_large_is_not_waited_for(api: Api) -> None:
+@pytest.mark.covers("d.body_limits")
+async def test_a_body_declared_too_large_is_rejected_before_it_arrives(api: Api) -> None:
     status, document = await api.raw(
         POSTING + b"Content-Length: 10000000000\r\nConnection: close\r\n\r\n{"
     )
     assert (status, document["errors"][0]["code"]) == (413, "body_too_large")
 
 
-async def test_a_chunked_body_that_is_malformed_is_refused(api: Api) -> None:
+async def test_a_malformed_chunked_body_is_rejected(api: Api) -> None:
     status, document = await api.raw(
         POSTING + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"
     )
@@ -362,7 +358,7 @@ async def test_a_chunked_body_that_is_malformed_is_refused(api: Api) -> None:
         "*",
     ],
 )
-async def test_odd_targets_are_no_defect_of_the_service(api: Api, target: str) -> None:
+async def test_odd_request_targets_do_not_fail(api: Api, target: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
         status, _, _ = await api.exchange(
             f"{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
@@ -371,7 +367,7 @@ async def test_odd_targets_are_no_defect_of_the_service(api: Api, target: str) -
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"\xc3\xa9", b"\x80"])
-async def test_bytes_that_are_no_ascii_are_no_defect_of_the_service(api: Api, raw: bytes) -> None:
+async def test_non_ascii_request_targets_do_not_fail(api: Api, raw: bytes) -> None:
     for target in (
         b"/persons?include=" + raw,
         b"/persons?" + raw + b"=1",
@@ -387,16 +383,19 @@ async def test_bytes_that_are_no_ascii_are_no_defect_of_the_service(api: Api, ra
         json.dumps(document).encode()
 
 
-async def test_an_expectation_that_is_unknown_is_refused(api: Api) -> None:
+async def test_an_unknown_expectation_is_rejected(api: Api) -> None:
     for path in ("/persons", "/nothing"):
-        answer = await api.get(path, Expect="a miracle")
-        assert (answer.status, answer.document["errors"][0]["code"]) == (417, "expectation_failed")
+        response = await api.get(path, Expect="a miracle")
+        assert (response.status, response.document["errors"][0]["code"]) == (
+            417,
+            "expectation_failed",
+        )
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "h2c", "nonsense"])
-async def test_an_upgrade_is_not_taken_up(api: Api, protocol: str) -> None:
-    answer = await api.get("/persons", Connection="Upgrade", Upgrade=protocol)
-    assert answer.status == 200
+async def test_a_protocol_upgrade_is_ignored(api: Api, protocol: str) -> None:
+    response = await api.get("/persons", Connection="Upgrade", Upgrade=protocol)
+    assert response.status == 200
 
 
 @pytest.mark.parametrize(
@@ -410,26 +409,28 @@ async def test_an_upgrade_is_not_taken_up(api: Api, protocol: str) -> None:
     ],
     ids=["attributes", "numbers", "objects", "identifiers", "type"],
 )
-async def test_a_document_full_of_mistakes_gets_no_more_than_100_errors(
+async def test_a_response_has_at_most_100_errors(
     api: Api, caplog: pytest.LogCaptureFixture, data: Any
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
     await api.person()
-    answer = await api.patch("/persons/1", data)
-    assert 400 <= answer.status < 500
-    assert len(answer.errors) in {1, 100}
-    assert int(answer.headers["Content-Length"]) < 100_000
+    response = await api.patch("/persons/1", data)
+    assert 400 <= response.status < 500
+    assert len(response.errors) in {1, 100}
+    assert int(response.headers["Content-Length"]) < 100_000
     assert len(caplog.text) < 10_000
 
 
-async def test_operators_of_mongodb_stay_words(api: Api, database: Database) -> None:
+async def test_mongodb_operators_in_a_request_are_not_executed(
+    api: Api, database: Database
+) -> None:
     await api.person()
     for value in ({"$set": {"x": 1}}, {"$where": "1"}, ["$first_name"]):
-        answer = await api.patch("/persons/1", {"type": "person", "attributes": {"email": value}})
-        assert answer.status == 422
+        response = await api.patch("/persons/1", {"type": "person", "attributes": {"email": value}})
+        assert response.status == 422
     for name in ("$set", "_id", "version", "password", "first_name.x", "person"):
-        answer = await api.patch("/persons/1", {"type": "person", "attributes": {name: "x"}})
-        assert (answer.status, answer.errors) == (422, [(422, f"/data/attributes/{name}")])
+        response = await api.patch("/persons/1", {"type": "person", "attributes": {name: "x"}})
+        assert (response.status, response.errors) == (422, [(422, f"/data/attributes/{name}")])
     assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "Grace Hopper"
     stored = await database.persons.find_one({"_id": 1})
     assert stored is not None
@@ -444,12 +445,12 @@ async def test_operators_of_mongodb_stay_words(api: Api, database: Database) -> 
     }
 
 
-async def test_a_defect_is_told_without_its_traceback(
+async def test_an_internal_error_does_not_reveal_its_traceback(
     api: Api, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stored value that cannot be shown is the only defect that a test can bring about."""
+    """Provoked by a stored value that cannot be rendered."""
     await database.computers.insert_one({"_id": 1, "serial": b"\xff", "person": None})
-    answer = await api.get("/computers/1")
-    assert (answer.status, answer.document["errors"][0]["code"]) == (500, "internal_error")
-    assert answer.headers["X-Request-ID"] in caplog.text
+    response = await api.get("/computers/1")
+    assert (response.status, response.document["errors"][0]["code"]) == (500, "internal_error")
+    assert response.headers["X-Request-ID"] in caplog.text
     assert "Traceback" in caplog.text

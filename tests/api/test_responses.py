@@ -1,4 +1,4 @@
-"""How answers leave: one head that says what the connection and the body are."""
+"""Responses as bytes: framing, persistent connections, pipelining, and the common headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import Api
 CLOSE = "Connection: close\r\n"
 
 Head = dict[str, str]
-"""Headers by their names in small letters."""
+"""Headers by lower-case name."""
 
 
 def get(number: int, headers: str = "", *, method: str = "GET", version: str = "1.1") -> bytes:
@@ -23,7 +23,7 @@ def parsed(received: bytes) -> tuple[str, Head, bytes]:
     head, _, rest = received.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     pairs = [(name.lower(), value) for name, _, value in (line.partition(": ") for line in lines)]
-    assert len(dict(pairs)) == len(pairs), "a header is there twice"
+    assert len(dict(pairs)) == len(pairs), "a header is repeated"
     return first, dict(pairs), rest
 
 
@@ -34,7 +34,7 @@ async def exchange(api: Api, requests: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("version", "sent", "told"),
+    ("version", "sent", "received"),
     [
         ("1.1", "", None),
         ("1.1", CLOSE, "close"),
@@ -42,41 +42,43 @@ async def exchange(api: Api, requests: bytes) -> bytes:
         ("1.0", "Connection: keep-alive\r\n", "keep-alive"),
     ],
 )
-async def test_an_answer_says_what_becomes_of_the_connection(
-    api: Api, version: str, sent: str, told: str | None
+async def test_connection_header_states_if_the_connection_stays_open(
+    api: Api, version: str, sent: str, received: str | None
 ) -> None:
     await api.person()
-    kept = told == "keep-alive" or (version, told) == ("1.1", None)
+    kept = received == "keep-alive" or (version, received) == ("1.1", None)
     following = get(1, CLOSE, version=version) if kept else b""
     first, head, rest = parsed(await exchange(api, get(1, sent, version=version) + following))
     assert first == f"HTTP/{version} 200 OK"
-    assert head.get("connection") == told
+    assert head.get("connection") == received
     body, others = rest[: int(head["content-length"])], rest[int(head["content-length"]) :]
     assert body.endswith(b'"links":{"self":"/persons/1"}}')
     assert others.startswith(b"HTTP/") if kept else not others
     assert len(head["x-request-id"]) == 32
     assert head["vary"] == "Accept"
-    assert head["server"]
+    assert head["server"] == "registry"
     parsedate_to_datetime(head["date"])
 
 
-async def test_requests_that_do_not_wait_for_answers_get_them_in_order(api: Api) -> None:
+async def test_pipelined_requests_get_their_responses_in_order(api: Api) -> None:
     for _ in range(3):
         await api.person()
     rest = await exchange(api, get(2) + get(3) + get(9) + get(1, CLOSE))
-    found = []
+    responses = []
     while rest:
         first, head, rest = parsed(rest)
         length = int(head["content-length"])
-        found.append((first.split()[1], head["x-request-id"], rest[:length]))
+        responses.append((first.split()[1], head["x-request-id"], rest[:length]))
         rest = rest[length:]
-    assert [status for status, *_ in found] == ["200", "200", "404", "200"]
-    assert len({identity for _, identity, _ in found}) == 4
-    for number, (_, _, body) in zip((2, 3, 1), (found[0], found[1], found[3]), strict=True):
+    assert [status for status, *_ in responses] == ["200", "200", "404", "200"]
+    assert len({identity for _, identity, _ in responses}) == 4
+    for number, (_, _, body) in zip(
+        (2, 3, 1), (responses[0], responses[1], responses[3]), strict=True
+    ):
         assert f'"id":"{number}"'.encode() in body
 
 
-async def test_an_answer_without_a_body_has_none(api: Api) -> None:
+async def test_responses_to_head_and_304_have_no_body(api: Api) -> None:
     await api.person()
     whole = parsed(await exchange(api, get(1, CLOSE)))
     head = parsed(await exchange(api, get(1, CLOSE, method="HEAD")))
@@ -90,25 +92,55 @@ async def test_an_answer_without_a_body_has_none(api: Api) -> None:
     assert not {"content-length", "content-type"} & lines.keys()
 
 
-async def test_a_client_that_reads_nothing_stops_nobody(api: Api) -> None:
+async def test_a_client_that_does_not_read_does_not_block_others(api: Api) -> None:
     await api.person()
     server = api.client.server
-    _, deaf = await asyncio.open_connection(server.host, server.port)
-    deaf.write(get(1) * 20_000)
+    _, idle_reader = await asyncio.open_connection(server.host, server.port)
+    idle_reader.write(get(1) * 20_000)
+    # Far longer than 20 reads take on a busy machine; a blocked server would never respond.
     async with asyncio.timeout(10):
-        for _ in range(20):
-            assert (await api.get("/persons/1")).status == 200
-    deaf.transport.abort()
+        statuses = [(await api.get("/persons/1")).status for _ in range(20)]
+    assert statuses == [200] * 20
+    idle_reader.transport.abort()
     assert (await api.get("/persons/1")).status == 200
 
 
-async def test_a_defect_that_is_a_timeout_is_told_as_any_other(
+async def test_an_unexpected_timeout_is_an_internal_error(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def overdue(*_: object) -> None:
         raise TimeoutError("deep inside")
 
     monkeypatch.setattr("registry.storage.repository.Repository.get", overdue)
-    answer = await api.get("/persons/1")
-    assert (answer.status, answer.document["errors"][0]["code"]) == (500, "internal_error")
+    response = await api.get("/persons/1")
+    assert (response.status, response.document["errors"][0]["code"]) == (500, "internal_error")
     assert "deep inside" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/persons/1", 200),
+        ("GET", "/persons", 200),
+        ("HEAD", "/persons", 200),
+        ("OPTIONS", "/persons", 204),
+        ("DELETE", "/persons/1", 204),
+        ("GET", "/nothing", 404),
+        ("PUT", "/persons", 405),
+        ("GET", "/api/swagger", 301),
+        ("GET", "/api/swagger/", 200),
+        ("GET", "/api/swagger/swagger.json", 200),
+        ("GET", "/api/swagger/swagger_ui_static/swagger-ui.css", 200),
+        ("GET", "/api/swagger/nothing", 404),
+    ],
+)
+async def test_every_response_has_the_common_headers(
+    api: Api, method: str, path: str, status: int
+) -> None:
+    await api.person()
+    request = f"{method} {path} HTTP/1.1\r\nHost: h\r\n{CLOSE}\r\n".encode()
+    first, head, _ = parsed(await exchange(api, request))
+    assert first.startswith(f"HTTP/1.1 {status} ")
+    assert (head["server"], head["vary"]) == ("registry", "Accept")
+    assert len(head["x-request-id"]) == 32
+    parsedate_to_datetime(head["date"])

@@ -1,4 +1,4 @@
-"""Collections of more than one chunk, which are never held as a whole."""
+"""Streamed collections of more than one chunk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from registry.storage.reads.listings import CHUNK
-from tests.support import Answer, Api, CommandLog, Database, says
+from tests.support import Answer, Api, CommandLog, Database
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -19,8 +19,8 @@ COMPUTERS = 3 * CHUNK
 
 @pytest.fixture
 async def fleet(api: Api, database: Database) -> Api:
-    """Persons of whom some own many computers, and computers of which some lead to nobody."""
-    chance = random.Random(7)  # noqa: S311 - the same fleet each time
+    """Persons, some with many computers, and computers, some with an owner that does not exist."""
+    chance = random.Random(7)  # noqa: S311 - the same data in every run
     await database.persons.insert_many(
         {"_id": number, "first_name": f"F{number}", "last_name": f"L{number % 2}", "email": None}
         for number in range(1, PERSONS + 1)
@@ -41,21 +41,21 @@ def key(resource: Any) -> tuple[str, int]:
 
 
 async def pages(api: Api, path: str) -> list[Answer]:
-    """All pages of a collection, none of which is more than a chunk."""
-    answers, following = [], f"{path}&page[size]=500"
+    """Return all pages of a collection, each smaller than a chunk."""
+    responses, following = [], f"{path}&page[size]=500"
     while following:
-        answers.append(await api.get(following))
-        link = answers[-1].document["links"]["next"]
+        responses.append(await api.get(following))
+        link = responses[-1].document["links"]["next"]
         following = link and "{0.path}?{0.query}".format(urlsplit(link))
-    return answers
+    return responses
 
 
-def reached(answers: list[Answer]) -> Iterator[tuple[tuple[str, int], Any]]:
-    for answer in answers:
-        yield from ((key(one), one) for one in answer.document["included"])
+def included_in(responses: list[Answer]) -> Iterator[tuple[tuple[str, int], Any]]:
+    for response in responses:
+        yield from ((key(one), one) for one in response.document["included"])
 
 
-@says("d.no_page", "d.nested_include")
+@pytest.mark.covers("d.no_page", "d.nested_include")
 @pytest.mark.parametrize(
     "path",
     [
@@ -70,18 +70,16 @@ def reached(answers: list[Answer]) -> Iterator[tuple[tuple[str, int], Any]]:
         "/persons/5/computers?include=owner.computers",
     ],
 )
-async def test_a_stream_holds_what_its_pages_hold_and_each_resource_once(
-    fleet: Api, path: str
-) -> None:
+async def test_a_stream_has_the_resources_of_all_pages_each_once(fleet: Api, path: str) -> None:
     whole = (await fleet.get(path)).document
     expected = await pages(fleet, path)
-    assert whole["data"] == [one for answer in expected for one in answer.data]
+    assert whole["data"] == [one for response in expected for one in response.data]
     assert len(whole["data"]) > CHUNK
     assert whole["meta"] == {"count": len(whole["data"])}
     primary = {key(one) for one in whole["data"]}
     included = {key(one): one for one in whole["included"]}
     assert len(included) == len(whole["included"])
-    of_pages = {name: one for name, one in reached(expected) if name not in primary}
+    of_pages = {name: one for name, one in included_in(expected) if name not in primary}
     assert included.keys() == of_pages.keys()
     for name, one in of_pages.items():
         assert included[name]["attributes"] == one["attributes"]
@@ -89,23 +87,23 @@ async def test_a_stream_holds_what_its_pages_hold_and_each_resource_once(
         assert one.get("relationships", {}).items() <= relationships.items()
 
 
-async def test_an_empty_include_makes_an_empty_array(fleet: Api) -> None:
+async def test_an_empty_include_gives_an_empty_array(fleet: Api) -> None:
     whole = (await fleet.get("/persons?include=")).document
     assert whole["included"] == []
     assert len(whole["data"]) == PERSONS
     assert "relationships" not in whole["data"][0]
 
 
-async def test_resources_that_nobody_reaches_are_not_included(
-    fleet: Api, database: Database
-) -> None:
+async def test_unrelated_resources_are_not_included(fleet: Api, database: Database) -> None:
     await database.computers.update_many({}, {"$set": {"person": None}})
     whole = (await fleet.get("/persons?include=computers")).document
     assert whole["included"] == []
     assert all(one["relationships"]["computers"]["data"] == [] for one in whole["data"])
 
 
-async def test_ids_of_other_tools_break_no_stream(fleet: Api, database: Database) -> None:
+async def test_ids_of_external_writers_do_not_break_a_stream(
+    fleet: Api, database: Database
+) -> None:
     await database.computers.insert_many(
         [{"_id": one, "serial": "x", "person": 5} for one in (-3, 2.5, "abc", 2**63 - 1)]
     )
@@ -118,7 +116,7 @@ async def test_ids_of_other_tools_break_no_stream(fleet: Api, database: Database
     assert whole["meta"] == {"count": COMPUTERS + 4}
 
 
-async def test_one_chunk_is_resolved_with_one_query_a_step(
+async def test_each_include_step_of_a_chunk_takes_one_query(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
     await database.persons.insert_many(
@@ -128,13 +126,13 @@ async def test_one_chunk_is_resolved_with_one_query_a_step(
         {"_id": number, "serial": "x", "person": number} for number in range(1, CHUNK)
     )
     commands.take("all")
-    answer = await api.get("/persons?include=computers")
-    assert len(answer.included) == CHUNK - 1
+    response = await api.get("/persons?include=computers")
+    assert len(response.included) == CHUNK - 1
     assert len(commands.take("find")) == 2
 
 
 @pytest.mark.parametrize("path", ["/persons", "/persons?include=computers"])
-async def test_a_client_that_hangs_up_ends_the_query(
+async def test_a_client_that_disconnects_ends_the_query(
     fleet: Api, database: Database, path: str
 ) -> None:
     await database.persons.insert_many(
@@ -148,7 +146,7 @@ async def test_a_client_that_hangs_up_ends_the_query(
 
 
 async def until_open(wanted: bool, database: Database) -> None:
-    """Wait until MongoDB holds cursors of the test open, or none."""
+    """Wait until MongoDB has open cursors of the test, or has none."""
     stages: list[dict[str, Any]] = [
         {"$currentOp": {"idleCursors": True}},
         {"$match": {"cursor": {"$exists": True}, "ns": {"$regex": f"^{database.name}"}}},
@@ -159,7 +157,7 @@ async def until_open(wanted: bool, database: Database) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_failure_among_the_included_leaves_no_whole_document(
+async def test_an_error_among_included_resources_truncates_the_response(
     fleet: Api, database: Database
 ) -> None:
     await database.computers.update_one({"_id": COMPUTERS}, {"$set": {"serial": b"\xff"}})

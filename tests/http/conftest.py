@@ -1,0 +1,69 @@
+"""Applications without a database, on the server of the service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.typedefs import Handler
+
+from registry.http.app_keys import LIMITS
+from registry.http.error_middleware import error_middleware
+from registry.http.limits import Limits
+from registry.http.server import Runner
+
+Client = TestClient[web.Request, web.Application]
+Start = Callable[[Handler], Awaitable[Client]]
+
+SHORT_LIMITS = Limits(arrival_seconds=0.3, linger_seconds=0.3)
+
+
+class Server(TestServer):
+    """A server of the tests, on the runner of the service."""
+
+    async def _make_runner(self, **_: Any) -> Runner:
+        return Runner(self.app, shutdown_timeout=5.0)
+
+
+def new_app(handler: Handler) -> web.Application:
+    """Return an application whose only route, any method at /, has this handler."""
+    app = web.Application(middlewares=[error_middleware])
+    app[LIMITS] = SHORT_LIMITS
+    app.router.add_route("*", "/", handler)
+    return app
+
+
+@pytest.fixture
+async def start_app() -> AsyncIterator[Callable[[web.Application], Awaitable[Client]]]:
+    """Serve an application until the test ends."""
+    clients: list[Client] = []
+
+    async def start(app: web.Application) -> Client:
+        clients.append(TestClient(Server(app)))
+        await clients[-1].start_server()
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture
+def start(start_app: Callable[[web.Application], Awaitable[Client]]) -> Start:
+    """Serve a handler until the test ends."""
+    return lambda handler: start_app(new_app(handler))
+
+
+async def exchange(client: Client, *parts: bytes) -> bytes:
+    """Send the parts of a request with pauses; return what comes back until the end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    for part in parts:
+        writer.write(part)
+        await asyncio.sleep(0.05)
+    received = await asyncio.wait_for(reader.read(), timeout=10)
+    writer.close()
+    return received

@@ -1,0 +1,97 @@
+"""What the service does with private parts of aiohttp: each test fails if one of them changes."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import logging
+
+import pytest
+from aiohttp import web
+
+from registry.http import connection
+from registry.http.connection import Connection
+from tests.http.conftest import Start, exchange
+
+POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+async def echo(request: web.Request) -> web.Response:
+    try:
+        return web.Response(body=await request.read())
+    except web.RequestPayloadError:
+        return web.Response(status=400, text="broken")
+
+
+def test_private_attributes_of_aiohttp_exist() -> None:
+    tree = ast.parse(inspect.getsource(connection))
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    private = {name for name in names if name.startswith("_") and not name.startswith("__")}
+    inherited = private - vars(Connection).keys()
+    assert {"_close", "_waiter", "_messages"} <= inherited
+    assert inherited <= set(dir(web.RequestHandler))
+
+
+@pytest.mark.parametrize("head", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nbad header\r\n\r\n"])
+async def test_malformed_http_gets_an_error_document(start: Start, head: bytes) -> None:
+    received = await exchange(await start(echo), head)
+    assert received.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+    assert b'"code":"malformed_request"' in received
+
+
+@pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"])
+async def test_a_head_that_does_not_arrive_in_time_gets_408(start: Start, before: bytes) -> None:
+    received = await exchange(await start(echo), before, b"GET / HTTP/1.1\r\nHo")
+    assert received.count(b"HTTP/1.1 ") == 1 + bool(before)
+    assert b"HTTP/1.1 408 Request timeout\r\n" in received
+
+
+async def test_a_head_in_parts_is_in_time(start: Start) -> None:
+    parts = b"GET / HTTP/1.1\r\n", b"Host: h\r\n", b"Connection: close\r\n\r\n"
+    received = await exchange(await start(echo), *parts)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_a_body_that_breaks_its_encoding_fails_at_once(start: Start) -> None:
+    """Without the service, the view would wait for the rest of the body until its own timeout."""
+    received = await exchange(await start(echo), CHUNKED + b"2\r\n{}\r\n", b"zz\r\n")
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert received.endswith(b"broken")
+    assert received.count(b"HTTP/1.1") == 1
+
+
+async def test_a_body_in_progress_is_received_while_the_server_stops(start: Start) -> None:
+    client = await start(echo)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(POST + b"Content-Length: 4\r\n\r\n12")
+    await asyncio.sleep(0.1)
+    stopping = asyncio.create_task(client.close())
+    await asyncio.sleep(0.1)
+    assert not stopping.done()
+    writer.write(b"34")
+    received = await asyncio.wait_for(reader.read(), timeout=10)
+    assert received.endswith(b"1234")
+    writer.close()
+    await stopping
+
+
+async def test_a_body_larger_than_the_buffer_is_received(start: Start) -> None:
+    """aiohttp pauses reading when its buffer is full, and has to resume it."""
+    client = await start(echo)
+    body = bytes(900_000)
+    async with client.post("/", data=body) as response:
+        assert await response.read() == body
+
+
+async def test_a_body_that_cannot_be_decoded_is_not_logged_as_a_defect(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ignore_body(_: web.Request) -> web.Response:
+        return web.Response()
+
+    request = POST + b"Content-Encoding: gzip\r\nContent-Length: 8\r\n\r\n"
+    received = await exchange(await start(ignore_body), request, b"not gzip")
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

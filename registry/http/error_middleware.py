@@ -8,7 +8,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from registry.http.error_responses import error_response, log_error
-from registry.http.responses import DocumentResponse, common_headers, request_id
+from registry.http.responses import (
+    REQUEST_ID,
+    DocumentResponse,
+    common_headers,
+    new_request_id,
+    request_id,
+)
 
 
 @web.middleware
@@ -17,11 +23,13 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
 
     Adds the headers that every response has to those that aiohttp sends.
     """
+    request[REQUEST_ID] = new_request_id()
     try:
         response = await handler(request)
     except BaseException as error:  # noqa: BLE001 - what is not an Exception is raised again
         response = _respond_to(request, error)
-    if not isinstance(response, DocumentResponse) and not response.prepared:
+    # An exact class, as isinstance is slow for an abstract class such as StreamResponse.
+    if response.__class__ is not DocumentResponse and not response.prepared:
         response.headers.update(common_headers(request_id(request)))
     return response
 

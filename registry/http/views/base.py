@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import ClassVar, TypeAlias
 
 from aiohttp import hdrs, web
 
@@ -26,6 +26,7 @@ from registry.model.record import Record
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
+_Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.StreamResponse]]"
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -33,6 +34,19 @@ class DocumentView(web.View):
     """A view of JSON:API documents. graph: all types."""
 
     graph: ClassVar[Graph]
+    handlers: ClassVar[Mapping[str, _Handler]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        names = {name: name.lower() for name in sorted(hdrs.METH_ALL)}
+        cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
+
+    def __await__(self) -> Generator[None, None, web.StreamResponse]:
+        """Call the handler of the method."""
+        handler = self.handlers.get(self.request.method)
+        if handler is None:
+            raise web.HTTPMethodNotAllowed(self.request.method, self.handlers)
+        return handler(self).__await__()
 
     @property
     def repository(self) -> Repository:
@@ -51,8 +65,7 @@ class DocumentView(web.View):
 
     async def options(self) -> web.Response:
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
-        allowed = sorted(name for name in hdrs.METH_ALL if hasattr(self, name.lower()))
-        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(allowed)})
+        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.handlers)})
 
     def read_query(self, scope: Scope) -> Query:
         """Negotiate the media type and return the parsed query string.
@@ -69,7 +82,8 @@ class DocumentView(web.View):
         Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
         """
         headers = self.request.headers
-        media.check_accept(headers.getall(hdrs.ACCEPT, ()), extension)
+        if accept := headers.getall(hdrs.ACCEPT, ()):
+            media.check_accept(accept, extension)
         media.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
 
     def reject_parameters(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -53,11 +53,11 @@ class TypeView(DocumentView):
         """Return the record of the resource that the path names. Raises NotFound."""
         return self.require(await self.repository.get(self.resource, self.identifier))
 
-    async def resolve(
+    def resolve(
         self, resource: Resource, records: Sequence[Record], query: Query
-    ) -> Compound:
+    ) -> Awaitable[Compound]:
         """Return the relationships and included resources of primary records."""
-        return await include.resolve(resource, records, query, self.repository, self.graph)
+        return include.resolve(resource, records, query, self.repository, self.graph)
 
     async def respond_with_change(
         self, record: Record, change: Change, query: Query, status: int = 200

@@ -2,46 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from registry.model.attributes import ComputedText
+import orjson
+
+from registry.model.attributes import Attribute, ComputedText
 from registry.model.record import Record
-from registry.model.resource import Resource
-
-AttributeSerializer: TypeAlias = Callable[[Record], dict[str, Any]]
-"""Takes a record and returns JSON values by name, in the order of declaration."""
 
 
-@lru_cache(maxsize=1024)  # bounded, as clients choose the names
-def serializer_for(resource: Resource, names: frozenset[str]) -> AttributeSerializer:
-    """Return the serializer of the named attributes; other names are ignored.
+@dataclass(frozen=True, slots=True)
+class AttributeSerializer:
+    """Source that serializes the attributes of a record.
 
-    An attribute that cannot be null is left out where a record, of an external writer, lacks it.
+    lines: statements that set `attributes`, JSON text, from `record`. namespace: the objects that
+    they use, by name.
     """
-    chosen = [
-        (
-            name,
-            one.stored_type if one.is_json else None,
-            one.compute if isinstance(one, ComputedText) else None,
-            one,
-        )
-        for name, one in resource.attributes.items()
-        if name in names
-    ]
 
-    def serialize(record: Record) -> dict[str, Any]:
+    lines: tuple[str, ...]
+    namespace: Mapping[str, Any]
+
+
+def attribute_serializer(chosen: Mapping[str, Attribute]) -> AttributeSerializer:
+    """Return the serializer of attributes, by name, in their order.
+
+    A record whose values have the declared types is serialized by inlined expressions. Any other,
+    of an external writer, goes through `serialize`.
+    """
+    variables: dict[str, str] = {}  # by stored field
+    namespace: dict[str, Any] = {"dumps": orjson.dumps, "serialize": _best_effort(chosen)}
+    checks, members = [], []
+    for name, attribute in chosen.items():
+        stored = attribute.parts if isinstance(attribute, ComputedText) else (name,)
+        values = [variables.setdefault(field, f"value_{len(variables)}") for field in stored]
+        members.append(f'"{name}": {_expression(name, attribute, values)}')
+        namespace |= {f"class_{name}": attribute.stored_type, f"json_{name}": attribute.to_json}
+        null = f" or {values[0]} is None" if attribute.nullable else ""
+        checks += [f"(isinstance({value}, class_{name}){null})" for value in values]
+    lines = (
+        *(f"{variable} = record.get({field!r})" for field, variable in variables.items()),
+        f"if {' and '.join(checks) or 'True'}:",
+        f"    attributes = dumps({{{', '.join(members)}}}).decode()",
+        "else:",
+        "    attributes = serialize(record)",
+    )
+    return AttributeSerializer(lines, namespace)
+
+
+def _expression(name: str, attribute: Attribute, values: list[str]) -> str:
+    if isinstance(attribute, ComputedText):
+        return f'f"{" ".join(f"{{{value}}}" for value in values)}"'
+    return values[0] if attribute.is_json else f"json_{name}({values[0]})"
+
+
+def _best_effort(chosen: Mapping[str, Attribute]) -> Callable[[Record], str]:
+    """Return the serializer of records whose values may be of any BSON type.
+
+    An attribute that cannot be null is left out where it is missing or null.
+    """
+
+    def serialize(record: Record) -> str:
         values: dict[str, Any] = {}
-        for name, json_class, compute, attribute in chosen:
-            if compute is not None:
-                values[name] = compute(record)
-                continue
-            value = record.get(name)
-            if value.__class__ is json_class:
-                values[name] = value
-            elif value is not None or attribute.nullable:
+        for name, attribute in chosen.items():
+            if isinstance(attribute, ComputedText):
+                values[name] = attribute.compute(record)
+            elif (value := record.get(name)) is not None or attribute.nullable:
                 values[name] = attribute.to_json(value)
-        return values
+        return orjson.dumps(values, default=str).decode()
 
     return serialize

@@ -113,7 +113,7 @@ def replacing(person: int, *computers: int, **more: Any) -> LinkUpdate:
     return LinkUpdate("person", person, computers, **more)
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 @pytest.mark.parametrize(
     ("command", "sent"),
     [
@@ -133,7 +133,7 @@ async def test_concurrent_link_updates_take_as_many_commands_as_one(
     assert sorted(commands.take(command)) == sent
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 async def test_concurrent_creations_with_links_share_transactions(
     api: Api, commands: CommandLog
 ) -> None:

@@ -38,7 +38,7 @@ async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
         assert database.name == settings.database
         assert database.write_concern.document == {"w": "majority", "j": True, "wtimeout": 10_000}
         assert database.read_preference == ReadPreference.PRIMARY
-        assert not database.codec_options.tz_aware
+        assert database.codec_options.tz_aware
 
 
 async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path) -> None:

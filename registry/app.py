@@ -42,7 +42,7 @@ def create_app(
 
 
 async def _open_repository(app: web.Application) -> AsyncIterator[None]:
-    async with connect(app[SETTINGS]) as database:
+    async with connect(app[SETTINGS], app[GRAPH]) as database:
         app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS].query_seconds)
         await app[REPOSITORY].prepare()
         yield

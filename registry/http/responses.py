@@ -14,16 +14,18 @@ REQUEST_ID = web.RequestKey("request_id", str)
 REQUEST_ID_HEADER = "X-Request-ID"
 
 # Plain strings: aiohttp's case-insensitive header names take twice as long to format.
-_CONNECTION, _CONTENT_LENGTH, _DATE, _SERVER, _VARY = map(
-    str, (hdrs.CONNECTION, hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.SERVER, hdrs.VARY)
-)
-_ACCEPT = str(hdrs.ACCEPT)
-_PRODUCT = "registry"
-"""The value of `Server`: without versions, which would help to find known vulnerabilities."""
+_CONTENT_LENGTH, _DATE = str(hdrs.CONTENT_LENGTH), str(hdrs.DATE)
+
+# `Server` names no version, which would help to find known vulnerabilities.
+_CONSTANT_HEADERS = {str(hdrs.VARY): str(hdrs.ACCEPT), str(hdrs.SERVER): "registry"}
+_CONSTANT_LINES = "".join(f"{name}: {value}\r\n" for name, value in _CONSTANT_HEADERS.items())
 
 
 def request_id(request: web.BaseRequest) -> str:
-    """Return the id of the request, in the log and in `X-Request-ID`; assigned on first use."""
+    """Return the id of the request, in the log and in `X-Request-ID`.
+
+    The middleware assigns it; a request that does not reach it gets one here.
+    """
     try:
         return request[REQUEST_ID]
     except KeyError:
@@ -41,12 +43,7 @@ def common_headers(identity: str) -> dict[str, str]:
 
     identity: the id of the request.
     """
-    return {
-        REQUEST_ID_HEADER: identity,
-        _VARY: _ACCEPT,
-        _SERVER: _PRODUCT,
-        _DATE: rfc822_formatted_time(),
-    }
+    return {REQUEST_ID_HEADER: identity, _DATE: rfc822_formatted_time(), **_CONSTANT_HEADERS}
 
 
 class DocumentResponse(web.StreamResponse):
@@ -56,7 +53,7 @@ class DocumentResponse(web.StreamResponse):
     contain text of a client.
     """
 
-    _request_keep_alive = False
+    _stays_open = True
 
     def __init__(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         super().__init__(status=status, headers=headers)
@@ -65,13 +62,19 @@ class DocumentResponse(web.StreamResponse):
     @property
     def keep_alive(self) -> bool | None:
         """Whether the connection stays open after this response."""
-        return self._request_keep_alive and super().keep_alive is not False
+        return self._stays_open
+
+    def force_close(self) -> None:
+        """Close the connection after this response."""
+        super().force_close()
+        self._stays_open = False
 
     async def prepare(  # type: ignore[override] # views are only called with a Request
         self, request: web.Request
     ) -> AbstractStreamWriter | None:
         """Send the response; through aiohttp if the app has handlers of `on_response_prepare`."""
-        self._request_keep_alive = request.keep_alive
+        if not request.keep_alive:
+            self.force_close()
         for app in request.match_info.apps:
             if app.on_response_prepare:
                 return await self._prepare_with_signals(request)
@@ -93,14 +96,16 @@ class DocumentResponse(web.StreamResponse):
         return await super().prepare(request)
 
     def _head(self, request: web.Request) -> str:
-        version, stays_open = request.version, self.keep_alive
-        headers = {**self.headers, **common_headers(request_id(request))}
+        version, stays_open = request.version, self._stays_open
+        lines = [f"{name}: {value}\r\n" for name, value in self.headers.items()]
         if self.status != 304:  # which has no content (RFC 9110, 15.4.5)
-            headers[_CONTENT_LENGTH] = str(len(self._content))
+            lines.append(f"{_CONTENT_LENGTH}: {len(self._content)}\r\n")
         if stays_open is not (version >= HttpVersion11):  # the default of the version
-            headers[_CONNECTION] = "keep-alive" if stays_open else "close"
-        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+            lines.append(f"{hdrs.CONNECTION}: {'keep-alive' if stays_open else 'close'}\r\n")
         return (
             f"HTTP/{version.major}.{version.minor} {self.status} {self.reason}\r\n"
-            f"{''.join(lines)}\r\n"
+            f"{''.join(lines)}"
+            f"{REQUEST_ID_HEADER}: {request_id(request)}\r\n"
+            f"{_DATE}: {rfc822_formatted_time()}\r\n"
+            f"{_CONSTANT_LINES}\r\n"
         )

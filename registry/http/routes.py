@@ -34,8 +34,9 @@ def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
     resource = scope.resource
     context: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
     paths = collection_path(resource), resource_path(resource, "{id}")
-    yield _route(CollectionView, paths[0], f"{resource.type}_list", **context)
+    # First, as the router tries the paths of a type in this order.
     yield _route(DetailView, paths[1], f"{resource.type}_detail", **context)
+    yield _route(CollectionView, paths[0], f"{resource.type}_list", **context)
     for name, relationship in resource.relationships.items():
         context |= {"relationship": relationship}
         linkage = MembersView if relationship.to_many else LinkageView

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from orjson import Fragment
 
 from registry.jsonapi.atomic_operations import RESULTS
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
-from registry.jsonapi.resource_objects import Json, LinkageById, resource_objects
+from registry.jsonapi.resource_objects import LinkageById, array, resource_objects
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
 from registry.model.resource import Resource
@@ -46,7 +47,7 @@ class Part:
 
 
 def whole(
-    data: Any,
+    data: str,
     compound: Compound,
     query: Query,
     graph: Graph,
@@ -55,11 +56,11 @@ def whole(
 ) -> bytes:
     """Return a document (sections 4.6 and 4.7 of the service description).
 
-    data: a resource object, an identifier or None, or a list of them. meta: counts.
+    data: JSON text: a resource object, an identifier, null, or an array of them. meta: counts.
     """
-    return _encoded(
+    return orjson.dumps(
         {
-            "data": data,
+            "data": Fragment(data),
             **_included(compound, query, graph),
             "jsonapi": JSONAPI,
             "links": links,
@@ -68,10 +69,10 @@ def whole(
     )
 
 
-def results(objects: Sequence[Json | None]) -> bytes:
+def results(objects: Sequence[str | None]) -> bytes:
     """Return a document of operation results; None is a result without a resource object."""
-    members = [{} if one is None else {"data": one} for one in objects]
-    return _encoded({RESULTS: members, "jsonapi": JSONAPI})
+    members = [{} if text is None else {"data": Fragment(text)} for text in objects]
+    return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
 async def collection(
@@ -99,12 +100,7 @@ async def collection(
 
 
 def _members(part: Part, query: Query) -> bytes:
-    return _encoded(resource_objects(part.resource, part.records, part.links, query))[1:-1]
-
-
-def _encoded(value: Any) -> bytes:
-    # External writers may have stored what JSON has no form for.
-    return orjson.dumps(value, default=str)
+    return ",".join(resource_objects(part.resource, part.records, part.links, query)).encode()
 
 
 def errors(errors: Sequence[ApiError], request_id: str) -> bytes:
@@ -125,8 +121,8 @@ def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:
     if compound.included is None:
         return {}
     members = [
-        one
+        text
         for name, records in compound.included.items()
-        for one in resource_objects(graph[name], records, compound.links, query)
+        for text in resource_objects(graph[name], records, compound.links, query)
     ]
-    return {"included": members}
+    return {"included": Fragment(array(members))}

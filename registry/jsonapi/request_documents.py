@@ -22,7 +22,7 @@ from registry.jsonapi.pointers import DATA, DocumentPosition, pointer_to
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import LinkedIds
 from registry.model.resource import Relationship, Resource
-from registry.model.validation import load_attributes
+from registry.model.validation import validator_for
 
 LocalIds: TypeAlias = Mapping[tuple[str, str], int]
 """The placeholder ids of resources that operations add, by type and `lid`."""
@@ -180,7 +180,7 @@ class DocumentLoader:
         }
         writable = {name: value for name, value in attributes.items() if name not in details}
         try:
-            loaded = load_attributes(resource, writable, creating=creating)
+            loaded = validator_for(resource)(writable, creating)
         except ValidationError as error:
             # {name: [message, ...]} becomes one error object per attribute.
             details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}

@@ -2,42 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from registry.model.attributes import ComputedText
+import orjson
+
+from registry.model.attributes import Attribute, ComputedText
 from registry.model.record import Record
-from registry.model.resource import Resource
-
-AttributeSerializer: TypeAlias = Callable[[Record], dict[str, Any]]
-"""Returns the JSON values of a record by name, in the order of declaration."""
 
 
-@lru_cache(maxsize=1024)  # bounded, as clients choose the names
-def serializer_for(resource: Resource, names: frozenset[str]) -> AttributeSerializer:
-    """Return the serializer of the named attributes; other names are ignored.
+@dataclass(frozen=True, slots=True)
+class AttributeSerializer:
+    """Python source that serializes the attributes of a record.
 
-    A record of an external writer may lack an attribute; unless it is nullable, it is omitted.
+    lines: statements that set `attributes`, a JSON string, from `record`. namespace: their globals.
     """
-    copied = {name for name, one in resource.attributes.items() if one.is_json}
-    copied -= resource.computed.keys()
-    attributes = [
-        (name, attribute, attribute.stored_type if name in copied else None)
-        for name, attribute in resource.attributes.items()
-        if name in names
-    ]
 
-    def serialize(record: Record) -> dict[str, Any]:
+    lines: tuple[str, ...]
+    namespace: Mapping[str, Any]
+
+
+def attribute_serializer(chosen: Mapping[str, Attribute]) -> AttributeSerializer:
+    """Return the serializer of attributes, in their order.
+
+    Values of the declared types are serialized by inlined expressions. A record with other values,
+    by an external writer, is passed to `serialize`.
+    """
+    variables: dict[str, str] = {}  # by stored name
+    namespace: dict[str, Any] = {"dumps": orjson.dumps, "serialize": _best_effort(chosen)}
+    checks, members = [], []
+    for name, attribute in chosen.items():
+        stored = attribute.parts if isinstance(attribute, ComputedText) else (name,)
+        values = [variables.setdefault(field, f"value_{len(variables)}") for field in stored]
+        members.append(f'"{name}": {_expression(name, attribute, values)}')
+        namespace |= {f"class_{name}": attribute.stored_type, f"json_{name}": attribute.to_json}
+        null = f" or {values[0]} is None" if attribute.nullable else ""
+        checks += [f"(isinstance({value}, class_{name}){null})" for value in values]
+    lines = (
+        *(f"{variable} = record.get({field!r})" for field, variable in variables.items()),
+        f"if {' and '.join(checks) or 'True'}:",
+        f"    attributes = dumps({{{', '.join(members)}}}).decode()",
+        "else:",
+        "    attributes = serialize(record)",
+    )
+    return AttributeSerializer(lines, namespace)
+
+
+def _expression(name: str, attribute: Attribute, values: list[str]) -> str:
+    if isinstance(attribute, ComputedText):
+        return f'f"{" ".join(f"{{{value}}}" for value in values)}"'
+    return values[0] if attribute.is_json else f"json_{name}({values[0]})"
+
+
+def _best_effort(chosen: Mapping[str, Attribute]) -> Callable[[Record], str]:
+    """Return the serializer of records whose values may be of any BSON type.
+
+    An attribute that is missing or null is omitted, unless it is nullable.
+    """
+
+    def serialize(record: Record) -> str:
         values: dict[str, Any] = {}
-        for name, attribute, json_class in attributes:
-            value = record.get(name)
-            if value.__class__ is json_class:
-                values[name] = value
-            elif isinstance(attribute, ComputedText):
+        for name, attribute in chosen.items():
+            if isinstance(attribute, ComputedText):
                 values[name] = attribute.compute(record)
-            elif value is not None or attribute.nullable:
+            elif (value := record.get(name)) is not None or attribute.nullable:
                 values[name] = attribute.to_json(value)
-        return values
+        return orjson.dumps(values, default=str).decode()
 
     return serialize

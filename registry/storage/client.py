@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from bson.codec_options import TypeRegistry
 from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo.errors import PyMongoError
 
+from registry.model.graph import Graph
 from registry.settings import Settings, StartError
-from registry.storage.codecs import DecimalCodec
+from registry.storage.codecs import codec_options
 from registry.storage.mongod.embedded import mongod
 from registry.storage.thread_pool import THREADS
 
@@ -26,7 +26,6 @@ _OPTIONS: dict[str, Any] = {
     "serverSelectionTimeoutMS": 5_000,
     "maxPoolSize": THREADS,
     "tz_aware": True,
-    "type_registry": TypeRegistry([DecimalCodec()]),
     # Undecodable external data is shown best effort rather than failing the response.
     "unicode_decode_error_handler": "replace",
     "datetime_conversion": "DATETIME_AUTO",
@@ -41,7 +40,7 @@ _ADVICE = "correct it or start that cluster, or leave it unset for a private mon
 
 @asynccontextmanager
 async def connect(
-    settings: Settings,
+    settings: Settings, graph: Graph
 ) -> AsyncIterator[AsyncIOMotorDatabase[dict[str, Any]]]:
     """Yield the database: of the cluster in MONGODB_URI, or of a private mongod.
 
@@ -56,7 +55,7 @@ async def connect(
         stack.callback(client.close)
         try:
             await _check(client, settings.database)
-            yield client[settings.database]
+            yield client.get_database(settings.database, codec_options(client.codec_options, graph))
         except PyMongoError as error:
             if settings.mongodb_uri is None:
                 raise StartError(f"the private mongod: {_reason(error)}") from error

@@ -61,4 +61,4 @@ def test_attributes_have_the_order_of_their_declaration() -> None:
     for names in (["email", "full_name"], ["full_name", "email"]):
         query = Query({"person": frozenset(names)})
         (resource,) = resource_objects(GRAPH["person"], [record], {}, query)
-        assert list(resource["attributes"]) == ["full_name", "email"]
+        assert list(orjson.loads(resource)["attributes"]) == ["full_name", "email"]

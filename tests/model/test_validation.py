@@ -9,7 +9,7 @@ from marshmallow import Schema, ValidationError, validates_schema
 
 from registry.model.attributes import Email, Text
 from registry.model.resource import Resource
-from registry.model.validation import load_attributes
+from registry.model.validation import validator_for
 
 
 class PlaceSchema(Schema):
@@ -26,13 +26,13 @@ class PlaceSchema(Schema):
             raise ValidationError("The names must differ.", "area")
 
 
-place = Resource("place", "places", PlaceSchema)
+validate = validator_for(Resource("place", "places", PlaceSchema))
 
 
 def test_only_creation_sets_defaults() -> None:
-    created = load_attributes(place, {"name": "Lab"}, creating=True)
+    created = validate({"name": "Lab"}, True)
     assert created == {"name": "Lab", "area": "here", "contact": None}
-    assert load_attributes(place, {"area": "there"}, creating=False) == {"area": "there"}
+    assert validate({"area": "there"}, False) == {"area": "there"}
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_errors_of_all_attributes_are_raised_by_name(
     values: dict[str, Any], names: set[str]
 ) -> None:
     with pytest.raises(ValidationError) as raised:
-        load_attributes(place, values, creating=True)
+        validate(values, True)
     assert raised.value.messages_dict.keys() == names

@@ -33,7 +33,7 @@ NEW: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 async def test_a_batched_update_stores_what_single_updates_store(database: Database) -> None:
     records = [record for record in EXTERNAL for _ in NEW]
     updates = [(number, Change(NEW[number % len(NEW)], ())) for number in range(len(records))]
@@ -57,7 +57,7 @@ async def test_a_batched_update_stores_what_single_updates_store(database: Datab
     assert stored_single[0]["version"] == 4
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 async def test_an_update_that_the_database_refuses_does_not_affect_the_others(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
@@ -82,7 +82,7 @@ async def test_an_update_that_the_database_refuses_does_not_affect_the_others(
             assert response.data["attributes"]["last_name"] == record["last_name"] == name
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 async def test_each_concurrent_update_of_one_resource_returns_its_own_result(api: Api) -> None:
     id_ = await api.person("F", "L")
     bodies = [{"last_name": f"L{n}"} if n % 2 else {"first_name": f"F{n}"} for n in range(30)]

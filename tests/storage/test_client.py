@@ -9,16 +9,20 @@ from pathlib import Path
 import pytest
 from pymongo.read_preferences import ReadPreference
 
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
 from registry.settings import Settings, StartError
 from registry.storage import client
 from registry.storage.client import connect
 from tests.mongods import add_user, as_user, initiate, other_mongod
 
+GRAPH = Graph(RESOURCES)
+
 
 async def refusal(uri: str) -> str:
     """Return the line that says why the cluster cannot be used."""
     with pytest.raises(StartError) as caught:
-        async with connect(Settings(mongodb_uri=uri)):
+        async with connect(Settings(mongodb_uri=uri), GRAPH):
             pass
     message = str(caught.value)
     assert message.startswith("MONGODB_URI: ")
@@ -30,15 +34,15 @@ async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
     settings: Settings,
 ) -> None:
     uri = f"{settings.mongodb_uri}&w=0&journal=false&readPreference=secondary&tz_aware=true"
-    async with connect(replace(settings, mongodb_uri=uri)) as database:
+    async with connect(replace(settings, mongodb_uri=uri), GRAPH) as database:
         assert database.name == settings.database
         assert database.write_concern.document == {"w": "majority", "j": True, "wtimeout": 10_000}
         assert database.read_preference == ReadPreference.PRIMARY
-        assert not database.codec_options.tz_aware
+        assert database.codec_options.tz_aware
 
 
 async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path) -> None:
-    async with connect(Settings(data_dir=tmp_path, database="people")) as database:
+    async with connect(Settings(data_dir=tmp_path, database="people"), GRAPH) as database:
         await database.notes.insert_one({})
         assert database.name == "people"
         assert await database.list_collection_names() == ["notes"]
@@ -99,5 +103,7 @@ async def test_a_cluster_that_denies_access_is_refused(mongodb_uri: str, tmp_pat
         assert "requires authentication" in await refusal(uri)
         assert "MONGODB_URI: Authentication failed; " in await refusal(as_user("nobody", uri))
         with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry"):
-            async with connect(Settings(mongodb_uri=as_user("readAnyDatabase", uri))) as database:
+            async with connect(
+                Settings(mongodb_uri=as_user("readAnyDatabase", uri)), GRAPH
+            ) as database:
                 await database.notes.insert_one({})

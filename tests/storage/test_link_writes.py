@@ -113,7 +113,7 @@ def replacing(person: int, *computers: int, **more: Any) -> LinkUpdate:
     return LinkUpdate("person", person, computers, **more)
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 @pytest.mark.parametrize(
     ("command", "sent"),
     [
@@ -133,7 +133,7 @@ async def test_concurrent_link_updates_take_as_many_commands_as_one(
     assert sorted(commands.take(command)) == sent
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 async def test_concurrent_creations_with_links_share_transactions(
     api: Api, commands: CommandLog
 ) -> None:
@@ -187,10 +187,16 @@ async def test_a_refused_update_changes_nothing_and_does_not_affect_the_others(
     assert isinstance(absent, RecordNotFound)
     assert (absent.type, absent.missing) == ("person", [("99", None)])
     assert isinstance(stale, VersionConflict)
-    found = await records(database)
-    incremented = {place for place, record in found.items() if record["version"] != 1}
+    stored = await records(database)
+    incremented = {place for place, record in stored.items() if record["version"] != 1}
     assert incremented == {("persons", 1), ("persons", 4)} | {("computers", n) for n in (1, 2, 5)}
-    assert [found["computers", number]["person"] for number in range(1, 6)] == [1, 1, None, None, 4]
+    assert [stored["computers", number]["person"] for number in range(1, 6)] == [
+        1,
+        1,
+        None,
+        None,
+        4,
+    ]
 
 
 async def test_each_update_of_a_batch_sees_the_ones_before(
@@ -212,9 +218,9 @@ async def test_each_update_of_a_batch_sees_the_ones_before(
     assert isinstance(stale, VersionConflict)
     # Linked, lost the third computer, and updated again.
     assert (first["version"], second["version"], third["version"]) == (2, 4, 3)
-    found = await records(database)
-    assert [found["computers", number]["person"] for number in range(1, 5)] == [1, None, 2, None]
-    assert [found["computers", number]["version"] for number in range(1, 5)] == [2, 3, 3, 3]
+    stored = await records(database)
+    assert [stored["computers", number]["person"] for number in range(1, 5)] == [1, None, 2, None]
+    assert [stored["computers", number]["version"] for number in range(1, 5)] == [2, 3, 3, 3]
 
 
 async def test_versions_change_of_moved_members_and_both_owners_only(
@@ -301,13 +307,13 @@ async def test_concurrent_updates_of_attributes_and_links_are_all_applied(
         )
         assert renamed == [200] * PERSONS
         assert all(isinstance(result, dict) for result in results)
-        found = await records(database)
+        stored = await records(database)
         for number in range(1, PERSONS + 1):
-            person = found["persons", number]
+            person = stored["persons", number]
             assert (person["first_name"], person["full_name"]) == (f"F{turn}", f"F{turn} Lovelace")
-            assert found["computers", number]["person"] == number
+            assert stored["computers", number]["person"] == number
             assert person["version"] >= 1 + 2 * (turn + 1)
-        assert found["computers", PERSONS + 1]["person"] == PERSONS
+        assert stored["computers", PERSONS + 1]["person"] == PERSONS
 
 
 async def test_a_record_that_the_database_refuses_does_not_affect_the_others(
@@ -321,8 +327,8 @@ async def test_a_record_that_the_database_refuses_does_not_affect_the_others(
     assert isinstance(refused, Unavailable)
     assert isinstance(first, dict)
     assert isinstance(last, dict)
-    found = await records(database)
-    assert [found["computers", number]["person"] for number in (1, 2, 3)] == [1, None, 1]
+    stored = await records(database)
+    assert [stored["computers", number]["person"] for number in (1, 2, 3)] == [1, None, 1]
 
 
 async def test_a_request_with_many_identifiers_has_a_transaction_of_its_own(
@@ -352,5 +358,5 @@ async def test_ids_and_foreign_keys_of_external_writers_are_supported(
     assert await database.computers.distinct("_id", {"person": 1}) == [50, 51]
     left = await database.computers.find({"_id": {"$in": [{"a": 1}, "text"]}}).to_list(None)
     assert [(one["person"], one["version"]) for one in left] == [(None, 1)] * 2
-    found = await records(database)
-    assert [found["persons", number]["version"] for number in (1, 2, 3)] == [2, 2, 1]
+    stored = await records(database)
+    assert [stored["persons", number]["version"] for number in (1, 2, 3)] == [2, 2, 1]

@@ -37,11 +37,11 @@ async def post(api: Api, name: str) -> Response:
 
 async def names(database: Database) -> dict[str, str]:
     """Return the first names of all persons that are stored, by id."""
-    found = await database.persons.find().to_list(None)
-    return {str(record["_id"]): record["first_name"] for record in found}
+    persons = await database.persons.find().to_list(None)
+    return {str(record["_id"]): record["first_name"] for record in persons}
 
 
-@pytest.mark.covers("4.2.1", "r.shared")
+@pytest.mark.covers("4.2.1", "r.batching")
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
 async def test_resources_are_created_once_when_connections_break(
     proxy: Proxy, api: Api, database: Database, effect: Effect
@@ -63,7 +63,7 @@ async def test_resources_are_created_once_when_connections_break(
     assert sorted(map(int, created)) == list(range(1, MANY + 1))
 
 
-@pytest.mark.covers("r.shared")
+@pytest.mark.covers("r.batching")
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
 async def test_updates_are_applied_when_connections_break(
     proxy: Proxy, api: Api, database: Database, effect: Effect
@@ -91,7 +91,7 @@ def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
 
 
-@pytest.mark.covers("d.error_document", "r.shared")
+@pytest.mark.covers("d.error_document", "r.batching")
 @pytest.mark.usefixtures("_short_server_selection")
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
 async def test_permanent_connection_loss_is_reported_to_all_and_duplicates_nothing(

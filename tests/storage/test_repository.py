@@ -92,6 +92,6 @@ async def test_only_queries_by_computed_attributes_store_missing_ones(
     commands.take("all")
     assert (await api.get(path)).status == 200
     assert commands.take("update") == ["persons"] * recomputes
-    found = await database.persons.find_one({"_id": 9})
-    assert found is not None
-    assert found.get("full_name") == ("Grace Hopper" if recomputes else None)
+    person = await database.persons.find_one({"_id": 9})
+    assert person is not None
+    assert person.get("full_name") == ("Grace Hopper" if recomputes else None)

@@ -46,7 +46,7 @@ async def test_slow_queries_do_not_block_a_write(
 ) -> None:
     await database.create_collection("events", capped=True, size=4096)
     await database.events.insert_one({"_id": 1})
-    async with connect(settings) as own:
+    async with connect(settings, GRAPH) as own:
         cursors = [
             own.events.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(60_000)
             for _ in range(SLOW_QUERIES)

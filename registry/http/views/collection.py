@@ -15,7 +15,7 @@ from registry.jsonapi import documents as document
 from registry.jsonapi.pagination import Page, Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import load
-from registry.jsonapi.resource_objects import resource_objects
+from registry.jsonapi.resource_objects import array, resource_objects
 from registry.model.resource import Resource
 from registry.storage.reads.listings import Listing
 
@@ -37,10 +37,10 @@ class ListView(TypeView):
         self, resource: Resource, window: Window, page: Page, query: Query
     ) -> DocumentResponse:
         compound = await self.resolve(resource, window.records, query)
-        objects = resource_objects(resource, window.records, compound.links, query)
         url, meta = self.url, counts(window)
         links = {"self": url, **page_links(page, window, url)}
-        return self.respond(document.whole(objects, compound, query, self.graph, links, meta))
+        data = array(resource_objects(resource, window.records, compound.links, query))
+        return self.respond(document.whole(data, compound, query, self.graph, links, meta))
 
     async def _stream(
         self, resource: Resource, listing: Listing, query: Query

@@ -10,7 +10,7 @@ from registry.jsonapi import content_negotiation as media
 from registry.jsonapi import documents as document
 from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
 from registry.jsonapi.query import Query
-from registry.jsonapi.resource_objects import Json, resource_objects
+from registry.jsonapi.resource_objects import resource_objects
 from registry.model.record import Record
 
 
@@ -37,7 +37,7 @@ class OperationsView(DocumentView):
         return DocumentResponse(200, document.results(results), headers)
 
 
-def _result(operation: Operation, record: Record) -> Json | None:
+def _result(operation: Operation, record: Record) -> str | None:
     """Return the resource object of one result, None if the operation has none to return."""
     if not operation.shown:
         return None

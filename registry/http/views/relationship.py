@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from aiohttp import web
 
@@ -70,7 +70,7 @@ class RelatedView(_RelationshipView):
         compound = await self.resolve(self.target, records, query)
         path = related_path(self.resource, owner["_id"], self.relationship.name)
         objects = resource_objects(self.target, records, compound.links, query)
-        data = next(iter(objects), None)
+        data = next(iter(objects), "null")
         return self.respond(document.whole(data, compound, query, self.graph, {"self": path}))
 
     head = get
@@ -88,7 +88,7 @@ class LinkageView(_RelationshipView):
             return await self._respond_with_many(owner, query)
         record = await self.related(owner)
         records = [record] if record else []
-        data = identifier(self.target.type, record["_id"]) if record else None
+        data = identifier(self.target.type, record["_id"]) if record else "null"
         links = relationship_links(self.resource, owner["_id"], self.relationship.name)
         return await self._respond_with_linkage(owner, data, records, query, links)
 
@@ -109,7 +109,7 @@ class LinkageView(_RelationshipView):
     async def _respond_with_linkage(
         self,
         owner: Record,
-        data: Any,
+        data: str,
         records: Sequence[Record],
         query: Query,
         links: Mapping[str, str | None],

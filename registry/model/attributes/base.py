@@ -70,6 +70,12 @@ class Attribute(fields.Field[Any]):
     def check(self, value: Any) -> None:
         """Raise ValidationError for a value that filters accept, but that must not be stored."""
 
+    def load(self, value: Any) -> Any:
+        """Return what to store for a JSON value other than null. Raises ValidationError."""
+        loaded = self.from_json(value)
+        self.check(loaded)
+        return loaded
+
     def to_json(self, value: Any) -> Any:
         """Return the JSON form of a value in a record; best effort if an external writer set it."""
         if value is None or isinstance(value, self.stored_type):
@@ -112,9 +118,7 @@ class Attribute(fields.Field[Any]):
         data: Mapping[str, Any] | None,  # noqa: ARG002
         **_: Any,
     ) -> Any:
-        loaded = self.from_json(value)
-        self.check(loaded)
-        return loaded
+        return self.load(value)
 
     def _serialize(self, value: Any, attr: str | None, obj: Any, **_: Any) -> Any:  # noqa: ARG002
         return self.to_json(value)

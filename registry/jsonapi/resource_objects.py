@@ -50,8 +50,8 @@ def resource_objects(
         return [
             text
             for record in records
-            for shown in [{name: ids for name, ids in linked.items() if record["_id"] in ids}]
-            for text in _renderer(resource, attributes, tuple(shown))([record], *shown.values())
+            for own in [{name: ids for name, ids in linked.items() if record["_id"] in ids}]
+            for text in _renderer(resource, attributes, tuple(own))([record], *own.values())
         ]
 
 
@@ -80,11 +80,11 @@ def _renderer(
     resource: Resource, attributes: frozenset[str], relationships: tuple[str, ...]
 ) -> _Renderer:
     """Return the function that renders resource objects with these fields."""
-    shown = [resource.relationships[name] for name in relationships]
-    chosen = {name: one for name, one in resource.attributes.items() if name in attributes}
-    serializer, indent = attribute_serializer(chosen), "\n        "
-    statements = [*serializer.lines, *(line for one in shown for line in _statements(one))]
-    template = orjson.dumps(_template(resource, shown)).decode()
+    selected = {name: one for name, one in resource.attributes.items() if name in attributes}
+    serializer, indent = attribute_serializer(selected), "\n        "
+    links = [resource.relationships[name] for name in relationships]
+    statements = [*serializer.lines, *(line for link in links for line in _statements(link))]
+    template = orjson.dumps(_template(resource, links)).decode()
     template = template.replace("{", "{{").replace("}", "}}")
     template = _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", template)
     source = f"""\
@@ -101,22 +101,20 @@ def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])})
     return compile_function("render", source, {**helpers, **serializer.namespace})
 
 
-def _template(resource: Resource, shown: list[Relationship]) -> dict[str, Any]:
+def _template(resource: Resource, relationships: list[Relationship]) -> dict[str, Any]:
     """Return a resource object with placeholders for values."""
-    relationships = {
-        one.name: {
-            "data": f"@data_{one.name}",
-            "links": f"@links_{one.name}"
-            if one.to_many
-            else relationship_links(resource, _ID, one.name),
-        }
-        for one in shown
-    }
+    members: dict[str, Any] = {}
+    for relationship in relationships:
+        name = relationship.name
+        links = (
+            f"@links_{name}" if relationship.to_many else relationship_links(resource, _ID, name)
+        )
+        members[name] = {"data": f"@data_{name}", "links": links}
     return {
         "type": resource.type,
         "id": _ID,
         "attributes": "@attributes",
-        **({"relationships": relationships} if shown else {}),
+        **({"relationships": members} if members else {}),
         "links": {"self": resource_path(resource, _ID)},
     }
 
@@ -130,12 +128,12 @@ def _statements(relationship: Relationship) -> list[str]:
             f"data_{name} = linkage({target!r}, ids if ids.__class__ is list else ids.ids)",
             f"links_{name} = links({name!r}, number, ids)",
         ]
-    one = f"""f'{{{{"type":"{target}","id":"{{to}}"}}}}'"""
-    return [f"to = ids_{name}[number]", f"data_{name} = 'null' if to is None else {one}"]
+    text = f"""f'{{{{"type":"{target}","id":"{{to}}"}}}}'"""
+    return [f"to = ids_{name}[number]", f"data_{name} = 'null' if to is None else {text}"]
 
 
 def _links(resource: Resource, name: str, id_: int, linked: LinkedIds) -> str:
-    """Return the links of a to-many relationship, with those of pages if linkage is a page."""
+    """Return the links of a to-many relationship, with those of pages if the linkage is a page."""
     links: dict[str, str | None] = {**relationship_links(resource, id_, name)}
     if isinstance(linked, FirstPage):
         page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))

@@ -23,16 +23,16 @@ class AttributeSerializer:
     namespace: Mapping[str, Any]
 
 
-def attribute_serializer(chosen: Mapping[str, Attribute]) -> AttributeSerializer:
+def attribute_serializer(attributes: Mapping[str, Attribute]) -> AttributeSerializer:
     """Return the serializer of attributes, in their order.
 
     Values of the declared types are serialized by inlined expressions. A record with other values,
     by an external writer, is passed to `serialize`.
     """
     variables: dict[str, str] = {}  # by stored name
-    namespace: dict[str, Any] = {"dumps": orjson.dumps, "serialize": _best_effort(chosen)}
+    namespace: dict[str, Any] = {"dumps": orjson.dumps, "serialize": _best_effort(attributes)}
     checks, members = [], []
-    for name, attribute in chosen.items():
+    for name, attribute in attributes.items():
         stored = attribute.parts if isinstance(attribute, ComputedText) else (name,)
         values = [variables.setdefault(field, f"value_{len(variables)}") for field in stored]
         members.append(f'"{name}": {_expression(name, attribute, values)}')
@@ -55,7 +55,7 @@ def _expression(name: str, attribute: Attribute, values: list[str]) -> str:
     return values[0] if attribute.is_json else f"json_{name}({values[0]})"
 
 
-def _best_effort(chosen: Mapping[str, Attribute]) -> Callable[[Record], str]:
+def _best_effort(attributes: Mapping[str, Attribute]) -> Callable[[Record], str]:
     """Return the serializer of records whose values may be of any BSON type.
 
     An attribute that is missing or null is omitted, unless it is nullable.
@@ -63,7 +63,7 @@ def _best_effort(chosen: Mapping[str, Attribute]) -> Callable[[Record], str]:
 
     def serialize(record: Record) -> str:
         values: dict[str, Any] = {}
-        for name, attribute in chosen.items():
+        for name, attribute in attributes.items():
             if isinstance(attribute, ComputedText):
                 values[name] = attribute.compute(record)
             elif (value := record.get(name)) is not None or attribute.nullable:

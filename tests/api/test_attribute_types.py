@@ -325,17 +325,17 @@ async def test_filters_in_both_notations_agree_with_python(
     api: Api, database: Database, devices: list[Row], name: str, data: st.DataObject
 ) -> None:
     rows = await stored_rows(api, database, devices)
-    operators = [code for code in device.attributes[name].operators if code in COMPARISONS]
-    chosen = data.draw(st.sampled_from(operators))
+    operators = [one for one in device.attributes[name].operators if one in COMPARISONS]
+    code = data.draw(st.sampled_from(operators))
     value = data.draw(st.sampled_from([value for value in VALUES[name] if value is not None]))
     expected = [
         str(row["id"])
         for row in rows
-        if COMPARISONS[chosen](comparable(name, row[name]), comparable(name, value))
+        if COMPARISONS[code](comparable(name, row[name]), comparable(name, value))
     ]
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    assert (await api.get(f"/devices?filter[{name}][{chosen}]={quote(text)}")).ids == expected
-    condition = quote(orjson.dumps([{"name": name, "op": chosen, "val": value}]).decode())
+    assert (await api.get(f"/devices?filter[{name}][{code}]={quote(text)}")).ids == expected
+    condition = quote(orjson.dumps([{"name": name, "op": code, "val": value}]).decode())
     assert (await api.get(f"/devices?filter={condition}")).ids == expected
 
 

@@ -78,13 +78,13 @@ VALID = [
 ]
 
 
-@pytest.mark.parametrize(("attribute", "sent", "stored"), VALID)
+@pytest.mark.parametrize(("attribute", "json", "stored"), VALID)
 def test_a_valid_value_is_loaded_and_serialized(
-    attribute: Attribute, sent: Any, stored: Any
+    attribute: Attribute, json: Any, stored: Any
 ) -> None:
-    value = attribute.deserialize(sent)
+    value = attribute.deserialize(json)
     assert (value, type(value)) == (stored, type(stored))
-    assert attribute.to_json(value) == sent
+    assert attribute.to_json(value) == json
     assert attribute.from_cursor(attribute.to_cursor(value)) == value
 
 

@@ -66,9 +66,7 @@ class Operation:
             for linkage in self.change.linkages
         )
         return replace(
-            self,
-            target=_assign(self.target, ids),
-            change=replace(self.change, linkages=linkages),
+            self, target=_assign(self.target, ids), change=replace(self.change, linkages=linkages)
         )
 
 

@@ -17,15 +17,21 @@ _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 class ApiError(Exception):
     """One error of one request (JSON:API 1.0, Error Objects).
 
+    A subclass declares its status and code, and a title if it is not the code in words.
+
     detail: a sentence about this occurrence. pointer: a JSON Pointer into the request document.
     parameter: the name of a query parameter. headers: added to the response. meta: as in the error
     object. type_url: identifies the error type in the cursor pagination profile, if it has one.
     """
 
-    status: int
-    code: str
-    title: str
+    status: ClassVar[int]
+    code: ClassVar[str]
+    title: ClassVar[str]
     type_url: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
+        cls.status, cls.code = status, code
+        cls.title = title or code.replace("_", " ").capitalize()
 
     def __init__(
         self,
@@ -63,66 +69,44 @@ class ApiError(Exception):
         return error
 
 
-class MalformedRequest(ApiError):
+class MalformedRequest(ApiError, status=400, code="malformed_request"):
     """The request is not valid HTTP, or its body cannot be decoded."""
 
-    status = 400
-    code = "malformed_request"
-    title = "Malformed request"
 
-
-class MalformedDocument(ApiError):
+class MalformedDocument(ApiError, status=400, code="malformed_document"):
     """The body is not valid JSON, or not a JSON:API request document."""
 
-    status = 400
-    code = "malformed_document"
-    title = "Malformed document"
 
-
-class InvalidParameter(ApiError):
+class InvalidParameter(
+    ApiError, status=400, code="invalid_parameter", title="Invalid query parameter"
+):
     """A query parameter is unknown, or its value is not valid."""
 
-    status = 400
-    code = "invalid_parameter"
-    title = "Invalid query parameter"
 
-
-class PageTooLarge(ApiError):
+class PageTooLarge(ApiError, status=400, code="page_too_large"):
     """The requested page size exceeds the maximum."""
 
-    status = 400
-    code = "page_too_large"
-    title = "Page too large"
     type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
 
     def __init__(self, parameter: str, max_size: int) -> None:
-        super().__init__(
-            f"A page has at most {max_size} resources.",
-            parameter=parameter,
-            meta={"page": {"maxSize": max_size}},
-        )
+        detail, meta = f"A page has at most {max_size} resources.", {"page": {"maxSize": max_size}}
+        super().__init__(detail, parameter=parameter, meta=meta)
 
 
-class RangeNotSupported(ApiError):
+class RangeNotSupported(
+    ApiError, status=400, code="range_not_supported", title="Range pagination not supported"
+):
     """Both `page[after]` and `page[before]` are set; pages between cursors are not supported."""
 
-    status = 400
-    code = "range_not_supported"
-    title = "Range pagination not supported"
     type_url = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
 
     def __init__(self) -> None:
-        super().__init__(
-            "Send either `page[after]` or `page[before]`, not both.", parameter="page[before]"
-        )
+        detail = "Send either `page[after]` or `page[before]`, not both."
+        super().__init__(detail, parameter="page[before]")
 
 
-class QueryTooSlow(ApiError):
+class QueryTooSlow(ApiError, status=400, code="query_too_slow"):
     """The database cannot filter, sort or count the resources within the time limit."""
-
-    status = 400
-    code = "query_too_slow"
-    title = "Query too slow"
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -133,122 +117,73 @@ class QueryTooSlow(ApiError):
         )
 
 
-class NotFound(ApiError):
+class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
-
-    status = 404
-    code = "not_found"
-    title = "Not found"
 
     @classmethod
     def resource(cls, type_name: str, identifier: str, pointer: str | None = None) -> NotFound:
         """Return the error for a resource that does not exist."""
-        return cls(
-            f"There is no {quoted(type_name)} with the id {quoted(identifier)}.", pointer=pointer
-        )
+        detail = f"There is no {quoted(type_name)} with the id {quoted(identifier)}."
+        return cls(detail, pointer=pointer)
 
 
-class MethodNotAllowed(ApiError):
+class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
     """The path does not support this method; `Allow` lists the supported ones."""
 
-    status = 405
-    code = "method_not_allowed"
-    title = "Method not allowed"
 
-
-class NotAcceptable(ApiError):
+class NotAcceptable(ApiError, status=406, code="not_acceptable"):
     """Every JSON:API media type in `Accept` has parameters."""
 
-    status = 406
-    code = "not_acceptable"
-    title = "Not acceptable"
 
-
-class RequestTimeout(ApiError):
+class RequestTimeout(ApiError, status=408, code="request_timeout"):
     """The head or the body of the request did not arrive in time."""
-
-    status = 408
-    code = "request_timeout"
-    title = "Request timeout"
 
     def __init__(self, part: str, seconds: float) -> None:
         super().__init__(f"The {part} of the request did not arrive within {seconds:g} s.")
 
 
-class TypeConflict(ApiError):
+class TypeConflict(ApiError, status=409, code="type_conflict"):
     """The type of a resource is not the expected one."""
 
-    status = 409
-    code = "type_conflict"
-    title = "Type conflict"
 
-
-class PreconditionFailed(ApiError):
+class PreconditionFailed(ApiError, status=412, code="precondition_failed"):
     """The current version of the resource does not match `If-Match`."""
-
-    status = 412
-    code = "precondition_failed"
-    title = "Precondition failed"
 
     def __init__(self) -> None:
         super().__init__("The resource does not match `If-Match`; read it again.")
 
 
-class BodyTooLarge(ApiError):
+class BodyTooLarge(ApiError, status=413, code="body_too_large"):
     """The body exceeds the size limit."""
-
-    status = 413
-    code = "body_too_large"
-    title = "Body too large"
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(f"The body must not exceed {max_bytes} bytes.")
 
 
-class UnsupportedMediaType(ApiError):
+class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     """`Content-Type` is not JSON:API without parameters, or the encoding is not supported."""
 
-    status = 415
-    code = "unsupported_media_type"
-    title = "Unsupported media type"
 
-
-class ExpectationFailed(ApiError):
+class ExpectationFailed(ApiError, status=417, code="expectation_failed"):
     """The `Expect` header is not `100-continue`."""
-
-    status = 417
-    code = "expectation_failed"
-    title = "Expectation failed"
 
     def __init__(self) -> None:
         super().__init__("The only supported expectation is `100-continue`.")
 
 
-class InvalidField(ApiError):
+class InvalidField(ApiError, status=422, code="invalid_field"):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
 
-    status = 422
-    code = "invalid_field"
-    title = "Invalid field"
 
-
-class InternalError(ApiError):
+class InternalError(ApiError, status=500, code="internal_error"):
     """The service has a defect; its log contains the cause with the id of the request."""
-
-    status = 500
-    code = "internal_error"
-    title = "Internal error"
 
     def __init__(self) -> None:
         super().__init__("The service failed to process the request; its log contains the cause.")
 
 
-class Unavailable(ApiError):
+class Unavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
     """The database did not respond in time; the change may or may not have been applied."""
-
-    status = 503
-    code = "unavailable"
-    title = "Service unavailable"
 
     def __init__(self) -> None:
         super().__init__(

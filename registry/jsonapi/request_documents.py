@@ -246,11 +246,7 @@ class DocumentLoader:
         return Identifier(parse_id(str(id_)), str(id_), id_position.pointer)
 
     def _local_identifier(
-        self,
-        data: dict[str, Any],
-        type_name: str,
-        position: DocumentPosition,
-        local_ids: LocalIds,
+        self, data: dict[str, Any], type_name: str, position: DocumentPosition, local_ids: LocalIds
     ) -> Identifier:
         lid, lid_position = data["lid"], position / "lid"
         placeholder = local_ids.get((type_name, lid)) if isinstance(lid, str) else None

@@ -39,7 +39,7 @@ async def test_an_error_has_the_request_id_a_pointer_and_a_detail(
                 "status": "409",
                 "code": "type_conflict",
                 "title": "Type conflict",
-                "detail": "The type here is `person`, not `computer`.",
+                "detail": "The type must be `person`, not `computer`.",
                 "source": {"pointer": "/data/type"},
             }
         ],

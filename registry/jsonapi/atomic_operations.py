@@ -1,11 +1,9 @@
 """Document of operations -> validated input (JSON:API extension Atomic Operations)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from registry.jsonapi.errors import ErrorCollector, NotFound, quoted
@@ -59,7 +57,7 @@ class Operation:
     change: Change = _NO_CHANGE
     shown: bool = False
 
-    def with_assigned_ids(self, ids: Mapping[int, int]) -> Operation:
+    def with_assigned_ids(self, ids: Mapping[int, int]) -> Self:
         """Return the operation with placeholders replaced by the ids assigned to them."""
         linkages = tuple(
             replace(linkage, identifiers=tuple(_assign(each, ids) for each in linkage.identifiers))

@@ -1,7 +1,5 @@
 """Content negotiation (JSON:API 1.0, Content Negotiation)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Cursors: opaque strings that encode a position in a sort order (cursor pagination profile)."""
 
-from __future__ import annotations
-
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -3,10 +3,8 @@
 The OpenAPI description shows the docstrings of these classes as descriptions of the responses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 MAX_ERRORS = 100
 """Errors per response: a request body of 1 MiB can contain more than 300,000."""
@@ -24,9 +22,9 @@ class ApiError(Exception):
     object. type_url: identifies the error type in the cursor pagination profile, if it has one.
     """
 
-    status: ClassVar[int]
-    code: ClassVar[str]
-    title: ClassVar[str]
+    status: int
+    code: str
+    title: str
     type_url: ClassVar[str | None] = None
 
     def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
@@ -121,7 +119,7 @@ class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
 
     @classmethod
-    def resource(cls, type_name: str, identifier: str, pointer: str | None = None) -> NotFound:
+    def resource(cls, type_name: str, identifier: str, pointer: str | None = None) -> Self:
         """Return the error for a resource that does not exist."""
         detail = f"There is no {quoted(type_name)} with the id {quoted(identifier)}."
         return cls(detail, pointer=pointer)

@@ -4,8 +4,6 @@ There are two equivalent notations: `filter[last_name][prefix]=Ho` for one condi
 with a JSON array of conditions, which can be combined by `and`, `or` and `not`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never

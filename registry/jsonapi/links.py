@@ -1,7 +1,5 @@
 """Relative URLs of resources and relationships (JSON:API 1.0, Links)."""
 
-from __future__ import annotations
-
 from registry.model.resource import Resource
 
 

@@ -1,7 +1,5 @@
 """`page` -> the requested page of a collection (JSON:API 1.0, Pagination; cursor profile)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

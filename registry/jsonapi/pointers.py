@@ -1,7 +1,5 @@
 """Positions in a request document, as JSON Pointers (RFC 6901)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 
@@ -11,7 +9,7 @@ class DocumentPosition:
 
     path: tuple[str | int, ...]
 
-    def __truediv__(self, step: str | int) -> DocumentPosition:
+    def __truediv__(self, step: str | int) -> "DocumentPosition":
         """Return the position one step below."""
         return DocumentPosition((*self.path, step))
 

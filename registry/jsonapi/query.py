@@ -1,7 +1,5 @@
 """Query string -> `Query` (JSON:API 1.0, Fetching Data)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +35,7 @@ class Query:
     """
 
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    include: Include | None = None
+    include: "Include | None" = None
     include_sizes: Mapping[IncludePath, int] = field(default_factory=dict)
     order: Order = BY_ID
     filters: tuple[Filter, ...] = ()

@@ -1,7 +1,5 @@
 """Request document -> validated input (JSON:API 1.0, Creating, Updating and Deleting Resources)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum

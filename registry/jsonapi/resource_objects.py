@@ -5,8 +5,6 @@ serializing them would take 22 % more CPU for a page of 50 computers with their 
 more for a list of 10,000 persons.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """`sort` -> sort keys (JSON:API 1.0, Sorting)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from registry.jsonapi.errors import InvalidParameter, quoted

@@ -1,7 +1,5 @@
 """Compilation of generated source."""
 
-from __future__ import annotations
-
 import linecache
 from collections.abc import Callable, Mapping
 from itertools import count

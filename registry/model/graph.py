@@ -1,7 +1,5 @@
 """The graph of all types: adds the inverses of links and validates the declarations."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

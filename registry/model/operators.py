@@ -1,7 +1,5 @@
 """Comparison operators of filters."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -1,7 +1,5 @@
 """Records: resources as MongoDB stores them, and the ids that link them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """The declaration of a resource type; the declared types are in `registry.resources`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Stored records -> `attributes` of resource objects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Field names of the API -> fields of stored records."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache

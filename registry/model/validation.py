@@ -1,7 +1,5 @@
 """`attributes` of requests -> values to store."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias

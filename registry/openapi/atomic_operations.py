@@ -1,7 +1,5 @@
 """The operation for atomic operations (JSON:API extension Atomic Operations)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, RESULTS

@@ -1,7 +1,5 @@
 """The OpenAPI 3.0.0 document of a service, derived from the graph, settings and limits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Example errors of each operation, raised by the code that raises them in the service."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import orjson

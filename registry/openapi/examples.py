@@ -1,7 +1,5 @@
 """The graph -> consistent example documents: the resources with the id 1, all linked."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import orjson

@@ -1,7 +1,5 @@
 """The graph -> OpenAPI schemas of filters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """The graph -> OpenAPI schemas of request and response documents."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Dates and points in time."""
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Mapping

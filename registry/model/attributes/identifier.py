@@ -1,7 +1,5 @@
 """Resource ids in paths, documents, filters and cursors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Integers and exact decimal numbers."""
 
-from __future__ import annotations
-
 import decimal
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Text: free text, e-mail addresses, enumerations, and text computed from other attributes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar

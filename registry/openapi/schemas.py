@@ -39,10 +39,15 @@ def schemas(graph: Graph) -> Json:
     for resource in graph.values():
         by_suffix = _type_schemas(resource, graph) | _target_schemas(resource, graph)
         components |= {title(resource) + suffix: schema for suffix, schema in by_suffix.items()}
+    version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
+    error_document = {
+        "errors": {"type": "array", "minItems": 1, "items": reference("schemas", "Error")},
+        "jsonapi": reference("schemas", "JsonApi"),
+    }
     return components | {
         "AnyResource": _any_resource(graph),
-        "JsonApi": _json_api(),
-        "ErrorDocument": _error_document(),
+        "JsonApi": object_of({"version": version}, required=["version"]),
+        "ErrorDocument": object_of(error_document, required=error_document),
         "Error": _error(),
     }
 
@@ -80,18 +85,18 @@ def object_of(properties: Json, *, required: Iterable[str] = (), closed: bool = 
 def request_resource(resource: Resource, graph: Graph, suffix: str, *, creating: bool) -> Json:
     """Return the schema of a resource object in a request. suffix: of its identifiers."""
     attributes = _attributes(resource, resource.writable, creating=creating)
-    relationships = {
-        name: _request(linkage(relationship, graph, suffix))
-        for name, relationship in resource.relationships.items()
-    }
+    relationships = object_of(
+        {
+            name: _request(linkage(relationship, graph, suffix))
+            for name, relationship in resource.relationships.items()
+        }
+    )
+    relationships["description"] = "Linkage replaces that of the relationship."
     properties = {
         "type": type_of(resource),
         "id": {"description": "Ignored.", "example": "1"},
         "attributes": attributes,
-        "relationships": {
-            **object_of(relationships),
-            "description": "Linkage replaces that of the relationship.",
-        },
+        "relationships": relationships,
     }
     required = ["type", "attributes"] if "required" in attributes else ["type"]
     return object_of(properties, required=required, closed=False)
@@ -134,13 +139,11 @@ def text(description: str, **more: Any) -> Json:
 
 
 def _type_schemas(resource: Resource, graph: Graph) -> Json:
-    """Return the schemas that every type has, by suffix."""
-    links = object_of({"self": _path(resource)}, required=["self"])
     url = text("The request URL.", format="uri", example=absolute(collection_path(resource)))
     page_links = object_of({"self": url, **_page_links()}, required=["self"])
     resources = {"type": "array", "items": schema_of(resource, "Resource")}
     return {
-        "Document": _document(schema_of(resource, "Resource"), links),
+        "Document": _document(schema_of(resource, "Resource"), _self_link(resource)),
         "Collection": _document(resources, page_links, meta=_meta()),
         "Resource": _resource(resource, graph),
         "Identifier": identifier(resource, "Identifier"),
@@ -151,7 +154,6 @@ def _type_schemas(resource: Resource, graph: Graph) -> Json:
 
 
 def _target_schemas(target: Resource, graph: Graph) -> Json:
-    """Return the schemas of a type that relationships have as target, by suffix."""
     components: Json = {}
     for resource in graph.values():
         for relationship in resource.relationships.values():
@@ -183,11 +185,9 @@ def _to_many(relationship: Relationship, graph: Graph) -> Json:
 
 def _meta() -> Json:
     count = {"type": "integer", "minimum": 0, "example": 1}
-    properties = {
-        "count": {**count, "description": "The number of resources in `data`."},
-        "total": {**count, "description": "The number of resources on all pages."},
-    }
-    return object_of(properties, required=["count"])
+    total = {**count, "description": "The number of resources on all pages."}
+    count["description"] = "The number of resources in `data`."
+    return object_of({"count": count, "total": total}, required=["count"])
 
 
 def _page_links() -> Json:
@@ -210,24 +210,22 @@ def _document(data: Json, links: Json, **more: Json) -> Json:
     return object_of({**required, "included": included}, required=required)
 
 
-def _path(resource: Resource) -> Json:
-    return {"type": "string", "example": resource_path(resource, 1)}
+def _self_link(resource: Resource) -> Json:
+    path = {"type": "string", "example": resource_path(resource, 1)}
+    return object_of({"self": path}, required=["self"])
 
 
 def _resource(resource: Resource, graph: Graph) -> Json:
+    attributes = _attributes(resource, resource.attributes)
+    attributes["description"] = "Those in `fields`, by default all."
     required = {
         "type": type_of(resource),
         "id": _ID,
-        "attributes": {
-            **_attributes(resource, resource.attributes),
-            "description": "Those in `fields`, by default all.",
-        },
-        "links": object_of({"self": _path(resource)}, required=["self"]),
+        "attributes": attributes,
+        "links": _self_link(resource),
     }
-    relationships = {
-        **_relationships(resource, graph),
-        "description": "Those in `include`, and those that the request changed.",
-    }
+    relationships = _relationships(resource, graph)
+    relationships["description"] = "Those in `include`, and those that the request changed."
     return object_of({**required, "relationships": relationships}, required=required)
 
 
@@ -257,7 +255,6 @@ def _attributes(resource: Resource, names: Collection[str], *, creating: bool = 
 
 
 def _relationships(resource: Resource, graph: Graph) -> Json:
-    """Return the schema of `relationships` in a response."""
     relationships: Json = {}
     for name, relationship in resource.relationships.items():
         pages = _page_links() if relationship.to_many else None
@@ -276,24 +273,13 @@ def _or_null(schema: Json) -> Json:
     return {"oneOf": [_or_null(first), *others]}
 
 
-def _json_api() -> Json:
-    version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
-    return object_of({"version": version}, required=["version"])
-
-
-def _error_document() -> Json:
-    properties = {
-        "errors": {"type": "array", "minItems": 1, "items": reference("schemas", "Error")},
-        "jsonapi": reference("schemas", "JsonApi"),
-    }
-    return object_of(properties, required=properties)
-
-
 def _error() -> Json:
     types = ApiError.__subclasses__()
-    pointer = text("A JSON Pointer into the request document.")
-    source = {"pointer": pointer, "parameter": text("The name of the query parameter.")}
     max_size = {"type": "integer", "description": "The maximum page size."}
+    source = {
+        "pointer": text("A JSON Pointer into the request document."),
+        "parameter": text("The name of the query parameter."),
+    }
     required = {
         "id": text("The request id, which is in the log too."),
         "status": text("The HTTP status.", enum=sorted({str(one.status) for one in types})),

@@ -12,6 +12,7 @@ from registry.jsonapi.request_documents import (
     Change,
     DocumentLoader,
     Identifier,
+    LocalId,
     LocalIds,
     Mode,
     load_member,
@@ -63,9 +64,8 @@ class Operation:
             replace(linkage, identifiers=tuple(_assign(each, ids) for each in linkage.identifiers))
             for linkage in self.change.linkages
         )
-        return replace(
-            self, target=_assign(self.target, ids), change=replace(self.change, linkages=linkages)
-        )
+        change = replace(self.change, linkages=linkages)
+        return replace(self, target=_assign(self.target, ids), change=change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,14 @@ def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Oper
     """
     members = load_member(body, OPERATIONS, _EXCLUDED)
     if not isinstance(members, list) or not 0 < len(members) <= max_operations:
-        raise malformed(
-            f"`{OPERATIONS}` must be an array of 1 to {max_operations} operations.",
-            DocumentPosition((OPERATIONS,)),
-        )
-    errors, operations, local_ids = ErrorCollector(), [], dict[tuple[str, str], int]()
+        detail = f"`{OPERATIONS}` must be an array of 1 to {max_operations} operations."
+        raise malformed(detail, DocumentPosition((OPERATIONS,)))
+    errors, operations, local_ids = ErrorCollector(), [], dict[LocalId, int]()
     for index, member in enumerate(members):
         position, placeholder = DocumentPosition((OPERATIONS, index)), -index - 1
         with errors:
-            operations.append(
-                _OperationLoader(member, position, graph, local_ids).load(placeholder)
-            )
+            loader = _OperationLoader(member, position, graph, local_ids)
+            operations.append(loader.load(placeholder))
         with errors:
             _register_local_id(member, position, placeholder, local_ids)
     errors.raise_any()
@@ -109,28 +106,21 @@ def _assign(identifier: Identifier, ids: Mapping[int, int]) -> Identifier:
 
 
 def _register_local_id(
-    operation: Any,
-    position: DocumentPosition,
-    placeholder: int,
-    local_ids: dict[tuple[str, str], int],
+    operation: Any, position: DocumentPosition, placeholder: int, local_ids: dict[LocalId, int]
 ) -> None:
     """Register the local id of a resource that is added.
 
     Done for rejected operations too, so that references to them are not reported as well.
     """
-    if not isinstance(operation, dict) or operation.get("op") != "add":
-        return
-    data = operation.get("data")
-    if not isinstance(data, dict) or "lid" not in data or "ref" in operation:
-        return
-    type_name, lid = data.get("type"), data["lid"]
-    if not isinstance(lid, str):
-        raise malformed("`lid` must be a string.", position / "data" / "lid")
-    if not isinstance(type_name, str):
-        return  # reported by the operation itself
-    if (type_name, lid) in local_ids:
-        raise malformed("A preceding operation has the same `lid`.", position / "data" / "lid")
-    local_ids[type_name, lid] = placeholder
+    match operation:
+        case {"op": "add", "data": {"lid": lid, **data}} if "ref" not in operation:
+            lid_position, type_name = position / "data" / "lid", data.get("type")
+            if not isinstance(lid, str):
+                raise malformed("`lid` must be a string.", lid_position)
+            if isinstance(type_name, str):  # otherwise reported by the operation itself
+                if (type_name, lid) in local_ids:
+                    raise malformed("A preceding operation has the same `lid`.", lid_position)
+                local_ids[type_name, lid] = placeholder
 
 
 class _OperationLoader:
@@ -163,7 +153,10 @@ class _OperationLoader:
                 change = self._change(resource, creating=False)
                 return Operation(Verb.UPDATE, resource, target, change, shown=True)
             case "remove", _Target(resource, Identifier() as target):
-                self._refuse_data()
+                # The data may be members to remove from a relationship that `ref` fails to name.
+                if self._operation.get("data") is not None:
+                    detail = "`remove` takes `data` only with a relationship."
+                    raise malformed(detail, self._position / "data")
                 return Operation(Verb.DELETE, resource, target)
         target_kind = "a collection or a relationship" if self._op == "add" else "one resource"
         raise malformed(f"The target of `{self._op}` must be {target_kind}.", self._position)
@@ -178,21 +171,12 @@ class _OperationLoader:
         self, resource: Resource, target: Identifier, relationship: Relationship
     ) -> Operation:
         if not relationship.to_many and self._op != "update":
-            raise malformed(
-                f"`{relationship.name}` is a to-one relationship: it supports only `update`.",
-                self._position / "op",
-            )
+            detail = f"`{relationship.name}` is a to-one relationship: it supports only `update`."
+            raise malformed(detail, self._position / "op")
         mode, position = _MODES[self._op], self._position / "data"
         linkage = self._loader.linkage(self._data(), relationship, mode, position)
         self._loader.errors.raise_any()
         return Operation(Verb.UPDATE, resource, target, Change({}, (linkage,)))
-
-    def _refuse_data(self) -> None:
-        # The data may be members to remove from a relationship that `ref` fails to name.
-        if self._operation.get("data") is not None:
-            raise malformed(
-                "`remove` takes `data` only with a relationship.", self._position / "data"
-            )
 
     def _data(self) -> Any:
         if "data" not in self._operation:
@@ -209,11 +193,11 @@ class _OperationLoader:
             return self._ref_target(operation["ref"], position / "ref")
         if self._op == "remove":
             raise malformed("`remove` requires `ref` or `href`.", position)
-        data, data_position = self._data(), position / "data"
-        resource = self._resource(data, data_position)
+        data, position = self._data(), position / "data"
+        resource = self._resource(data, position)
         if self._op == "add":
             return _Target(resource)
-        return _Target(resource, self._identifier(data, resource, data_position))
+        return _Target(resource, self._identifier(data, resource, position))
 
     def _ref_target(self, ref: Any, position: DocumentPosition) -> _Target:
         resource = self._resource(ref, position)
@@ -239,20 +223,16 @@ class _OperationLoader:
                 if len(rest) == 2 and rest[0] == "relationships":
                     relationship = _relationship(resource, rest[1], position)
                     return _Target(resource, identifier, relationship)
-        raise NotFound(
-            "`href` must be the path of a collection, a resource or its linkage.",
-            pointer=position.pointer,
-        )
+        detail = "`href` must be the path of a collection, a resource or its linkage."
+        raise NotFound(detail, pointer=position.pointer)
 
     def _resource(self, data: Any, position: DocumentPosition) -> Resource:
         type_name = data.get("type") if isinstance(data, dict) else None
         if not isinstance(type_name, str):
             raise malformed("An object with a `type` is required.", position)
         if type_name not in self._graph:
-            raise NotFound(
-                f"Unknown type {quoted(type_name)}; available: {quoted(*self._graph)}.",
-                pointer=(position / "type").pointer,
-            )
+            detail = f"Unknown type {quoted(type_name)}; available: {quoted(*self._graph)}."
+            raise NotFound(detail, pointer=(position / "type").pointer)
         return self._graph[type_name]
 
     def _identifier(self, data: Any, resource: Resource, position: DocumentPosition) -> Identifier:

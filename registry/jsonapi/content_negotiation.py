@@ -51,9 +51,8 @@ def media_type(extension: str | None = None) -> str:
 def check_content_encoding(header: str | None) -> None:
     """Raise UnsupportedMediaType if the encoding of the body is not supported."""
     if header is not None and header.strip().lower() not in _ENCODINGS:
-        raise UnsupportedMediaType(
-            f"Unsupported encoding {quoted(header)}; supported: {quoted(*_ENCODINGS)}."
-        )
+        detail = f"Unsupported encoding {quoted(header)}; supported: {quoted(*_ENCODINGS)}."
+        raise UnsupportedMediaType(detail)
 
 
 def check_accept(headers: Iterable[str], extension: str | None = None) -> None:
@@ -62,9 +61,7 @@ def check_accept(headers: Iterable[str], extension: str | None = None) -> None:
     A weight (`q`) is not a media type parameter, and the extension, if any, is supported. Other
     media types are ignored: RFC 9110 allows a response that is not acceptable in place of a 406.
     """
-    ranges: list[Parts] = [
-        _split(item) for header in headers for item in _LIST_ITEM.findall(header)
-    ]
+    ranges = [_split(item) for header in headers for item in _LIST_ITEM.findall(header)]
     jsonapi = [parts[1:] for parts in ranges if parts[:1] == (MEDIA_TYPE,)]
     supported = _split(media_type(extension))[1:]
     if jsonapi and not any(_parameters(parts) in {(), supported} for parts in jsonapi):

@@ -127,11 +127,12 @@ def _default_operator(field: StoredField, text: str) -> Operator:
 
 
 def _parse_condition(field: StoredField, operator: str, text: str) -> Condition:
+    value: Any = text
     if operator == NULL:
-        return _condition(field, operator, {"true": True, "false": False}.get(text, text))
-    if operator != Operator.IN:
-        return _condition(field, operator, text, from_text=True)
-    return _condition(field, operator, text.split(",") if text else [], from_text=True)
+        value = {"true": True, "false": False}.get(text, text)
+    elif operator == Operator.IN:
+        value = text.split(",") if text else []
+    return _condition(field, operator, value, from_text=True)
 
 
 def _condition(
@@ -146,8 +147,8 @@ def _condition(
         )
     if operator == NULL:
         if not isinstance(value, bool):
-            expected = "must be true or false"
-            raise _InvalidFilter(f"`null` of `{field.name}` {expected}, not {_text(value)}.")
+            detail = f"`null` of `{field.name}` must be true or false, not {_text(value)}."
+            raise _InvalidFilter(detail)
         return Condition(field.stored_name, Operator.EQ if value else Operator.NE, None)
     comparison = Operator(operator)
     if comparison is not Operator.IN:
@@ -171,9 +172,8 @@ def _operand(field: StoredField, operator: Operator, value: Any, *, from_text: b
             return value  # part of a value, which does not have to be valid by itself
         return attribute.from_text(value) if from_text else attribute.from_json(value)
     except ValidationError as error:
-        raise _InvalidFilter(
-            f"`{field.name}` must be compared with {attribute.expected}, not {_text(value)}."
-        ) from error
+        detail = f"`{field.name}` must be compared with {attribute.expected}, not {_text(value)}."
+        raise _InvalidFilter(detail) from error
 
 
 def _parse_json(text: str, resource: Resource) -> Filter:

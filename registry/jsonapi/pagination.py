@@ -79,10 +79,8 @@ def parse_page(members: Mapping[str, str], sizes: Sizes, resource: Resource, ord
     cursors = {"after", "before"} & members.keys()
     if "number" in members:
         if cursors:
-            raise InvalidParameter(
-                "`page[number]` must not be combined with `page[after]` or `page[before]`.",
-                parameter="page[number]",
-            )
+            detail = "`page[number]` must not be combined with `page[after]` or `page[before]`."
+            raise InvalidParameter(detail, parameter="page[number]")
         total = _parse_total(members.get("total", "true"))
         return NumberedPage(_parse_number(members["number"], size), size, total)
     if "total" in members:

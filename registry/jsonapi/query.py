@@ -167,11 +167,9 @@ def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> f
     names = frozenset(value.split(",")) if value else frozenset[str]()
     available = fieldset_names(graph[type_name])
     if unknown := names - available:
-        raise InvalidParameter(
-            f"Unknown fields of `{type_name}`: {quoted(*sorted(unknown))}; "
-            f"available: {quoted(*sorted(available))}.",
-            parameter=parameter,
-        )
+        refused, supported = quoted(*sorted(unknown)), quoted(*sorted(available))
+        detail = f"Unknown fields of `{type_name}`: {refused}; available: {supported}."
+        raise InvalidParameter(detail, parameter=parameter)
     return names
 
 
@@ -189,18 +187,16 @@ def _parse_include(value: str, scope: Scope) -> Include:
 
 def _check_path(path: str, steps: list[str], scope: Scope) -> None:
     if len(steps) > MAX_INCLUDE_STEPS:
-        raise InvalidParameter(
-            f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}.",
-            parameter="include",
-        )
+        detail = f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}."
+        raise InvalidParameter(detail, parameter="include")
     resource, relationships = scope.start
     for step in steps:
         if step not in relationships:
-            raise InvalidParameter(
+            detail = (
                 f"{quoted(step)} in {quoted(path)} is not a relationship of `{resource.type}` "
-                f"that can be included; available: {quoted(*relationships)}.",
-                parameter="include",
+                f"that can be included; available: {quoted(*relationships)}."
             )
+            raise InvalidParameter(detail, parameter="include")
         resource = scope.graph[relationships[step].target]
         relationships = resource.relationships
 
@@ -213,10 +209,8 @@ def _parse_include_sizes(
     for path, value in values.items():
         parameter, steps = f"page[{path}][size]", tuple(path.split("."))
         if not _leads_to_many(steps, include, scope):
-            raise InvalidParameter(
-                f"{quoted(path)} is not a to-many relationship that `include` names.",
-                parameter=parameter,
-            )
+            detail = f"{quoted(path)} is not a to-many relationship that `include` names."
+            raise InvalidParameter(detail, parameter=parameter)
         sizes[steps] = parse_size(value, parameter, scope.sizes)
     return sizes
 

@@ -22,8 +22,13 @@ from registry.model.record import LinkedIds
 from registry.model.resource import Relationship, Resource
 from registry.model.validation import validator_for
 
-LocalIds: TypeAlias = Mapping[tuple[str, str], int]
-"""The placeholder ids of resources that operations add, by type and `lid`."""
+LocalId: TypeAlias = tuple[str, str]
+"""The type and `lid` of a resource that an operation adds."""
+
+LocalIds: TypeAlias = Mapping[LocalId, int]
+"""The placeholder ids of these resources."""
+
+_Object: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +120,8 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
         raise MalformedDocument(f"The member `{member}` is missing.", pointer=pointer_to(member))
     for name in document:
         if name in excluded:
-            raise MalformedDocument(
-                f"A document with `{member}` must not have `{name}`.", pointer=pointer_to(name)
-            )
+            detail = f"A document with `{member}` must not have `{name}`."
+            raise MalformedDocument(detail, pointer=pointer_to(name))
     return document[member]
 
 
@@ -163,19 +167,11 @@ class DocumentLoader:
         return Change(attributes, self._linkages(data, resource, position))
 
     def _attributes(
-        self,
-        data: dict[str, Any],
-        resource: Resource,
-        position: DocumentPosition,
-        *,
-        creating: bool,
-    ) -> dict[str, Any]:
+        self, data: _Object, resource: Resource, position: DocumentPosition, *, creating: bool
+    ) -> _Object:
         attributes = self._object_member(data, "attributes", position)
-        details = {
-            name: _not_writable(name, resource)
-            for name in attributes
-            if name not in resource.writable
-        }
+        refused = [name for name in attributes if name not in resource.writable]
+        details = {name: _not_writable(name, resource) for name in refused}
         writable = {name: value for name, value in attributes.items() if name not in details}
         try:
             loaded = validator_for(resource)(writable, creating)
@@ -189,7 +185,7 @@ class DocumentLoader:
         return loaded
 
     def _linkages(
-        self, data: dict[str, Any], resource: Resource, position: DocumentPosition
+        self, data: _Object, resource: Resource, position: DocumentPosition
     ) -> tuple[Linkage, ...]:
         if "relationships" not in data:
             return ()
@@ -244,7 +240,7 @@ class DocumentLoader:
         return Identifier(parse_id(str(id_)), str(id_), id_position.pointer)
 
     def _local_identifier(
-        self, data: dict[str, Any], type_name: str, position: DocumentPosition, local_ids: LocalIds
+        self, data: _Object, type_name: str, position: DocumentPosition, local_ids: LocalIds
     ) -> Identifier:
         lid, lid_position = data["lid"], position / "lid"
         placeholder = local_ids.get((type_name, lid)) if isinstance(lid, str) else None
@@ -256,9 +252,7 @@ class DocumentLoader:
             self.errors.add(malformed(detail, lid_position))
         return Identifier(placeholder, str(lid), lid_position.pointer)
 
-    def _object_member(
-        self, data: dict[str, Any], name: str, position: DocumentPosition
-    ) -> dict[str, Any]:
+    def _object_member(self, data: _Object, name: str, position: DocumentPosition) -> _Object:
         """Return an object-valued member of a resource object, {} if it is missing."""
         value = data.get(name, {})
         if isinstance(value, dict):
@@ -267,9 +261,7 @@ class DocumentLoader:
         return {}
 
 
-def _type_error(
-    data: dict[str, Any], type_name: str, position: DocumentPosition
-) -> ApiError | None:
+def _type_error(data: _Object, type_name: str, position: DocumentPosition) -> ApiError | None:
     value = data.get("type")
     if value == type_name:
         return None

@@ -70,9 +70,8 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
     _check_unique(f"stored field of {resource.type}", stored_names)
     for name in [resource.type, resource.collection, *fields]:
         if not _MEMBER_NAME.fullmatch(name):
-            raise InvalidDeclaration(
-                f"`{name}` of {resource.type} is not a valid name: use a-z, 0-9 and _"
-            )
+            reason = "is not a valid name: use a-z, 0-9 and _"
+            raise InvalidDeclaration(f"`{name}` of {resource.type} {reason}")
 
 
 def _check_attributes(resource: Resource) -> None:
@@ -115,9 +114,8 @@ def _check_links(resources: Iterable[Resource]) -> None:
     types = {resource.type for resource in resources}
     for (type_name, name), link in links.items():
         if link.target not in types:
-            raise InvalidDeclaration(
-                f"the target of {type_name}.{name}, `{link.target}`, is not declared"
-            )
+            target = f"the target of {type_name}.{name}, `{link.target}`,"
+            raise InvalidDeclaration(f"{target} is not declared")
         opposite = links.get((link.target, link.inverse))
         if opposite and (opposite.target, opposite.inverse) == (type_name, name):
             raise InvalidDeclaration(

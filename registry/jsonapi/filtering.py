@@ -12,8 +12,7 @@ import orjson
 from marshmallow import ValidationError
 
 from registry.jsonapi.errors import InvalidParameter, quoted
-from registry.model.attributes import Attribute
-from registry.model.operators import EQUALITY, Operator
+from registry.model.attributes import EQUALITY, Attribute, Operator
 from registry.model.resource import Resource
 from registry.model.stored_fields import StoredField, stored_fields
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from registry.jsonapi.filtering import NULL, filter_operators
+from registry.model.attributes import EQUALITY, Operator
 from registry.model.graph import Graph
-from registry.model.operators import EQUALITY, Operator
 from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
 from registry.openapi.schemas import Json, object_of, schema_of, title

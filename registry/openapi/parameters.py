@@ -8,8 +8,8 @@ from registry.jsonapi.filtering import filter_operators
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
+from registry.model.attributes import Operator
 from registry.model.graph import Graph
-from registry.model.operators import Operator
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import fieldset_names, stored_fields
 from registry.openapi.filters import parameter_schema

@@ -12,8 +12,8 @@ from registry.jsonapi.atomic_operations import Operation
 from registry.jsonapi.filtering import Condition, filtered_fields
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
+from registry.model.attributes import Operator
 from registry.model.graph import Graph
-from registry.model.operators import Operator
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import stored_fields

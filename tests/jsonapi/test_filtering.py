@@ -24,9 +24,16 @@ from registry.jsonapi.filtering import (
     filtered_fields,
     parse_filter,
 )
-from registry.model.attributes import Boolean, Date, DateTime, Decimal, Enumeration, Integer
+from registry.model.attributes import (
+    Boolean,
+    Date,
+    DateTime,
+    Decimal,
+    Enumeration,
+    Integer,
+    Operator,
+)
 from registry.model.graph import Graph
-from registry.model.operators import Operator
 from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
 from registry.resources import RESOURCES

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not
-from registry.model.operators import Operator
+from registry.model.attributes import Operator
 from registry.model.record import Record
 from registry.storage.reads.filter_queries import match
 from tests.support import Database

@@ -1,13 +1,13 @@
 """The attribute types that resources are declared with."""
 
-from registry.model.attributes.base import Attribute
-from registry.model.attributes.boolean import Boolean
+from registry.model.attributes.base import EQUALITY, Attribute, Operator
 from registry.model.attributes.date import Date, DateTime
 from registry.model.attributes.identifier import ResourceId
-from registry.model.attributes.number import Decimal, Integer
+from registry.model.attributes.scalar import Boolean, Decimal, Integer
 from registry.model.attributes.text import ComputedText, Email, Enumeration, Text
 
 __all__ = [
+    "EQUALITY",
     "Attribute",
     "Boolean",
     "ComputedText",
@@ -17,6 +17,7 @@ __all__ = [
     "Email",
     "Enumeration",
     "Integer",
+    "Operator",
     "ResourceId",
     "Text",
 ]

@@ -1,11 +1,31 @@
-"""The base class of the attribute types."""
+"""The base class of the attribute types, and the operators that compare their values."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from marshmallow import ValidationError, fields, missing
 
-from registry.model.operators import ORDER, Operator
+
+class Operator(StrEnum):
+    """A comparison of a stored field with a value."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+    IN = "in"
+    PREFIX = "prefix"
+    CONTAINS = "contains"
+
+
+EQUALITY = (Operator.EQ, Operator.NE, Operator.IN)
+"""The operators of attributes whose order has no meaning."""
+
+ORDER = (Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.IN)
+"""The operators of ordered attributes."""
 
 
 class Attribute(fields.Field[Any]):
@@ -18,26 +38,13 @@ class Attribute(fields.Field[Any]):
     not contain it. example, description: for OpenAPI.
     """
 
-    stored_type: ClassVar[type]
-    """The class of values in records."""
-
-    is_json: ClassVar[bool] = True
-    """Whether values in records are the same in JSON."""
-
-    operators: ClassVar[tuple[Operator, ...]] = ORDER
-    """The operators that filters can use."""
-
-    expected: str
-    """A noun phrase for valid values, for error messages."""
-
-    sample: Any = None
-    """The example in JSON, unless the declaration has one."""
-
-    value_schema: Mapping[str, Any]
-    """The OpenAPI schema of the values that filters compare with."""
-
-    constraints: Mapping[str, Any] = {}
-    """What the OpenAPI schema of the attribute has in addition: the limits of stored values."""
+    stored_type: ClassVar[type]  # the class of values in records
+    is_json: ClassVar[bool] = True  # whether values in records are the same in JSON
+    operators: ClassVar[tuple[Operator, ...]] = ORDER  # those that filters can use
+    expected: str  # a noun phrase for valid values, for error messages
+    sample: Any = None  # the example in JSON, unless the declaration has one
+    value_schema: Mapping[str, Any]  # the OpenAPI schema of the values that filters compare with
+    constraints: Mapping[str, Any] = {}  # added for the attribute: the limits of stored values
 
     def __init__(
         self,
@@ -109,14 +116,8 @@ class Attribute(fields.Field[Any]):
         """Return the error for an invalid value."""
         return ValidationError(f"Not {self.expected}.")
 
-    def _deserialize(
-        self,
-        value: Any,
-        attr: str | None,  # noqa: ARG002 - marshmallow's signature
-        data: Mapping[str, Any] | None,  # noqa: ARG002
-        **_: Any,
-    ) -> Any:
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> Any:
         return self.load(value)
 
-    def _serialize(self, value: Any, attr: str | None, obj: Any, **_: Any) -> Any:  # noqa: ARG002
+    def _serialize(self, value: Any, *_: Any, **__: Any) -> Any:
         return self.to_json(value)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from registry.model.attributes.number import Integer
+from registry.model.attributes.scalar import Integer
 from registry.model.record import MAX_ID
 
 ID_PATTERN = "[1-9][0-9]{0,18}"

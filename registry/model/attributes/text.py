@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
 from marshmallow import ValidationError
 
-from registry.model.attributes.base import Attribute
-from registry.model.operators import EQUALITY, ORDER, Operator
+from registry.model.attributes.base import EQUALITY, ORDER, Attribute, Operator
 
 # Companies use domains such as `fleet.local` and `lab.test` internally.
 SPECIAL_USE_DOMAIN_NAMES.clear()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not
-from registry.model.operators import Operator
+from registry.model.attributes import Operator
 
 _OPERATORS = {
     Operator.EQ: "$eq",

@@ -1,11 +1,11 @@
-"""Integers and exact decimal numbers."""
+"""Booleans, integers and exact decimal numbers."""
 
 import decimal
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from registry.model.attributes.base import Attribute
+from registry.model.attributes.base import EQUALITY, Attribute
 
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
@@ -16,6 +16,26 @@ _DECIMAL = rf"-?[0-9]{{1,{_INTEGER_DIGITS}}}(\.[0-9]{{1,{_FRACTION_DIGITS}}})?"
 _DECIMAL_PATTERN = re.compile(_DECIMAL, re.ASCII)
 _TRAPS = [decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
 _DECIMAL128 = decimal.Context(prec=34, Emin=-6143, Emax=6144, clamp=1, traps=_TRAPS)
+
+
+class Boolean(Attribute):
+    """`true` or `false`; false sorts before true."""
+
+    stored_type = bool
+    operators = EQUALITY
+    expected = "true or false"
+    sample = True
+    value_schema: Mapping[str, Any] = {"type": "boolean"}
+
+    def from_json(self, value: Any) -> bool:
+        if value.__class__ is not bool:
+            raise self.invalid()
+        return bool(value)
+
+    def from_text(self, text: str) -> bool:
+        if text not in {"true", "false"}:
+            raise self.invalid()
+        return text == "true"
 
 
 class Integer(Attribute):

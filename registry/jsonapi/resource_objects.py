@@ -17,10 +17,9 @@ from registry.jsonapi.links import relationship_links, relationship_path, resour
 from registry.jsonapi.pagination import CursorPage, Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID
-from registry.model.codegen import compile_function
 from registry.model.record import FirstPage, LinkedIds, Record
 from registry.model.resource import Relationship, Resource
-from registry.model.serialization import attribute_serializer
+from registry.model.serialization import attribute_serializer, compile_function
 
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
 """Type -> relationship name -> id of a resource -> the ids it is linked to."""

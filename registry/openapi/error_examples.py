@@ -5,21 +5,10 @@ from collections.abc import Callable
 import orjson
 
 from registry.http.limits import Limits
+from registry.jsonapi import errors
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, load_operations
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
-from registry.jsonapi.errors import (
-    ApiError,
-    ApiErrors,
-    BodyTooLarge,
-    ExpectationFailed,
-    InternalError,
-    MalformedRequest,
-    NotFound,
-    PreconditionFailed,
-    QueryTooSlow,
-    RequestTimeout,
-    Unavailable,
-)
+from registry.jsonapi.errors import ApiError, ApiErrors
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.query import Scope, parse, unknown_parameter
 from registry.jsonapi.request_documents import Mode, load, load_linkage
@@ -43,16 +32,16 @@ class ErrorExamples:
         def error(*parameters: tuple[str, str]) -> ApiError:
             return _raised(lambda: parse(parameters, scope))
 
-        errors, too_large = [error(("unknown", "1"))], str(scope.sizes.largest + 1)
+        examples, too_large = [error(("unknown", "1"))], str(scope.sizes.largest + 1)
         if scope.many:
-            errors += [
+            examples += [
                 error(("page[size]", too_large)),
                 error(("page[after]", "x"), ("page[before]", "x")),
-                QueryTooSlow(self._settings.query_seconds),
+                errors.QueryTooSlow(self._settings.query_seconds),
             ]
         elif paths := sized_paths(scope):
-            errors.append(error(("include", paths[0]), (f"page[{paths[0]}][size]", too_large)))
-        return [*errors, *self._any_request()]
+            examples.append(error(("include", paths[0]), (f"page[{paths[0]}][size]", too_large)))
+        return [*examples, *self._any_request()]
 
     def no_query(self) -> list[ApiError]:
         """Return the errors of a request without query parameters."""
@@ -60,11 +49,11 @@ class ErrorExamples:
 
     def missing(self, resource: Resource) -> list[ApiError]:
         """Return the error for a path or linkage to a resource that does not exist."""
-        return [NotFound.resource(resource.type, "999")]
+        return [errors.NotFound.resource(resource.type, "999")]
 
     def precondition(self) -> list[ApiError]:
         """Return the error of a request with `If-Match`."""
-        return [PreconditionFailed()]
+        return [errors.PreconditionFailed()]
 
     def resource(self, resource: Resource) -> list[ApiError]:
         """Return the errors of a document with a resource object."""
@@ -114,16 +103,16 @@ class ErrorExamples:
     def _any_request(self) -> list[ApiError]:
         return [
             _unsupported_media_type(),
-            MalformedRequest("The header `Host` is not a valid host name."),
+            errors.MalformedRequest("The header `Host` is not a valid host name."),
             _raised(lambda: check_accept((f"{MEDIA_TYPE}; charset=utf-8",))),
-            RequestTimeout("head", self._limits.arrival_seconds),
-            ExpectationFailed(),
-            InternalError(),
-            Unavailable(),
+            errors.RequestTimeout("head", self._limits.arrival_seconds),
+            errors.ExpectationFailed(),
+            errors.InternalError(),
+            errors.Unavailable(),
         ]
 
     def _any_body(self, extension: str | None = None) -> list[ApiError]:
-        return [BodyTooLarge(self._limits.body_bytes), _unsupported_media_type(extension)]
+        return [errors.BodyTooLarge(self._limits.body_bytes), _unsupported_media_type(extension)]
 
 
 def _unsupported_media_type(extension: str | None = None) -> ApiError:
@@ -136,6 +125,6 @@ def _raised(call: Callable[[], object]) -> ApiError:
         call()
     except ApiError as error:
         return error
-    except ApiErrors as errors:
-        return errors.errors[0]
+    except ApiErrors as several:
+        return several.errors[0]
     raise AssertionError("the call must raise an error")

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from marshmallow import Schema
 
 from registry.model.attributes import Boolean, ComputedText, DateTime, Decimal, Email, Integer, Text
-from registry.model.codegen import compile_function
 from registry.model.resource import Resource
-from registry.model.serialization import attribute_serializer
+from registry.model.serialization import attribute_serializer, compile_function
 from registry.resources import RESOURCES
 
 DECLARED = {

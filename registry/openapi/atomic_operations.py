@@ -60,20 +60,19 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
         for suffix, creating in (("Addition", True), ("Revision", False)):
             components[title(resource) + suffix] = _resource(resource, graph, creating=creating)
     operations = [schema for resource in graph.values() for schema in _of_type(resource, graph)]
-    result = object_of({"data": reference("schemas", "AnyResource")})
+    result = object_of({}, {"data": reference("schemas", "AnyResource")})
+    array = {"type": "array", "minItems": 1, "maxItems": max_operations}
+    results = {
+        RESULTS: {**array, "items": result},
+        "jsonapi": reference("schemas", "JsonApi"),
+    }
     return {
         **components,
-        "Operations": _document(OPERATIONS, {"anyOf": operations}, max_operations, closed=False),
-        "Results": _document(
-            RESULTS, result, max_operations, closed=True, jsonapi=reference("schemas", "JsonApi")
+        "Operations": object_of(
+            {OPERATIONS: {**array, "items": {"anyOf": operations}}}, closed=False
         ),
+        "Results": object_of(results),
     }
-
-
-def _document(member: str, item: Json, max_items: int, *, closed: bool, **others: Json) -> Json:
-    items = {"type": "array", "minItems": 1, "maxItems": max_items, "items": item}
-    properties = {member: items, **others}
-    return object_of(properties, required=properties, closed=closed)
 
 
 def _resource(resource: Resource, graph: Graph, *, creating: bool) -> Json:
@@ -116,23 +115,19 @@ def _targeted(code: str, resource: Resource, members: Json) -> Iterator[Json]:
 
 
 def _ref(resource: Resource, **more: Json) -> Json:
-    return {
-        "oneOf": [
-            object_of(
-                {**schema["properties"], "relationship": ABSENT, **more},
-                required=[*schema["required"], *more],
-                closed=False,
-            )
-            for schema in identifier(resource, "LocalReference")["oneOf"]
-        ]
-    }
+    identifiers = identifier(resource, "LocalReference")["oneOf"]
+    members = [one["properties"] | {"relationship": ABSENT, **more} for one in identifiers]
+    return {"oneOf": [_open_object(properties) for properties in members]}
 
 
 def _operation(code: str, **members: Json) -> Json:
     op = {"type": "string", "enum": [code]}
-    properties = {"op": op, "ref": ABSENT, "href": ABSENT, **members}
-    required = [name for name, member in members.items() if member is not ABSENT]
-    return object_of(properties, required=["op", *required], closed=False)
+    return _open_object({"op": op, "ref": ABSENT, "href": ABSENT, **members})
+
+
+def _open_object(members: Json) -> Json:
+    required = {name: schema for name, schema in members.items() if schema is not ABSENT}
+    return object_of(required, members, closed=False)
 
 
 def _href(path: str) -> Json:

@@ -34,9 +34,9 @@ def filter_schemas(graph: Graph) -> Json:
         components[f"{title(resource)}Condition"] = {
             "anyOf": [
                 *_comparisons(resource),
-                object_of({"and": conditions}, required=["and"]),
-                object_of({"or": {**conditions, "minItems": 1}}, required=["or"]),
-                object_of({"not": condition}, required=["not"]),
+                object_of({"and": conditions}),
+                object_of({"or": {**conditions, "minItems": 1}}),
+                object_of({"not": condition}),
             ]
         }
     return components
@@ -50,7 +50,7 @@ def _comparisons(resource: Resource) -> list[Json]:
         for names, values in fields
         for operators, value in values
     ]
-    return [object_of(properties, required=properties) for properties in members]
+    return [object_of(required) for required in members]
 
 
 def _values_by_operator(resource: Resource, name: str) -> list[tuple[list[str], Json]]:

@@ -1,6 +1,6 @@
 """The graph -> OpenAPI schemas of request and response documents."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
 from registry.jsonapi.documents import JSONAPI
@@ -46,8 +46,8 @@ def schemas(graph: Graph) -> Json:
     }
     return components | {
         "AnyResource": _any_resource(graph),
-        "JsonApi": object_of({"version": version}, required=["version"]),
-        "ErrorDocument": object_of(error_document, required=error_document),
+        "JsonApi": object_of({"version": version}),
+        "ErrorDocument": object_of(error_document),
         "Error": _error(),
     }
 
@@ -72,11 +72,11 @@ def absolute(path: str) -> str:
     return f"http://localhost:8080{path}"
 
 
-def object_of(properties: Json, *, required: Iterable[str] = (), closed: bool = True) -> Json:
-    """Return the schema of an object; a closed one has no other members."""
-    schema: Json = {"type": "object", "properties": properties}
-    if names := list(required):
-        schema["required"] = names
+def object_of(required: Json, optional: Json | None = None, *, closed: bool = True) -> Json:
+    """Return the schema of an object with these members; a closed one has no others."""
+    schema: Json = {"type": "object", "properties": required | (optional or {})}
+    if required:
+        schema["required"] = list(required)
     if closed:
         schema["additionalProperties"] = False
     return schema
@@ -85,21 +85,16 @@ def object_of(properties: Json, *, required: Iterable[str] = (), closed: bool = 
 def request_resource(resource: Resource, graph: Graph, suffix: str, *, creating: bool) -> Json:
     """Return the schema of a resource object in a request. suffix: of its identifiers."""
     attributes = _attributes(resource, resource.writable, creating=creating)
-    relationships = object_of(
-        {
-            name: _request(linkage(relationship, graph, suffix))
-            for name, relationship in resource.relationships.items()
-        }
-    )
-    relationships["description"] = "Linkage replaces that of the relationship."
-    properties = {
-        "type": type_of(resource),
-        "id": {"description": "Ignored.", "example": "1"},
-        "attributes": attributes,
-        "relationships": relationships,
+    linkages = {
+        name: _request(linkage(relationship, graph, suffix))
+        for name, relationship in resource.relationships.items()
     }
-    required = ["type", "attributes"] if "required" in attributes else ["type"]
-    return object_of(properties, required=required, closed=False)
+    relationships = object_of({}, linkages)
+    relationships["description"] = "Linkage replaces that of the relationship."
+    required = {"type": type_of(resource)}
+    optional = {"id": {"description": "Ignored.", "example": "1"}, "relationships": relationships}
+    (required if "required" in attributes else optional)["attributes"] = attributes
+    return object_of(required, optional, closed=False)
 
 
 def linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
@@ -120,12 +115,12 @@ def identifier(resource: Resource, suffix: str) -> Json:
         by_lid = {"type": type_of(resource), "lid": text("Of a resource that was added before.")}
         return {
             "oneOf": [
-                object_of({**by_id, "lid": ABSENT}, required=by_id, closed=False),
-                object_of({**by_lid, "id": ABSENT}, required=by_lid, closed=False),
+                object_of(by_id, {"lid": ABSENT}, closed=False),
+                object_of(by_lid, {"id": ABSENT}, closed=False),
             ]
         }
     properties = {"type": type_of(resource), "id": _IDS[suffix]}
-    return object_of(properties, required=properties, closed=suffix == "Identifier")
+    return object_of(properties, closed=suffix == "Identifier")
 
 
 def type_of(resource: Resource) -> Json:
@@ -140,7 +135,7 @@ def text(description: str, **more: Any) -> Json:
 
 def _type_schemas(resource: Resource, graph: Graph) -> Json:
     url = text("The request URL.", format="uri", example=absolute(collection_path(resource)))
-    page_links = object_of({"self": url, **_page_links()}, required=["self"])
+    page_links = object_of({"self": url}, _page_links())
     resources = {"type": "array", "items": schema_of(resource, "Resource")}
     return {
         "Document": _document(schema_of(resource, "Resource"), _self_link(resource)),
@@ -164,7 +159,7 @@ def _target_schemas(target: Resource, graph: Graph) -> Json:
 
 def _to_one(relationship: Relationship, graph: Graph) -> Json:
     resource = _or_null(_resource(graph[relationship.target], graph))
-    self_link = object_of({"self": text("The request path.")}, required=["self"])
+    self_link = object_of({"self": text("The request path.")})
     links = _linkage_links("The request path.")
     return {
         "DocumentOrNull": _document(resource, self_link),
@@ -187,7 +182,7 @@ def _meta() -> Json:
     count = {"type": "integer", "minimum": 0, "example": 1}
     total = {**count, "description": "The number of resources on all pages."}
     count["description"] = "The number of resources in `data`."
-    return object_of({"count": count, "total": total}, required=["count"])
+    return object_of({"count": count}, {"total": total})
 
 
 def _page_links() -> Json:
@@ -197,7 +192,7 @@ def _page_links() -> Json:
 
 def _linkage_links(own: str, pages: Json | None = None) -> Json:
     links = {"self": text(own), "related": text("The path of the related resources.")}
-    return object_of({**links, **(pages or {})}, required=links)
+    return object_of(links, pages)
 
 
 def _document(data: Json, links: Json, **more: Json) -> Json:
@@ -207,12 +202,11 @@ def _document(data: Json, links: Json, **more: Json) -> Json:
         "description": "Related resources, each once; present if the request has `include`.",
     }
     required = {"data": data, "jsonapi": reference("schemas", "JsonApi"), "links": links, **more}
-    return object_of({**required, "included": included}, required=required)
+    return object_of(required, {"included": included})
 
 
 def _self_link(resource: Resource) -> Json:
-    path = {"type": "string", "example": resource_path(resource, 1)}
-    return object_of({"self": path}, required=["self"])
+    return object_of({"self": {"type": "string", "example": resource_path(resource, 1)}})
 
 
 def _resource(resource: Resource, graph: Graph) -> Json:
@@ -226,7 +220,7 @@ def _resource(resource: Resource, graph: Graph) -> Json:
     }
     relationships = _relationships(resource, graph)
     relationships["description"] = "Those in `include`, and those that the request changed."
-    return object_of({**required, "relationships": relationships}, required=required)
+    return object_of(required, {"relationships": relationships})
 
 
 def _any_resource(graph: Graph) -> Json:
@@ -239,7 +233,7 @@ def _any_resource(graph: Graph) -> Json:
 
 
 def _request(data: Json) -> Json:
-    return object_of({"data": data}, required=["data"], closed=False)
+    return object_of({"data": data}, closed=False)
 
 
 def _attributes(resource: Resource, names: Collection[str], *, creating: bool = False) -> Json:
@@ -247,11 +241,11 @@ def _attributes(resource: Resource, names: Collection[str], *, creating: bool = 
     attributes = {name: one for name, one in resource.attributes.items() if name in names}
     properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
     if creating:
-        required = [name for name, attribute in attributes.items() if attribute.required]
-        return object_of(properties, required=required)
+        required = {name: properties[name] for name, one in attributes.items() if one.required}
+        return object_of(required, properties)
     for schema in properties.values():
         schema.pop("default", None)
-    return object_of(properties)
+    return object_of({}, properties)
 
 
 def _relationships(resource: Resource, graph: Graph) -> Json:
@@ -262,8 +256,8 @@ def _relationships(resource: Resource, graph: Graph) -> Json:
             "data": linkage(relationship, graph, "Identifier"),
             "links": _linkage_links("The path of the linkage.", pages),
         }
-        relationships[name] = object_of(members, required=members)
-    return object_of(relationships)
+        relationships[name] = object_of(members)
+    return object_of({}, relationships)
 
 
 def _or_null(schema: Json) -> Json:
@@ -275,6 +269,7 @@ def _or_null(schema: Json) -> Json:
 
 def _error() -> Json:
     types = ApiError.__subclasses__()
+    profile_type = text("The error type in the cursor profile.", format="uri")
     max_size = {"type": "integer", "description": "The maximum page size."}
     source = {
         "pointer": text("A JSON Pointer into the request document."),
@@ -288,8 +283,8 @@ def _error() -> Json:
         "detail": text("An explanation of this error."),
     }
     optional = {
-        "source": object_of(source),
-        "links": object_of({"type": text("The error type in the cursor profile.", format="uri")}),
-        "meta": object_of({"page": object_of({"maxSize": max_size})}),
+        "source": object_of({}, source),
+        "links": object_of({}, {"type": profile_type}),
+        "meta": object_of({}, {"page": object_of({}, {"maxSize": max_size})}),
     }
-    return object_of(required | optional, required=required)
+    return object_of(required, optional)

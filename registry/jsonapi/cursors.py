@@ -40,11 +40,9 @@ class Cursors:
             pairs = zip(self.order, values, strict=True) if values else ()
             return tuple(_decode(key, value) for key, value in pairs)
         except (ValueError, TypeError, ValidationError) as error:
-            raise InvalidParameter(
-                f"{quoted(cursor)} is not a cursor of this collection in this order; "
-                "cursors are in the links of a page.",
-                parameter=parameter,
-            ) from error
+            reason = "is not a cursor of this collection in this order"
+            detail = f"{quoted(cursor)} {reason}; cursors are in the links of a page."
+            raise InvalidParameter(detail, parameter=parameter) from error
 
     def _name(self) -> str:
         return f"{self.type}:{','.join(map(str, self.order))}"

@@ -225,14 +225,10 @@ class ErrorCollector:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        if isinstance(error, ApiErrors):
-            raised = error.errors
-        elif isinstance(error, ApiError):
-            raised = [error]
-        else:
+        if not isinstance(error, ApiError | ApiErrors):
             return False
-        for api_error in raised:
-            self.add(api_error)
+        for each in [error] if isinstance(error, ApiError) else error.errors:
+            self.add(each)
         return True
 
     def raise_any(self) -> None:

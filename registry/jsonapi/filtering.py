@@ -140,10 +140,8 @@ def _condition(
     """Return a condition. value: from JSON, or if from_text from a query parameter."""
     operators = filter_operators(field.attribute)
     if operator not in operators:
-        raise _InvalidFilter(
-            f"`{field.name}` does not support the operator {quoted(operator)}; "
-            f"supported: {quoted(*operators)}."
-        )
+        detail = f"`{field.name}` does not support the operator {quoted(operator)}"
+        raise _InvalidFilter(f"{detail}; supported: {quoted(*operators)}.")
     if operator == NULL:
         if not isinstance(value, bool):
             detail = f"`null` of `{field.name}` must be true or false, not {_text(value)}."

@@ -81,14 +81,13 @@ def parse_page(members: Mapping[str, str], sizes: Sizes, resource: Resource, ord
         if cursors:
             detail = "`page[number]` must not be combined with `page[after]` or `page[before]`."
             raise InvalidParameter(detail, parameter="page[number]")
-        total = _parse_total(members.get("total", "true"))
-        return NumberedPage(_parse_number(members["number"], size), size, total)
+        return _parse_numbered(members["number"], members.get("total", "true"), size)
     if "total" in members:
-        raise InvalidParameter(
+        detail = (
             "`page[total]` requires `page[number]`, because cursor pages are not counted. Send "
-            "`page[number]=1` for the total, or leave `page[total]` unset.",
-            parameter="page[total]",
+            "`page[number]=1` for the total, or leave `page[total]` unset."
         )
+        raise InvalidParameter(detail, parameter="page[total]")
     if len(cursors) > 1:
         raise RangeNotSupported
     codec = Cursors(resource.type, order)
@@ -172,11 +171,14 @@ def _number_link(base: str, page: NumberedPage, number: int) -> str:
     return _with_page(base, number=number, size=page.size, **total)
 
 
-def _parse_number(value: str, size: int) -> int:
+def _parse_numbered(value: str, total: str, size: int) -> NumberedPage:
+    if total not in {"true", "false"}:
+        detail = f"`page[total]` must be `true` or `false`, not {quoted(total)}."
+        raise InvalidParameter(detail, parameter="page[total]")
     number = _parse_positive(value, "page[number]")
     if (number - 1) * size > MAX_ID:
         raise InvalidParameter("The page number is too large.", parameter="page[number]")
-    return number
+    return NumberedPage(number, size, total == "true")
 
 
 def _parse_positive(value: str, parameter: str) -> int:
@@ -184,10 +186,3 @@ def _parse_positive(value: str, parameter: str) -> int:
         return int(digits[1][:_MAX_DIGITS])
     detail = f"{quoted(parameter)} must be a positive integer, not {quoted(value)}."
     raise InvalidParameter(detail, parameter=parameter)
-
-
-def _parse_total(value: str) -> bool:
-    if value not in {"true", "false"}:
-        detail = f"`page[total]` must be `true` or `false`, not {quoted(value)}."
-        raise InvalidParameter(detail, parameter="page[total]")
-    return value == "true"

@@ -116,8 +116,7 @@ class _Parser:
     def add(self, name: str, value: str) -> None:
         """Parse a parameter. Raises InvalidParameter if it is unknown, repeated or invalid."""
         if name in self._names:
-            detail = f"{quoted(name)} is given more than once."
-            raise InvalidParameter(detail, parameter=name)
+            raise InvalidParameter(f"{quoted(name)} is given more than once.", parameter=name)
         self._names.add(name)
         scope = self._scope
         match _split_brackets(name):
@@ -178,27 +177,21 @@ def _parse_include(value: str, scope: Scope) -> Include:
     tree: dict[str, Include] = {}
     for path in value.split(",") if value else ():
         steps = path.split(".")
-        _check_path(path, steps, scope)
-        branch = tree
+        if len(steps) > MAX_INCLUDE_STEPS:
+            detail = f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}."
+            raise InvalidParameter(detail, parameter="include")
+        branch, (resource, relationships) = tree, scope.start
         for step in steps:
+            if step not in relationships:
+                detail = (
+                    f"{quoted(step)} in {quoted(path)} is not a relationship of `{resource.type}` "
+                    f"that can be included; available: {quoted(*relationships)}."
+                )
+                raise InvalidParameter(detail, parameter="include")
+            resource = scope.graph[relationships[step].target]
+            relationships = resource.relationships
             branch = branch.setdefault(step, {})  # type: ignore[assignment] # built here: mutable
     return tree
-
-
-def _check_path(path: str, steps: list[str], scope: Scope) -> None:
-    if len(steps) > MAX_INCLUDE_STEPS:
-        detail = f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}."
-        raise InvalidParameter(detail, parameter="include")
-    resource, relationships = scope.start
-    for step in steps:
-        if step not in relationships:
-            detail = (
-                f"{quoted(step)} in {quoted(path)} is not a relationship of `{resource.type}` "
-                f"that can be included; available: {quoted(*relationships)}."
-            )
-            raise InvalidParameter(detail, parameter="include")
-        resource = scope.graph[relationships[step].target]
-        relationships = resource.relationships
 
 
 def _parse_include_sizes(

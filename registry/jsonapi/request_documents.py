@@ -22,11 +22,8 @@ from registry.model.record import LinkedIds
 from registry.model.resource import Relationship, Resource
 from registry.model.validation import validator_for
 
-LocalId: TypeAlias = tuple[str, str]
-"""The type and `lid` of a resource that an operation adds."""
-
-LocalIds: TypeAlias = Mapping[LocalId, int]
-"""The placeholder ids of these resources."""
+LocalId: TypeAlias = tuple[str, str]  # the type and `lid` of a resource that an operation adds
+LocalIds: TypeAlias = Mapping[LocalId, int]  # the placeholder ids of these resources
 
 _Object: TypeAlias = dict[str, Any]
 
@@ -158,10 +155,9 @@ class DocumentLoader:
         """
         if not isinstance(data, dict):
             raise malformed("`data` must be a resource object.", position)
-        error = _type_error(data, resource.type, position)
-        if isinstance(error, TypeConflict):
-            raise error  # the attributes are those of another type
-        if error is not None:
+        if error := _type_error(data, resource.type, position):
+            if isinstance(error, TypeConflict):
+                raise error  # the attributes are those of another type
             self.errors.add(error)
         attributes = self._attributes(data, resource, position, creating=creating)
         return Change(attributes, self._linkages(data, resource, position))

@@ -101,12 +101,10 @@ def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])})
 def _template(resource: Resource, relationships: list[Relationship]) -> dict[str, Any]:
     """Return a resource object with placeholders for values."""
     members: dict[str, Any] = {}
-    for relationship in relationships:
-        name = relationship.name
-        links = (
-            f"@links_{name}" if relationship.to_many else relationship_links(resource, _ID, name)
-        )
-        members[name] = {"data": f"@data_{name}", "links": links}
+    for one in relationships:
+        to_one_links = relationship_links(resource, _ID, one.name)
+        links = f"@links_{one.name}" if one.to_many else to_one_links
+        members[one.name] = {"data": f"@data_{one.name}", "links": links}
     return {
         "type": resource.type,
         "id": _ID,

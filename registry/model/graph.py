@@ -83,8 +83,8 @@ def _check_attributes(resource: Resource) -> None:
 def _defect(attribute: object, resource: Resource) -> str | None:
     """Return why the declaration of an attribute cannot work, or None if it can."""
     if not isinstance(attribute, Attribute):
-        name = type(attribute).__name__
-        return f"is a {name}: declare it with a type of registry.model.attributes"
+        kind = type(attribute).__name__
+        return f"is a {kind}: declare it with a type of registry.model.attributes"
     if isinstance(attribute, ComputedText):
         parts = [resource.attributes.get(part) for part in attribute.parts]
         if all(isinstance(part, Text) and not isinstance(part, ComputedText) for part in parts):
@@ -118,10 +118,9 @@ def _check_links(resources: Iterable[Resource]) -> None:
             raise InvalidDeclaration(f"{target} is not declared")
         opposite = links.get((link.target, link.inverse))
         if opposite and (opposite.target, opposite.inverse) == (type_name, name):
-            raise InvalidDeclaration(
-                f"{type_name}.{name} and {link.target}.{link.inverse} are each other's inverse: "
-                "many-to-many links are not supported; declare the link on one side"
-            )
+            pair = f"{type_name}.{name} and {link.target}.{link.inverse}"
+            reason = "many-to-many links are not supported; declare the link on one side"
+            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}")
 
 
 def _check_unique(kind: str, names: list[str]) -> None:

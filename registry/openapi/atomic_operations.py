@@ -7,7 +7,7 @@ from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.links import collection_path, relationship_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource import Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import Operation, body, response
@@ -62,17 +62,10 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     operations = [schema for resource in graph.values() for schema in _of_type(resource, graph)]
     result = object_of({}, {"data": reference("schemas", "AnyResource")})
     array = {"type": "array", "minItems": 1, "maxItems": max_operations}
-    results = {
-        RESULTS: {**array, "items": result},
-        "jsonapi": reference("schemas", "JsonApi"),
-    }
-    return {
-        **components,
-        "Operations": object_of(
-            {OPERATIONS: {**array, "items": {"anyOf": operations}}}, closed=False
-        ),
-        "Results": object_of(results),
-    }
+    results = {RESULTS: {**array, "items": result}, "jsonapi": reference("schemas", "JsonApi")}
+    requests = {OPERATIONS: {**array, "items": {"anyOf": operations}}}
+    components["Operations"] = object_of(requests, closed=False)
+    return components | {"Results": object_of(results)}
 
 
 def _resource(resource: Resource, graph: Graph, *, creating: bool) -> Json:
@@ -89,29 +82,21 @@ def _of_type(resource: Resource, graph: Graph) -> Iterator[Json]:
     yield _operation("update", data={"allOf": [revised, local]})
     yield _operation("add", data=added)
     yield _operation("add", data=added, href=_href(collection_path(resource)))
-    yield from _targeted("update", resource, {"data": revised})
-    yield from _targeted("remove", resource, {"data": ABSENT})
-    for relationship in resource.relationships.values():
-        yield from _on_relationship(resource, relationship, graph)
+    path = resource_path(resource, "{id}")
+    yield from _by_target("update", _ref(resource), path, revised)
+    yield from _by_target("remove", _ref(resource), path, ABSENT)
+    for name, relationship in resource.relationships.items():
+        path = relationship_path(resource, "{id}", name)
+        ref = _ref(resource, relationship={"type": "string", "enum": [name]})
+        for code in ("add", "update", "remove") if relationship.to_many else ("update",):
+            suffix = "LocalRemoval" if code == "remove" else "LocalReference"
+            yield from _by_target(code, ref, path, linkage(relationship, graph, suffix))
 
 
-def _on_relationship(
-    resource: Resource, relationship: Relationship, graph: Graph
-) -> Iterator[Json]:
-    path = relationship_path(resource, "{id}", relationship.name)
-    named = {"relationship": {"type": "string", "enum": [relationship.name]}}
-    codes = ("add", "update", "remove") if relationship.to_many else ("update",)
-    for code in codes:
-        suffix = "LocalRemoval" if code == "remove" else "LocalReference"
-        data = linkage(relationship, graph, suffix)
-        yield _operation(code, ref=_ref(resource, **named), data=data)
-        yield _operation(code, href=_href(path), data=data)
-
-
-def _targeted(code: str, resource: Resource, members: Json) -> Iterator[Json]:
-    """Yield the schemas of an operation on one resource, by `ref` and by `href`."""
-    yield _operation(code, ref=_ref(resource), **members)
-    yield _operation(code, href=_href(resource_path(resource, "{id}")), **members)
+def _by_target(code: str, ref: Json, path: str, data: Json) -> Iterator[Json]:
+    """Yield the schemas of an operation whose target is given by `ref`, and by `href`."""
+    yield _operation(code, ref=ref, data=data)
+    yield _operation(code, href=_href(path), data=data)
 
 
 def _ref(resource: Resource, **more: Json) -> Json:

@@ -90,18 +90,12 @@ def linkage(relationship: Relationship) -> Json | list[Json]:
 
 def operations(graph: Graph) -> Json:
     """Return a document that adds a resource of each type, and links them."""
-    additions = [
-        {"op": "add", "data": _new(resource) | _local(resource.type)} for resource in graph.values()
-    ]
-    updates = [
-        {
-            "op": "update",
-            "ref": {**_local(resource.type), "relationship": relationship.name},
-            "data": _local(relationship.target),
-        }
-        for resource, relationship in _to_one(graph)
-    ]
-    return {OPERATIONS: additions + updates}
+    added = [_new(resource) | _local(resource.type) for resource in graph.values()]
+    members: list[Json] = [{"op": "add", "data": data} for data in added]
+    for resource, relationship in _to_one(graph):
+        ref = {**_local(resource.type), "relationship": relationship.name}
+        members.append({"op": "update", "ref": ref, "data": _local(relationship.target)})
+    return {OPERATIONS: members}
 
 
 def results(graph: Graph) -> Json:
@@ -147,12 +141,9 @@ def _linked(resource: Resource) -> Json:
 
 
 def _resource(resource: Resource, names: Collection[str]) -> Json:
-    return {
-        "type": resource.type,
-        "id": "1",
-        "attributes": _attributes(resource, names),
-        "links": {"self": resource_path(resource, 1)},
-    }
+    links = {"self": resource_path(resource, 1)}
+    attributes = _attributes(resource, names)
+    return {"type": resource.type, "id": "1", "attributes": attributes, "links": links}
 
 
 def _attributes(resource: Resource, names: Collection[str]) -> Json:

@@ -90,9 +90,9 @@ MUST resource-unique: type and id identify a single resource
     tests/api/test_deleting.py::test_the_id_of_a_deleted_resource_is_not_reused
 MUST resource-type-constraints: a type follows the rules of member names
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
-    tests/api/test_new_type.py::test_a_wrong_declaration_fails_at_start
+    tests/api/test_new_type.py::test_an_invalid_declaration_fails_at_start
 MUST resource-fields: attributes, relationships, type and id share a namespace
-    tests/api/test_new_type.py::test_a_wrong_declaration_fails_at_start
+    tests/api/test_new_type.py::test_an_invalid_declaration_fails_at_start
     tests/api/test_conformance.py::test_a_field_named_type_or_id_fails_at_start
 MUST resource-attributes-key: attributes is an object
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
@@ -233,7 +233,7 @@ MUST inclusion-unrequested: only the resources requested with include are includ
     tests/api/test_including.py::test_an_empty_include_adds_no_relationships
 MUST inclusion-include-parameter-value: include is a comma-separated list of dot-separated paths
     tests/api/test_including.py::test_an_include_path_may_have_three_steps
-    tests/api/test_new_type.py::test_a_third_type_is_served_like_the_others
+    tests/api/test_new_type.py::test_a_new_type_is_served
 MUST inclusion-bad-request: an unsupported path is 400
     tests/api/test_including.py::test_an_invalid_include_path_is_rejected
 MAY sparse-fieldsets-parameter: fields[type] may select the fields
@@ -278,11 +278,11 @@ MUST pagination-links-object: they are in the links object of the collection
 MUST pagination-keys: their names are first, last, prev and next
     tests/api/test_paging.py::test_numbered_pages_have_a_total_and_links
     tests/api/test_paging.py::test_cursor_pages_have_links_and_no_total
-    tests/jsonapi/test_pagination.py::test_pages_by_cursor_are_linked_as_the_profile_says
+    tests/jsonapi/test_pagination.py::test_cursor_pages_have_the_links_of_the_profile
 MUST pagination-unavailable-link: an unavailable one is null or omitted
     tests/api/test_paging.py::test_numbered_pages_have_a_total_and_links
     tests/api/test_paging.py::test_the_total_can_be_omitted
-    tests/jsonapi/test_pagination.py::test_pages_by_cursor_are_linked_as_the_profile_says
+    tests/jsonapi/test_pagination.py::test_cursor_pages_have_the_links_of_the_profile
 MUST pagination-order: next and prev follow the sort order
     tests/api/test_sorting.py::test_sorting_by_a_field_uses_code_point_order_with_nulls_first
 SHOULD pagination-page-parameter: page is the query parameter of pagination

@@ -17,7 +17,8 @@ from registry.model.resource import Resource
 from registry.storage.batching import Batcher
 from registry.storage.errors import translated_errors
 from registry.storage.projections import only
-from registry.storage.records import ONE_BATCH, Stage, by_id, key_of
+from registry.storage.reads.commands import aggregate_all, find_all
+from registry.storage.records import Stage, by_id, key_of
 
 _Ids: TypeAlias = "Collection[int]"
 _Fields: TypeAlias = "tuple[str, ...]"
@@ -103,8 +104,7 @@ class Lookups:
                     {"$project": {"_id": True}},
                     {"$lookup": members.lookup()},
                 ]
-                cursor = self._database[resource.collection].aggregate(stages, batchSize=ONE_BATCH)
-                for owner in await cursor.to_list(None):
+                for owner in await aggregate_all(self._database[resource.collection], stages):
                     records += owner["members"]
         return by_id(records)
 
@@ -134,8 +134,7 @@ class Lookups:
             for some_ids in _split(ids):
                 # MongoDB plans a query for one id faster than one for a list of one.
                 query = {field: {"$in": some_ids} if len(some_ids) > 1 else some_ids[0]}
-                cursor = collection.find(query, projection, batch_size=ONE_BATCH)
-                records += await cursor.to_list(None)
+                records += await find_all(collection, query, projection)
         return records
 
 

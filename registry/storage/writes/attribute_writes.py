@@ -30,8 +30,8 @@ from registry.storage.errors import (
     translated_errors,
 )
 from registry.storage.projections import visible
+from registry.storage.reads.commands import find_all
 from registry.storage.records import (
-    ONE_BATCH,
     Versions,
     batch_update,
     id_filter,
@@ -161,10 +161,8 @@ class AttributeWrites:
             if len(updates) == 1:
                 return [await self._update_one(resource, *updates[0])]
             refusals = await self._update_all(resource, query, updates)
-            cursor = self._collections[resource.type].find(
-                query, visible(resource), batch_size=ONE_BATCH
-            )
-            records = {record["_id"]: record for record in await cursor.to_list(None)}
+            found = await find_all(self._collections[resource.type], query, visible(resource))
+            records = {record["_id"]: record for record in found}
         return [refusals.get(index, records.get(id_)) for index, (id_, _) in enumerate(updates)]
 
     async def _update_all(

@@ -49,7 +49,7 @@ async def test_an_error_has_the_request_id_a_pointer_and_a_detail(
 
 
 @pytest.mark.covers("d.error_document")
-async def test_every_request_has_an_id_of_its_own(api: Api) -> None:
+async def test_each_request_has_a_different_id(api: Api) -> None:
     ids = {(await api.get("/persons")).headers["X-Request-ID"] for _ in range(3)}
     assert len(ids) == 3
 

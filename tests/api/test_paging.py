@@ -143,7 +143,7 @@ async def test_cursor_pages_have_links_and_no_total(fleet: Api) -> None:
 
 
 @pytest.mark.covers("i.paging")
-async def test_cursors_at_either_end_give_empty_pages_with_a_link_back(fleet: Api) -> None:
+async def test_cursors_at_either_end_return_empty_pages_with_a_link_back(fleet: Api) -> None:
     response = await fleet.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
     assert (response.data, response.document["links"]["next"]) == ([], None)
     assert ids(await follow(fleet, response, "prev")) == "5 6 7"

@@ -157,7 +157,7 @@ class Page:
 
 
 class Pages:
-    """Loads pages through a coalescer; each number has held batches of its own."""
+    """Loads pages through a coalescer. batches: the fetches by number, held until released."""
 
     def __init__(self) -> None:
         self.coalescer = Coalescer[int](max_batch_size=3)

@@ -30,7 +30,7 @@ async def start_error(uri: str) -> str:
     return message
 
 
-async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
+async def test_the_uri_cannot_change_the_options_of_the_service(
     settings: Settings,
 ) -> None:
     uri = f"{settings.mongodb_uri}&w=0&journal=false&readPreference=secondary&tz_aware=true"

@@ -1,4 +1,4 @@
-"""The embedded mongod: its files, its end, and the messages when it cannot start."""
+"""The embedded mongod: its files, its exit, and the messages when it cannot start."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) ->
         assert not left.exists()
 
 
-async def test_an_unexpected_end_is_logged(
+async def test_an_unexpected_exit_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def has_record() -> bool:
@@ -177,7 +177,7 @@ async def test_a_directory_in_use_is_rejected(tmp_path: Path) -> None:
     assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
 
 
-async def test_a_former_mongod_is_waited_for_and_named(
+async def test_a_start_waits_for_a_former_mongod_and_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path):
@@ -222,7 +222,7 @@ async def test_corrupt_data_is_reported(tmp_path: Path) -> None:
         ("kill -ILL $$", "Illegal instruction"),
     ],
 )
-async def test_the_reason_of_a_failed_start_is_reported(
+async def test_the_reason_for_a_failed_start_is_reported(
     script: str, reason: str, tmp_path: Path
 ) -> None:
     message = await start_error(tmp_path / "data", program(tmp_path / "mongod", script))

@@ -331,7 +331,7 @@ async def test_a_record_that_the_database_rejects_does_not_affect_the_others(
     assert [stored["computers", number]["person"] for number in (1, 2, 3)] == [1, None, 1]
 
 
-async def test_a_request_with_many_identifiers_has_a_transaction_of_its_own(
+async def test_a_request_with_many_identifiers_has_a_separate_transaction(
     registry: Registry, database: Database, commands: CommandLog
 ) -> None:
     many = range(1_000, 2_001)

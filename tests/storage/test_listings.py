@@ -170,20 +170,20 @@ async def test_a_page_arrives_in_one_batch(many: Api, commands: CommandLog, path
 
 
 class ConcurrentWrite(monitoring.CommandListener):
-    """Writes right after the first query of a page."""
+    """Runs a write when the first query of a page has succeeded."""
 
     def __init__(self, write: Callable[[], object]) -> None:
         self._writes = [write]
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Wait for the result."""
+        """Do nothing; the base class requires this method."""
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         if event.command_name in {"find", "aggregate"} and self._writes:
             self._writes.pop()()
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Never happens."""
+        """Do nothing; the base class requires this method."""
 
 
 @asynccontextmanager

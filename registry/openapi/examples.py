@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable
 
 import orjson
 
-from registry.jsonapi import documents as document
 from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
-from registry.jsonapi.documents import JSONAPI
+from registry.jsonapi.documents import JSONAPI, encode_errors
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.links import related_path, relationship_links, resource_path
 from registry.jsonapi.pagination import NumberedPage, Sizes, Window, page_links
@@ -122,7 +121,7 @@ def results(graph: Graph) -> Json:
 
 def error(problem: ApiError) -> Json:
     """Return the error document of a problem."""
-    found: Json = orjson.loads(document.errors([problem], REQUEST_ID))
+    found: Json = orjson.loads(encode_errors([problem], REQUEST_ID))
     return found
 
 

@@ -15,7 +15,7 @@ import aiohttp_swagger3
 from aiohttp import hdrs, web
 from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 
-from registry.http.app_keys import UI_PATH
+from registry.http.routes import UI_PATH
 
 
 class _UiSettings(SwaggerUiSettings):

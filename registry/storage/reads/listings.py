@@ -12,7 +12,7 @@ from registry.jsonapi.query import Query
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.errors import translated_errors
-from registry.storage.reads.collection_queries import CollectionQuery, Limit, ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
 from registry.storage.reads.keyset_pages import keyset_page
 
 CHUNK = 1_000
@@ -34,7 +34,7 @@ class Listing:
     async def chunks(self) -> AsyncGenerator[list[Record]]:
         """Yield all records, CHUNK at a time."""
         query = self._query
-        cursor = query.cursor(query.conditions, query.order, Limit(), batch_size=CHUNK)
+        cursor = query.cursor(query.conditions, query.order, batch_size=CHUNK)
         try:
             while True:
                 with translated_errors(self._context.seconds):
@@ -65,7 +65,7 @@ class Listing:
 
     async def _numbered_page(self, page: NumberedPage) -> Window:
         query, offset = self._query, (page.number - 1) * page.size
-        # One more tells whether others follow.
+        # One more reveals whether others follow.
         records = await query.find(query.conditions, query.order, page.size + 1, offset)
         total = await query.count() if page.total else None
         return Window(records[: page.size], len(records) > page.size, total=total)

@@ -111,10 +111,8 @@ def encode_errors(errors: Sequence[ApiError], request_id: str) -> bytes:
 
 def written_linkage(record: Record, change: Change) -> Mapping[str, Mapping[int, LinkedIds]]:
     """Return the relationships that a request has changed, by name and id of the resource."""
-    return {
-        linkage.relationship.name: {record["_id"]: linkage.linked_ids}
-        for linkage in change.linkages
-    }
+    id_ = record["_id"]
+    return {linkage.relationship.name: {id_: linkage.linked_ids} for linkage in change.linkages}
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:

@@ -59,13 +59,10 @@ class Listing:
 
     async def _window(self, page: Page) -> Window:
         with translated_errors(self._context.seconds):
-            if isinstance(page, NumberedPage):
-                return await self._numbered_page(page)
-            return await keyset_page(self._query, page)
-
-    async def _numbered_page(self, page: NumberedPage) -> Window:
-        query, offset = self._query, (page.number - 1) * page.size
-        # One more reveals whether others follow.
-        records = await query.find(query.conditions, query.order, page.size + 1, offset)
-        total = await query.count() if page.total else None
-        return Window(records[: page.size], len(records) > page.size, total=total)
+            if not isinstance(page, NumberedPage):
+                return await keyset_page(self._query, page)
+            query, offset = self._query, (page.number - 1) * page.size
+            # One more reveals whether others follow.
+            records = await query.find(query.conditions, query.order, page.size + 1, offset)
+            total = await query.count() if page.total else None
+            return Window(records[: page.size], len(records) > page.size, total=total)

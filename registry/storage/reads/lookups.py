@@ -53,17 +53,6 @@ class Members:
     limit: int
     fields: _Fields
 
-    def lookup(self) -> Stage:
-        """Return the `$lookup` that adds them to each owner."""
-        first: list[Stage] = [{"$sort": {"_id": 1}}, {"$limit": self.limit}]
-        return {
-            "from": self.resource.collection,
-            "localField": "_id",
-            "foreignField": self.foreign_key,
-            "pipeline": [*first, {"$project": only(self.fields)}],
-            "as": "members",
-        }
-
 
 class Lookups:
     """The lookups in one database. The methods raise Unavailable."""
@@ -93,14 +82,19 @@ class Lookups:
 
     async def find_first(self, resource: Resource, ids: _Ids, members: Members) -> list[Record]:
         """Return the first members of each resource of this type, by ascending `_id`."""
+        first: list[Stage] = [{"$sort": {"_id": 1}}, {"$limit": members.limit}]
+        lookup: Stage = {
+            "from": members.resource.collection,
+            "localField": "_id",
+            "foreignField": members.foreign_key,
+            "pipeline": [*first, {"$project": only(members.fields)}],
+            "as": "members",
+        }
         records: list[Record] = []
         with translated_errors():
             for batch in _split(ids):
-                stages: list[Stage] = [
-                    {"$match": {"_id": {"$in": batch}}},
-                    {"$project": {"_id": True}},
-                    {"$lookup": members.lookup()},
-                ]
+                match: Stage = {"$match": {"_id": {"$in": batch}}}
+                stages = [match, {"$project": {"_id": True}}, {"$lookup": lookup}]
                 cursor = self._database[resource.collection].aggregate(stages, batchSize=ONE_BATCH)
                 for owner in await cursor.to_list(None):
                     records += owner["members"]

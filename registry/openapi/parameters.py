@@ -151,18 +151,13 @@ def _field_filters(resource: Resource, name: str) -> Iterator[tuple[Json, str]]:
     """Yield the parameters that filter by a field, and the suffixes of their component names."""
     operators = field_of(name, resource).operators
     if Operator.IN in operators:
-        values = sent_value(resource, name, Operator.IN)
+        schema = sent_value(resource, name, Operator.IN)
         description = f"Resources whose `{name}` equals the value, or one of several."
-        yield _parameter(f"filter[{name}]", description, values), name
+        yield _parameter(f"filter[{name}]", description, schema), name
     for operator in operators:
-        yield (
-            _parameter(
-                f"filter[{name}][{operator}]",
-                _OPERATORS[operator].format(f"`{name}`"),
-                sent_value(resource, name, operator),
-            ),
-            f"{name}.{operator}",
-        )
+        schema = sent_value(resource, name, operator)
+        description = _OPERATORS[operator].format(f"`{name}`")
+        yield _parameter(f"filter[{name}][{operator}]", description, schema), f"{name}.{operator}"
 
 
 _OPERATORS = {

@@ -75,12 +75,9 @@ def _list(scope: Scope, errors: ErrorExamples) -> Json:
 def _create(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     location = header("The path of the resource.", resource_path(resource, 1))
-    created = response(
-        f"The new {resource.type}.",
-        schema_of(resource, "Document"),
-        {"created": examples.created(resource)},
-        {"Location": location, **TAGGED},
-    )
+    schema, documents = schema_of(resource, "Document"), {"created": examples.created(resource)}
+    headers = {"Location": location, **TAGGED}
+    created = response(f"The new {resource.type}.", schema, documents, headers)
     return Operation(
         tag=title(resource),
         operation_id=f"create_{resource.type}",
@@ -96,33 +93,25 @@ def _create(scope: Scope, errors: ErrorExamples) -> Json:
 
 def _read(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    documents = {
-        "plain": examples.plain(resource),
-        "included": examples.included(resource, scope.graph),
-    }
+    included = examples.included(resource, scope.graph)
+    documents = {"plain": examples.plain(resource), "included": included}
     schema = schema_of(resource, "Document")
+    document = response(f"The {resource.type}.", schema, documents, TAGGED)
     return Operation(
         tag=title(resource),
         operation_id=f"read_{resource.type}",
         summary=f"Read {with_article(resource.type)}",
         description="One resource by its id.",
         parameters=query_parameters(scope) | IF_NONE_MATCH,
-        responses={
-            "200": response(f"The {resource.type}.", schema, documents, TAGGED),
-            **NOT_MODIFIED,
-        },
+        responses={"200": document, **NOT_MODIFIED},
         errors=[*errors.query(scope), *errors.missing(resource)],
     ).to_object()
 
 
 def _update(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    updated = response(
-        f"The updated {resource.type}.",
-        schema_of(resource, "Document"),
-        {"updated": examples.updated(resource)},
-        TAGGED,
-    )
+    schema, documents = schema_of(resource, "Document"), {"updated": examples.updated(resource)}
+    updated = response(f"The updated {resource.type}.", schema, documents, TAGGED)
     return Operation(
         tag=title(resource),
         operation_id=f"update_{resource.type}",

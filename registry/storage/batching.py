@@ -91,9 +91,6 @@ class Batcher(Generic[_Key, _Result]):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
-        await self._wait_for_callers()
-
-    async def _wait_for_callers(self) -> None:
         if len(self._queue) < self._max_batch_size:
             for _ in range(_ITERATIONS_BEFORE_PARTIAL_BATCH):
                 await asyncio.sleep(0)

@@ -43,9 +43,6 @@ _OPTIONS = (
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
 )
 
-_CACHE_LIMITS_GIB = 0.25, 2.0
-"""Minimum of mongod, and a maximum with room for millions of records."""
-
 _ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
 
 _POLL_SECONDS = 0.005
@@ -108,10 +105,12 @@ def _binary(configured: Path | None) -> Path:
 
 
 def _cache_gib() -> str:
-    """Return the cache size: a quarter of the memory, where mongod would take half."""
-    minimum, maximum = _CACHE_LIMITS_GIB
+    """Return the cache size: a quarter of the memory, where mongod would take half.
+
+    At least the minimum of mongod, at most what millions of records need.
+    """
     quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**32
-    return f"{min(max(minimum, quarter), maximum):.2f}"
+    return f"{min(max(0.25, quarter), 2.0):.2f}"
 
 
 @contextmanager

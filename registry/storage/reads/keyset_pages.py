@@ -16,7 +16,9 @@ async def keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
     """Return the records after or before the position of a page. Raises PyMongoError."""
     if page.position == END and not page.backwards:
         return Window((), more=False)  # nothing follows the end
-    order = _reversed(query.order) if page.backwards else query.order
+    order = query.order
+    if page.backwards:
+        order = tuple(replace(key, descending=not key.descending) for key in order)
     size = page.size + 1  # one more reveals whether others follow
     following = await _from(query, query.conditions, order, page.position or END, size)
     records = following[: page.size]
@@ -63,14 +65,14 @@ async def _first(
     If the index covers only the first key, find the first key of the last record, then sort only
     up to it. To sort all takes 2.4 times the CPU time of mongod.
     """
-    if _is_partly_indexed(query, order):
-        last = await query.find(conditions, order[:1], 1, size - 1)
-        if last:
-            (value,) = _position(last[0], order[:1])
-            bounds = _as_far_as(order[0], value)
-            records = await query.find([*conditions, *bounds], order, size)
-            if len(records) == size:
-                return records  # fewer if some were deleted in the meantime: others follow
+    if _is_partly_indexed(query, order) and (
+        last := await query.find(conditions, order[:1], 1, size - 1)
+    ):
+        (value,) = _position(last[0], order[:1])
+        bounds = _as_far_as(order[0], value)
+        records = await query.find([*conditions, *bounds], order, size)
+        if len(records) == size:
+            return records  # fewer if some were deleted in the meantime: others follow
     return await query.find(conditions, order, size)
 
 
@@ -78,10 +80,6 @@ def _is_partly_indexed(query: CollectionQuery, order: Order) -> bool:
     """Whether an index serves only the first key; indexes have one key and the id."""
     directions = {key.descending for key in order}
     return not query.relationships and (len(order) > 2 or len(directions) > 1)
-
-
-def _reversed(order: Order) -> Order:
-    return tuple(replace(key, descending=not key.descending) for key in order)
 
 
 def _position(record: Record, order: Order) -> Position:

@@ -36,9 +36,8 @@ class _Server(TestServer):
 
 
 _commands = CommandLog()
-monitoring.register(
-    _commands
-)  # before the first client: listeners are global only for later clients
+# Before the first client: only later clients have the listener.
+monitoring.register(_commands)
 
 Serve = Callable[..., Awaitable[Api]]
 

@@ -1,4 +1,4 @@
-"""A type that only the tests declare, with attributes of all types."""
+"""A test-only type that has attributes of all types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from registry.resources import RESOURCES
 
 
 class DeviceSchema(Schema):
-    """Required, optional, read-only and computed attributes, with and without defaults."""
+    """Attributes that are required, optional, read-only or computed, with and without default."""
 
     name = Text(required=True)
     contact = Email()

@@ -1,4 +1,4 @@
-"""Clients of mongod, and mongods that the service refuses."""
+"""Clients of mongod, and further mongods with users or a replica set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def client_of(uri: str) -> AsyncIterator[AsyncIOMotorClient[dict[str, Any]
 
 @asynccontextmanager
 async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
-    """Run the mongod behind a URI again, without data, with these options; yield its URI."""
+    """Start the program of the mongod at a URI once more, without data; yield the new URI."""
     async with client_of(mongodb_uri) as client:
         program = (await client.admin.command("getCmdLineOpts"))["argv"][0]
     # Not in tmp_path, which is too long for a socket.
@@ -44,7 +44,7 @@ async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
 
 
 async def initiate(uri: str) -> None:
-    """Make a mongod the primary of a replica set of its own."""
+    """Initiate a replica set whose only member is this mongod; wait until it is the primary."""
     async with client_of(uri) as client:
         members = [{"_id": 0, "host": SOCKET}]
         await client.admin.command("replSetInitiate", {"_id": "other", "members": members})

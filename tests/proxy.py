@@ -22,18 +22,19 @@ class Effect(Enum):
 
     NONE = auto()
     REQUEST_LOST = auto()
-    REQUEST_LATE = auto()  # it is delivered right before the next unaffected write
+    REQUEST_LATE = auto()  # delivered right before the next unaffected write
     REPLY_LOST = auto()
 
 
 class Proxy:
-    """Forwards between the service and the mongod with this URI, of a unix socket.
+    """Forwards messages between the service and a mongod that listens on a unix socket.
 
-    It runs in a thread of its own, as the driver blocks the service's thread when it closes.
+    It runs in its own thread, because the driver blocks the service's thread while closing.
 
-    verb: the command affected. effect: what happens to each write, except those that the service
-    retries. affected: how often each affected write was sent. once: whether only the first one is
-    affected; permanent: whether nothing is delivered after it.
+    uri: where the service connects. verb: the name of the affected command. effect: what happens to
+    each such write, and to its retries by the driver, but not to retries by the service. affected:
+    how often each affected write was sent. once: whether only the first write is affected.
+    permanent: whether nothing is delivered after it.
     """
 
     def __init__(self, mongodb_uri: str) -> None:
@@ -68,7 +69,7 @@ class Proxy:
             self._loop.close()
 
     def stop(self) -> None:
-        """Break all connections, and accept no others."""
+        """Stop listening and close all connections."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
 
     async def _start(self) -> None:
@@ -80,14 +81,13 @@ class Proxy:
         assert self._server is not None
         for listener in self._server.sockets:
             self._loop.remove_reader(listener.fileno())
-        await asyncio.sleep(
-            0.01
-        )  # closing now would lose connections that asyncio has just accepted
+        # Closing at once would lose connections that asyncio has just accepted.
+        await asyncio.sleep(0.01)
         self._server.close()
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
             for writer in self._writers:
                 writer.close()
-            await asyncio.wait(tasks, timeout=0.1)  # a client may have connected just now
+            await asyncio.wait(tasks, timeout=0.1)  # a client may have connected since
         await asyncio.gather(*filter(None, self._tasks))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Imports point one way, and each package knows no more than it needs."""
+"""Modules import only the layers below them, and only `storage` imports the driver."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STORAGE_LAYERS = [
     "writes",
     "repository",
 ]
-"""The layers inside of `registry.storage`, from the bottom up."""
+"""The layers of `registry.storage`, from the bottom up."""
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -83,18 +83,18 @@ def test_every_module_has_a_layer() -> None:
     assert names_in(PACKAGE / "storage") == set(STORAGE_LAYERS)
 
 
-def test_resources_know_only_the_model() -> None:
+def test_resources_import_only_the_model() -> None:
     for path in modules("resources"):
         assert layers_imported(path, "registry") <= {"model", "resources"}
 
 
-def test_the_protocol_knows_neither_the_http_server_nor_the_database() -> None:
+def test_the_model_and_the_protocol_import_neither_the_http_server_nor_the_driver() -> None:
     for path in (*modules("model"), *modules("jsonapi")):
         foreign = {name.split(".")[0] for name in imports(path)}
         assert not foreign & {"aiohttp", "motor", "pymongo", "bson"}, path.name
 
 
-def test_only_storage_knows_the_driver() -> None:
+def test_only_storage_imports_the_driver() -> None:
     for path in PACKAGE.glob("**/*.py"):
         if not path.is_relative_to(PACKAGE / "storage"):
             foreign = {name.split(".")[0] for name in imports(path)}

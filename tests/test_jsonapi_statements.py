@@ -22,10 +22,10 @@ STATEMENTS = """
 
 MUST request-content-type: clients send Content-Type without media type parameters
     tests/api/test_errors.py::test_a_body_of_another_media_type_is_rejected
-    - applies to clients; the service refuses requests that violate it
+    - applies to clients; the service rejects requests that violate it
 MUST request-accept: clients list the media type in Accept at least once without parameters
     tests/api/test_negotiation.py::test_accept_is_negotiated_on_every_read
-    - applies to clients; the service refuses requests that violate it
+    - applies to clients; the service rejects requests that violate it
 MUST response-ignore-parameters: clients ignore media type parameters of responses
     - applies to clients
 MUST response-content-type: responses have Content-Type without media type parameters
@@ -35,7 +35,7 @@ MUST response-content-type: responses have Content-Type without media type param
     - results of Atomic Operations have the parameter `ext`, which that extension requires
 MUST response-unsupported-media-type: a Content-Type with parameters is 415
     tests/api/test_negotiation.py::test_an_unsupported_media_type_changes_nothing_and_the_error_names_the_expected_one
-    tests/api/test_negotiation.py::test_media_type_parameters_are_refused_even_without_a_body
+    tests/api/test_negotiation.py::test_media_type_parameters_are_rejected_even_without_a_body
 MUST response-not-acceptable: 406 if every JSON:API media type in Accept has parameters
     tests/api/test_negotiation.py::test_accept_is_negotiated_on_every_read
     tests/api/test_negotiation.py::test_a_write_with_an_unacceptable_accept_changes_nothing
@@ -90,9 +90,9 @@ MUST resource-unique: type and id identify a single resource
     tests/api/test_deleting.py::test_the_id_of_a_deleted_resource_is_not_reused
 MUST resource-type-constraints: a type follows the rules of member names
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
-    tests/api/test_new_type.py::test_a_wrong_declaration_fails_at_start
+    tests/api/test_new_type.py::test_an_invalid_declaration_fails_at_start
 MUST resource-fields: attributes, relationships, type and id share a namespace
-    tests/api/test_new_type.py::test_a_wrong_declaration_fails_at_start
+    tests/api/test_new_type.py::test_an_invalid_declaration_fails_at_start
     tests/api/test_conformance.py::test_a_field_named_type_or_id_fails_at_start
 MUST resource-attributes-key: attributes is an object
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
@@ -217,9 +217,9 @@ MUST fetch-relationships-response-404: an unknown relationship link is 404
 MUST fetch-relationships-response-exists-empty: an empty relationship is 200
     tests/api/test_relationships.py::test_an_empty_relationship_can_be_read
 MAY fetch-relationships-other-status-codes: other statuses are allowed
-    tests/api/test_relationships.py::test_a_parameter_that_does_not_apply_to_linkage_is_refused
+    tests/api/test_relationships.py::test_a_parameter_that_does_not_apply_to_linkage_is_rejected
 MAY fetch-relationships-other-error-details: errors may have details
-    tests/api/test_relationships.py::test_a_parameter_that_does_not_apply_to_linkage_is_refused
+    tests/api/test_relationships.py::test_a_parameter_that_does_not_apply_to_linkage_is_rejected
 MUST fetch-relationships-http-semantics: responses follow the semantics of HTTP
     tests/api/test_relationships.py::test_head_of_a_relationship_responds_like_get
     tests/api/test_relationships.py::test_a_relationship_allows_only_the_methods_of_its_kind
@@ -233,14 +233,14 @@ MUST inclusion-unrequested: only the resources requested with include are includ
     tests/api/test_including.py::test_an_empty_include_adds_no_relationships
 MUST inclusion-include-parameter-value: include is a comma-separated list of dot-separated paths
     tests/api/test_including.py::test_an_include_path_may_have_three_steps
-    tests/api/test_new_type.py::test_a_third_type_is_served_like_the_others
+    tests/api/test_new_type.py::test_a_new_type_is_served
 MUST inclusion-bad-request: an unsupported path is 400
-    tests/api/test_including.py::test_an_invalid_include_path_is_refused
+    tests/api/test_including.py::test_an_invalid_include_path_is_rejected
 MAY sparse-fieldsets-parameter: fields[type] may select the fields
     tests/api/test_sparse_fields.py::test_only_the_listed_attributes_are_returned
 MUST sparse-fieldsets-parameter-value: its value is a comma-separated list of names
     tests/api/test_sparse_fields.py::test_only_the_listed_attributes_are_returned
-    tests/api/test_sparse_fields.py::test_unknown_fields_are_refused
+    tests/api/test_sparse_fields.py::test_unknown_fields_are_rejected
 MUST sparse-fieldsets-additional-fields: no other fields are returned
     tests/api/test_sparse_fields.py::test_only_the_listed_attributes_are_returned
     tests/api/test_sparse_fields.py::test_fields_restrict_included_resources_of_that_type
@@ -251,7 +251,7 @@ MAY sorting-parameter: sort may select the sort order
     tests/api/test_sorting.py::test_sorting_by_a_field_uses_code_point_order_with_nulls_first
 MUST sorting-parameter-value: its value is a list of sort fields
     tests/api/test_sorting.py::test_sorting_by_a_field_uses_code_point_order_with_nulls_first
-    tests/api/test_sorting.py::test_an_invalid_sort_is_refused
+    tests/api/test_sorting.py::test_an_invalid_sort_is_rejected
 MUST sorting-multiple-fields: several sort fields are separated by commas
     tests/api/test_sorting.py::test_sorting_by_several_fields_breaks_ties_by_id
 SHOULD sorting-multiple-fields-order: sort fields apply in the order given
@@ -260,7 +260,7 @@ MUST sorting-order: the order is ascending, or descending after a minus
     tests/api/test_sorting.py::test_sorting_by_a_field_uses_code_point_order_with_nulls_first
     tests/api/test_sorting.py::test_descending_order_is_the_reverse_of_ascending_order
 MUST sorting-not-supported: an unsupported sort is 400
-    tests/api/test_sorting.py::test_an_invalid_sort_is_refused
+    tests/api/test_sorting.py::test_an_invalid_sort_is_rejected
 MUST sorting-specified-order: top-level data is in the requested order
     tests/api/test_sorting.py::test_sorting_by_a_field_uses_code_point_order_with_nulls_first
     tests/api/test_sorting.py::test_the_computers_of_a_person_can_be_sorted_and_paged
@@ -278,16 +278,16 @@ MUST pagination-links-object: they are in the links object of the collection
 MUST pagination-keys: their names are first, last, prev and next
     tests/api/test_paging.py::test_numbered_pages_have_a_total_and_links
     tests/api/test_paging.py::test_cursor_pages_have_links_and_no_total
-    tests/jsonapi/test_pagination.py::test_pages_by_cursor_are_linked_as_the_profile_says
+    tests/jsonapi/test_pagination.py::test_cursor_pages_have_the_links_of_the_profile
 MUST pagination-unavailable-link: an unavailable one is null or omitted
     tests/api/test_paging.py::test_numbered_pages_have_a_total_and_links
     tests/api/test_paging.py::test_the_total_can_be_omitted
-    tests/jsonapi/test_pagination.py::test_pages_by_cursor_are_linked_as_the_profile_says
+    tests/jsonapi/test_pagination.py::test_cursor_pages_have_the_links_of_the_profile
 MUST pagination-order: next and prev follow the sort order
     tests/api/test_sorting.py::test_sorting_by_a_field_uses_code_point_order_with_nulls_first
 SHOULD pagination-page-parameter: page is the query parameter of pagination
     tests/api/test_paging.py::test_numbered_pages_have_a_total_and_links
-    tests/api/test_paging.py::test_invalid_page_parameters_are_refused
+    tests/api/test_paging.py::test_invalid_page_parameters_are_rejected
 SHOULD filtering: filter is the query parameter of filtering
     tests/api/test_filtering.py::test_every_operator_matches_the_same_resources_as_python
 
@@ -481,9 +481,9 @@ MUST delete-200-status: 200 if the response contains only meta
 SHOULD delete-404-status: deleting a missing resource is 404
     tests/api/test_deleting.py::test_deleting_a_missing_resource_is_not_found
 MAY deleting-other-status: other statuses are allowed
-    tests/api/test_deleting.py::test_a_refused_deletion_deletes_nothing
+    tests/api/test_deleting.py::test_a_rejected_deletion_deletes_nothing
 MAY deleting-other-details: errors may have details
-    tests/api/test_deleting.py::test_a_refused_deletion_deletes_nothing
+    tests/api/test_deleting.py::test_a_rejected_deletion_deletes_nothing
 MUST deleting-http-semantics: responses follow the semantics of HTTP
     tests/api/test_deleting.py::test_a_deleted_computer_no_longer_exists
     tests/api/test_deleting.py::test_a_collection_cannot_be_deleted
@@ -495,7 +495,7 @@ MUST query-parameters-non-alpha: custom query parameters contain a character oth
 RECOMMENDED query-parameters-under-camel: it is a hyphen, an underscore or a capital letter
     tests/api/test_conformance.py::test_only_parameters_of_the_specification_are_described
 RECOMMENDED query-parameters-bad-request: an unknown query parameter is 400
-    tests/api/test_conformance.py::test_unknown_parameters_are_refused_on_every_route
+    tests/api/test_conformance.py::test_unknown_parameters_are_rejected_on_every_route
 
 # Errors
 

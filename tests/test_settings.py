@@ -128,7 +128,7 @@ def test_an_invalid_value_is_reported_in_one_line_with_its_key(
         assert line.startswith(f"registry: {variable}: ")
 
 
-def test_several_workers_are_refused_where_the_kernel_does_not_balance_connections(
+def test_several_workers_are_rejected_where_the_kernel_does_not_balance_connections(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "darwin")

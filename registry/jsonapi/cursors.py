@@ -1,4 +1,4 @@
-"""Cursors: opaque texts that stand for a position in an order (cursor pagination profile)."""
+"""Cursors: opaque strings that encode a position in a sort order (cursor pagination profile)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from registry.jsonapi.sorting import Key, Order
 from registry.model.record import MAX_ID
 
 Position: TypeAlias = tuple[Any, ...]
-"""A place between resources: the stored values of the keys of an order; empty at the end of it."""
+"""The stored values of the sort keys of a resource; empty: the end of the collection."""
 
 END: Position = ()
 
@@ -33,21 +33,18 @@ class Cursors:
         return urlsafe_b64encode(text).rstrip(b"=").decode()
 
     def decode(self, cursor: str, parameter: str) -> Position:
-        """Return the position of a cursor. Raises InvalidParameter if it is not of this order."""
+        """Return a position. Raises InvalidParameter for a cursor of another type or order."""
         try:
             padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
             name, values = orjson.loads(urlsafe_b64decode(padded))
             if name != self._name() or not isinstance(values, list):
                 raise ValueError(name)
-            return (
-                tuple(_decode(key, one) for key, one in zip(self.order, values, strict=True))
-                if values
-                else END
-            )
+            pairs = zip(self.order, values, strict=True) if values else ()
+            return tuple(_decode(key, value) for key, value in pairs)
         except (ValueError, TypeError, ValidationError) as error:
             raise InvalidParameter(
                 f"{quoted(cursor)} is not a cursor of this collection in this order; "
-                "take cursors from the links of a page.",
+                "cursors are in the links of a page.",
                 parameter=parameter,
             ) from error
 
@@ -56,7 +53,7 @@ class Cursors:
 
 
 def _encode(key: Key, value: Any) -> Any:
-    """Return a value as JSON; one of another class, by an external writer, is marked as such."""
+    """Return a JSON value; one of an unexpected class, by an external writer, is marked."""
     if value is None:
         return None
     if isinstance(value, key.attribute.stored_type):

@@ -1,4 +1,4 @@
-"""`sort` -> the order of a collection (JSON:API 1.0, Sorting)."""
+"""`sort` -> sort keys (JSON:API 1.0, Sorting)."""
 
 from __future__ import annotations
 
@@ -10,79 +10,70 @@ from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import stored_fields
 
-_PARAMETER = "sort"
 _RESOURCE_ID = ResourceId(nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of an order: a stored field of the type, or of what a to-one relationship leads to.
+    """A sort key: a stored field of the type, or of the target of a to-one relationship.
 
-    Null, and so each field of a related resource that is not there, is less than any value.
-    attribute: what the values of the field are, so that cursors can hold them.
+    Null sorts before any value; the fields of a missing related resource are null. attribute: the
+    type of the values, for cursors.
     """
 
-    column: str
+    stored_name: str
     descending: bool = False
     relationship: Relationship | None = None
     attribute: Attribute = field(default=_RESOURCE_ID, compare=False)
 
     def __str__(self) -> str:
         related = f"{self.relationship.name}." if self.relationship else ""
-        return f"{'-' if self.descending else ''}{related}{self.column}"
+        return f"{'-' if self.descending else ''}{related}{self.stored_name}"
 
 
 Order = tuple[Key, ...]
-"""Keys of falling weight; the last is the id, which no two resources share."""
+"""Sort keys by precedence. The last is the id, so that the order is total."""
 
 BY_ID: Order = (Key("_id"),)
-"""The order of what is not sorted."""
+"""The default order."""
 
 
 def parse_sort(value: str, resource: Resource, graph: Graph) -> Order:
-    """Return the order that `sort` asks for; an empty value asks for none in particular.
+    """Return the requested order; by id if the value is empty.
 
-    Resources that are equal in all keys are ordered by id, in the direction of the last key.
-    Raises InvalidParameter if there is no such field, or if one is named twice.
+    The id breaks ties, in the direction of the last key. Raises InvalidParameter for an unknown or
+    repeated field.
     """
     if not value:
         return BY_ID
-    keys = [_key(name, resource, graph) for name in value.split(",")]
-    fields = [(key.relationship, key.column) for key in keys]
+    keys = [_parse_key(name, resource, graph) for name in value.split(",")]
+    fields = [(key.relationship, key.stored_name) for key in keys]
     if len(set(fields)) < len(fields):
-        raise InvalidParameter(f"{quoted(value)} names a field twice.", parameter=_PARAMETER)
+        raise InvalidParameter("`sort` must not repeat a field.", parameter="sort")
     if (None, "_id") in fields:
-        return tuple(keys[: fields.index((None, "_id")) + 1])  # what follows decides nothing
+        return tuple(keys[: fields.index((None, "_id")) + 1])  # ids are unique
     return (*keys, Key("_id", keys[-1].descending))
 
 
 def sort_names(resource: Resource, graph: Graph) -> list[str]:
-    """Return what resources of this type can be sorted by: `serial`, `owner.last_name`."""
+    """Return the sort fields of a type: `serial`, `owner.last_name`."""
     related = [
         f"{name}.{field}"
         for name, relationship in resource.relationships.items()
         if not relationship.to_many
-        for field in _fields(graph[relationship.target])
+        for field in ("id", *graph[relationship.target].attributes)
     ]
     return [*stored_fields(resource), *related]
 
 
-def _fields(target: Resource) -> list[str]:
-    return ["id", *target.attributes]
-
-
-def _key(sent: str, resource: Resource, graph: Graph) -> Key:
-    name, descending = sent.removeprefix("-"), sent.startswith("-")
-    if name not in sort_names(resource, graph):
-        raise InvalidParameter(
-            f"`{resource.type}` cannot be sorted by {quoted(name)}; "
-            f"there are {quoted(*sort_names(resource, graph))}.",
-            parameter=_PARAMETER,
-        )
-    if name in stored_fields(resource):
-        own = stored_fields(resource)[name]
-        return Key(own.stored_name, descending, attribute=own.attribute)
-    relationship_name, _, field_name = name.partition(".")
-    relationship = resource.relationships[relationship_name]
-    related = stored_fields(graph[relationship.target])[field_name]
-    return Key(related.stored_name, descending, relationship, related.attribute)
+def _parse_key(text: str, resource: Resource, graph: Graph) -> Key:
+    name, descending = text.removeprefix("-"), text.startswith("-")
+    if name not in (names := sort_names(resource, graph)):
+        detail = f"Unknown sort field {quoted(name)}; available: {quoted(*names)}."
+        raise InvalidParameter(detail, parameter="sort")
+    relationship, (target_name, _, field_name) = None, name.rpartition(".")
+    if target_name:
+        relationship = resource.relationships[target_name]
+        resource = graph[relationship.target]
+    stored = stored_fields(resource)[field_name]
+    return Key(stored.stored_name, descending, relationship, stored.attribute)

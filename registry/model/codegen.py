@@ -1,4 +1,4 @@
-"""Functions compiled from source that is generated for one declaration."""
+"""Compilation of generated source."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ _numbers = count(1)
 
 
 def compile_function(name: str, source: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return the function of this name that the source defines.
+    """Return the function of this name that the source defines. Tracebacks show its lines.
 
-    source: generated from declared names alone, never from text of a client. namespace: the objects
-    that it uses, by name. Tracebacks show its lines.
+    source: generated from declared names only, never from a request. namespace: its globals.
     """
     file = f"<generated {name} {next(_numbers)}>"
     scope = dict(namespace)
-    exec(compile(source, file, "exec"), scope)  # noqa: S102 - no text of a client is in it
-    # An entry without a modification time is never checked against a file, nor discarded.
+    exec(compile(source, file, "exec"), scope)  # noqa: S102 - contains nothing from requests
+    # `linecache` keeps entries without a modification time.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     function: Callable[..., Any] = scope[name]
     return function

@@ -1,4 +1,4 @@
-"""The graph of all types, which adds the inverse of each link and checks the declarations."""
+"""The graph of all types: adds the inverses of links and validates the declarations."""
 
 from __future__ import annotations
 
@@ -17,27 +17,24 @@ _MEMBER_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class InvalidDeclaration(ValueError):
-    """The declared types cannot work together; the message says which and why."""
+    """A declaration that cannot work; the message names it and the reason."""
 
 
 class Graph(Mapping[str, Resource]):
-    """All types by name, each with its relationships in both directions.
+    """All types by name, with their relationships in both directions.
 
-    Raises InvalidDeclaration if the types do not fit together.
+    Raises InvalidDeclaration.
     """
 
     def __init__(self, declared: Iterable[Resource]) -> None:
         resources = tuple(declared)
-        _refuse_repeated("type", [resource.type for resource in resources])
-        _refuse_repeated("collection", [resource.collection for resource in resources])
+        _check_unique("type", [resource.type for resource in resources])
+        _check_unique("collection", [resource.collection for resource in resources])
         for resource in resources:
             _check_attributes(resource)
-        _refuse_many_to_many(resources)
-        known = {resource.type for resource in resources}
+        _check_links(resources)
         self._resources = {
-            resource.type: replace(
-                resource, relationships=_relationships(resource, resources, known)
-            )
+            resource.type: replace(resource, relationships=_relationships(resource, resources))
             for resource in resources
         }
 
@@ -51,34 +48,28 @@ class Graph(Mapping[str, Resource]):
         return len(self._resources)
 
 
-def _relationships(
-    resource: Resource, resources: tuple[Resource, ...], known: set[str]
-) -> dict[str, Relationship]:
-    for link in resource.links:
-        if link.target not in known:
-            raise InvalidDeclaration(
-                f"{resource.type}.{link.name} leads to `{link.target}`, which is not declared"
-            )
-    found = [
-        Relationship(link.name, link.target, link.foreign_key, False) for link in resource.links
+def _relationships(resource: Resource, resources: tuple[Resource, ...]) -> dict[str, Relationship]:
+    relationships = [
+        Relationship(link.name, link.target, link.foreign_key, to_many=False)
+        for link in resource.links
     ]
-    found += [
-        Relationship(link.inverse, other.type, link.foreign_key, True)
+    relationships += [
+        Relationship(link.inverse, other.type, link.foreign_key, to_many=True)
         for other in resources
         for link in other.links
         if link.target == resource.type
     ]
-    _check_names(resource, [relationship.name for relationship in found])
-    return {relationship.name: relationship for relationship in found}
+    _check_names(resource, [relationship.name for relationship in relationships])
+    return {relationship.name: relationship for relationship in relationships}
 
 
 def _check_names(resource: Resource, relationships: list[str]) -> None:
     """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`."""
-    columns = [link.foreign_key for link in resource.links]
+    foreign_keys = [link.foreign_key for link in resource.links]
     fields = ["type", "id", *resource.attributes, *relationships]
-    stored = ["_id", VERSION, *resource.attributes, *resource.hidden, *columns]
-    _refuse_repeated(f"field of {resource.type}", fields)
-    _refuse_repeated(f"stored field of {resource.type}", stored)
+    stored_names = ["_id", VERSION, *resource.attributes, *resource.hidden, *foreign_keys]
+    _check_unique(f"field of {resource.type}", fields)
+    _check_unique(f"stored field of {resource.type}", stored_names)
     for name in [resource.type, resource.collection, *fields]:
         if not _MEMBER_NAME.fullmatch(name):
             raise InvalidDeclaration(
@@ -88,55 +79,56 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
 
 def _check_attributes(resource: Resource) -> None:
     for name, attribute in resource.attributes.items():
-        place = f"attribute {resource.type}.{name}"
-        if not isinstance(attribute, Attribute):
-            raise InvalidDeclaration(
-                f"{place} is a {type(attribute).__name__}: declare it with a type of "
-                "registry.model.attributes"
-            )
         if defect := _defect(attribute, resource):
-            raise InvalidDeclaration(f"{place} {defect}")
+            raise InvalidDeclaration(f"attribute {resource.type}.{name} {defect}")
 
 
-def _defect(attribute: Attribute, resource: Resource) -> str | None:
-    """Return what cannot work about an attribute."""
+def _defect(attribute: object, resource: Resource) -> str | None:
+    """Return why the declaration of an attribute cannot work, or None if it can."""
+    if not isinstance(attribute, Attribute):
+        name = type(attribute).__name__
+        return f"is a {name}: declare it with a type of registry.model.attributes"
     if isinstance(attribute, ComputedText):
         parts = [resource.attributes.get(part) for part in attribute.parts]
         if all(isinstance(part, Text) and not isinstance(part, ComputedText) for part in parts):
             return None
-        return f"is computed from {', '.join(attribute.parts)}, which are not all text attributes"
-    if isinstance(attribute, Enumeration) and len(set(attribute.values)) != max(
-        len(attribute.values), 1
-    ):
-        return "has to have values, which differ"
+        return f"is computed from {', '.join(attribute.parts)}, which must all be text attributes"
+    if isinstance(attribute, Enumeration):
+        values = attribute.values
+        if not values or len(set(values)) < len(values):
+            return "must have at least one value, and no value twice"
     if attribute.required and attribute.dump_only:
-        return "is required, but clients cannot send it as it is read-only"
+        return "is required, but requests must not contain read-only attributes"
     return None if attribute.required else _default_defect(attribute)
 
 
 def _default_defect(attribute: Attribute) -> str | None:
     if attribute.load_default is None:
-        return None if attribute.nullable else "has to be required, nullable or to have a default"
+        return None if attribute.nullable else "must be required or nullable, or have a default"
     try:
         attribute.deserialize(attribute.to_json(attribute.load_default))
     except ValidationError as error:
-        return f"has a default that cannot be stored: {' '.join(map(str, error.messages))}"
+        return f"has an invalid default: {' '.join(map(str, error.messages))}"
     return None
 
 
-def _refuse_many_to_many(resources: Iterable[Resource]) -> None:
-    links = [(resource, link) for resource in resources for link in resource.links]
-    for resource, link in links:
-        for other, back in links:
-            opposite = (back.target, back.name, back.inverse)
-            if opposite == (resource.type, link.inverse, link.name) and other.type == link.target:
-                raise InvalidDeclaration(
-                    f"{resource.type}.{link.name} and {other.type}.{back.name} are each other's "
-                    "inverse: many-to-many links are not supported; declare the link on one side"
-                )
+def _check_links(resources: Iterable[Resource]) -> None:
+    links = {(resource.type, link.name): link for resource in resources for link in resource.links}
+    types = {resource.type for resource in resources}
+    for (type_name, name), link in links.items():
+        if link.target not in types:
+            raise InvalidDeclaration(
+                f"the target of {type_name}.{name}, `{link.target}`, is not declared"
+            )
+        opposite = links.get((link.target, link.inverse))
+        if opposite and (opposite.target, opposite.inverse) == (type_name, name):
+            raise InvalidDeclaration(
+                f"{type_name}.{name} and {link.target}.{link.inverse} are each other's inverse: "
+                "many-to-many links are not supported; declare the link on one side"
+            )
 
 
-def _refuse_repeated(what: str, names: list[str]) -> None:
+def _check_unique(kind: str, names: list[str]) -> None:
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
-        raise InvalidDeclaration(f"{what} declared twice: {', '.join(repeated)}")
+        raise InvalidDeclaration(f"{kind} declared twice: {', '.join(repeated)}")

@@ -1,4 +1,4 @@
-"""The operators by which a filter compares an attribute with a value."""
+"""Comparison operators of filters."""
 
 from __future__ import annotations
 
@@ -20,15 +20,7 @@ class Operator(StrEnum):
 
 
 EQUALITY = (Operator.EQ, Operator.NE, Operator.IN)
-"""The operators of values that have no order that clients could ask for."""
+"""The operators of attributes whose order has no meaning."""
 
-ORDER = (
-    Operator.EQ,
-    Operator.NE,
-    Operator.LT,
-    Operator.LE,
-    Operator.GT,
-    Operator.GE,
-    Operator.IN,
-)
-"""The operators of values that have an order."""
+ORDER = (Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.IN)
+"""The operators of ordered attributes."""

@@ -17,10 +17,7 @@ VERSION = "version"
 
 @dataclass(frozen=True, slots=True)
 class FirstPage:
-    """The first ids of a to-many relationship, ascending.
-
-    size: the maximum number of ids. more: whether others follow.
-    """
+    """The first ids of a to-many relationship, ascending: at most `size`. more: others follow."""
 
     ids: list[int]
     size: int
@@ -28,5 +25,4 @@ class FirstPage:
 
 
 LinkedIds: TypeAlias = "int | list[int] | FirstPage | None"
-"""The ids that a relationship of one resource leads to: one or None when to-one, all of them or a
-page when to-many."""
+"""The linkage of one resource: an id or None if to-one, all ids or the first page if to-many."""

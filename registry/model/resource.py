@@ -1,4 +1,4 @@
-"""A type of resource as it is declared: one declaration per type, in `registry.resources`."""
+"""The declaration of a resource type; the declared types are in `registry.resources`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from marshmallow import Schema
 
 from registry.model.attributes import Attribute, ComputedText
 
-SchemaClass: TypeAlias = type[Schema]
+SchemaClass: TypeAlias = type[Schema]  # within `Resource`, `type` is a field
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """A to-one relationship, declared by the type that stores the foreign key.
 
-    name: the relationship, `owner`. target: the type it leads to, `person`. foreign_key: the
-    stored field that holds the id of the target; clients may use it as another name in `fields`.
-    inverse: the to-many relationship that the target gets, `computers`.
+    name: of the relationship, `owner`. target: its type, `person`. foreign_key: the stored field
+    with the id of the target, and an alias in `fields`. inverse: the name of the to-many
+    relationship of the target, `computers`.
     """
 
     name: str
@@ -31,9 +31,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Relationship:
-    """One direction of a link, as seen from the type that has the relationship.
+    """One direction of a link.
 
-    foreign_key is a field of this type's records when to-one, of the target's when to-many.
+    foreign_key: a stored field of the type itself if to-one, of the target if to-many.
     """
 
     name: str
@@ -47,8 +47,8 @@ class Resource:
     """The declaration of a type.
 
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
-    schema: marshmallow schema of the attributes. hidden: stored fields that are never returned,
-    each with its value at creation. relationships: derived by the graph, never declared.
+    schema: of the attributes. hidden: stored fields that are never returned, with their values at
+    creation. relationships: derived by the graph, never declared.
     """
 
     type: str
@@ -61,7 +61,7 @@ class Resource:
     @cached_property
     def attributes(self) -> Mapping[str, Attribute]:
         """The attributes by name, in the order of declaration."""
-        return cast("Mapping[str, Attribute]", self.schema().fields)  # as the graph has checked
+        return cast("Mapping[str, Attribute]", self.schema().fields)  # the graph checks it
 
     @cached_property
     def attribute_names(self) -> frozenset[str]:
@@ -70,20 +70,16 @@ class Resource:
 
     @cached_property
     def writable(self) -> frozenset[str]:
-        """The names of the attributes that clients may send."""
+        """The names of the attributes that requests may contain."""
         return frozenset(name for name, one in self.attributes.items() if not one.dump_only)
 
     @cached_property
     def read_only_defaults(self) -> Mapping[str, Any]:
-        """The values at creation of the attributes that clients cannot send."""
-        computed = self.computed.keys()
-        return {
-            name: one.load_default
-            for name, one in self.attributes.items()
-            if one.dump_only and name not in computed
-        }
+        """The values of read-only attributes at creation, other than computed ones."""
+        names = self.attribute_names - self.writable - self.computed.keys()
+        return {name: one.load_default for name, one in self.attributes.items() if name in names}
 
     @cached_property
     def computed(self) -> Mapping[str, ComputedText]:
-        """The attributes that are computed from others and stored beside them."""
+        """The attributes that are computed from others."""
         return {name: one for name, one in self.attributes.items() if isinstance(one, ComputedText)}

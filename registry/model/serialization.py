@@ -1,4 +1,4 @@
-"""Stored records -> attributes as JSON has them."""
+"""Stored records -> `attributes` of resource objects."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from registry.model.record import Record
 
 @dataclass(frozen=True, slots=True)
 class AttributeSerializer:
-    """Source that serializes the attributes of a record.
+    """Python source that serializes the attributes of a record.
 
-    lines: statements that set `attributes`, JSON text, from `record`. namespace: the objects that
-    they use, by name.
+    lines: statements that set `attributes`, a JSON string, from `record`. namespace: their globals.
     """
 
     lines: tuple[str, ...]
     namespace: Mapping[str, Any]
 
 
-def attribute_serializer(chosen: Mapping[str, Attribute]) -> AttributeSerializer:
-    """Return the serializer of attributes, by name, in their order.
+def attribute_serializer(attributes: Mapping[str, Attribute]) -> AttributeSerializer:
+    """Return the serializer of attributes, in their order.
 
-    A record whose values have the declared types is serialized by inlined expressions. Any other,
-    of an external writer, goes through `serialize`.
+    Values of the declared types are serialized by inlined expressions. A record with other values,
+    by an external writer, is passed to `serialize`.
     """
-    variables: dict[str, str] = {}  # by stored field
-    namespace: dict[str, Any] = {"dumps": orjson.dumps, "serialize": _best_effort(chosen)}
+    variables: dict[str, str] = {}  # by stored name
+    namespace: dict[str, Any] = {"dumps": orjson.dumps, "serialize": _best_effort(attributes)}
     checks, members = [], []
-    for name, attribute in chosen.items():
+    for name, attribute in attributes.items():
         stored = attribute.parts if isinstance(attribute, ComputedText) else (name,)
         values = [variables.setdefault(field, f"value_{len(variables)}") for field in stored]
         members.append(f'"{name}": {_expression(name, attribute, values)}')
@@ -56,15 +55,15 @@ def _expression(name: str, attribute: Attribute, values: list[str]) -> str:
     return values[0] if attribute.is_json else f"json_{name}({values[0]})"
 
 
-def _best_effort(chosen: Mapping[str, Attribute]) -> Callable[[Record], str]:
+def _best_effort(attributes: Mapping[str, Attribute]) -> Callable[[Record], str]:
     """Return the serializer of records whose values may be of any BSON type.
 
-    An attribute that cannot be null is left out where it is missing or null.
+    An attribute that is missing or null is omitted, unless it is nullable.
     """
 
     def serialize(record: Record) -> str:
         values: dict[str, Any] = {}
-        for name, attribute in chosen.items():
+        for name, attribute in attributes.items():
             if isinstance(attribute, ComputedText):
                 values[name] = attribute.compute(record)
             elif (value := record.get(name)) is not None or attribute.nullable:

@@ -1,4 +1,4 @@
-"""Names that clients use -> fields of stored records."""
+"""Field names of the API -> fields of stored records."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ ID = "_id"
 
 @dataclass(frozen=True, slots=True)
 class StoredField:
-    """A field that resources can be filtered and sorted by: its stored name and its values."""
+    """A field that resources can be filtered and sorted by: its names in API and database."""
 
+    name: str
     stored_name: str
     attribute: Attribute
 
 
 @lru_cache(maxsize=64)
 def stored_fields(resource: Resource) -> Mapping[str, StoredField]:
-    """Return the stored field of each name that resources can be filtered and sorted by.
+    """Return the fields that resources can be filtered and sorted by, by name.
 
-    Names: `id`, the attributes, and the to-one relationships, which are stored as foreign keys.
+    They are `id`, the attributes, and the to-one relationships, which are stored as foreign keys.
     """
-    return {
-        "id": StoredField(ID, ResourceId(nullable=False)),
-        **{name: StoredField(name, one) for name, one in resource.attributes.items()},
-        **{
-            link.name: StoredField(link.foreign_key, ResourceId(nullable=True))
-            for link in resource.links
-        },
-    }
+    foreign_key = ResourceId(nullable=True)
+    fields = [
+        StoredField("id", ID, ResourceId(nullable=False)),
+        *(StoredField(name, name, attribute) for name, attribute in resource.attributes.items()),
+        *(StoredField(link.name, link.foreign_key, foreign_key) for link in resource.links),
+    ]
+    return {field.name: field for field in fields}
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Attributes as a client sends them -> values to store."""
+"""`attributes` of requests -> values to store."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ from marshmallow import ValidationError
 from registry.model.resource import Resource
 
 Validator: TypeAlias = Callable[[Mapping[str, Any], bool], dict[str, Any]]
-"""Takes JSON values by name, and whether a resource is created: then required attributes have to be
-there, and others get their defaults. Returns stored values by name. Raises ValidationError with the
-messages of all attributes by name."""
+"""Takes JSON values by name, and whether a resource is created: then required attributes must be
+present, and missing ones get their defaults. Returns the values to store by name. Raises
+ValidationError with the messages for all attributes by name."""
 
 
 @lru_cache(maxsize=64)
 def validator_for(resource: Resource) -> Validator:
-    """Return the validator of a type, which has the results of `Schema.load`.
+    """Return the validator of a type, equivalent to `Schema.load`.
 
-    It loads the values directly, which saves 6 % of a creation; whatever an attribute refuses goes
-    through `Schema.load`, which collects all errors.
+    It calls the attributes directly, which saves 6 % of a creation. Invalid values are passed to
+    `Schema.load`, which collects all errors.
     """
     schema = resource.schema()
     writable = {name: resource.attributes[name] for name in schema.load_fields}
     required = {name for name, attribute in writable.items() if attribute.required}
-    defaults = {
-        name: attribute.load_default
-        for name, attribute in writable.items()
-        if not attribute.required
-    }
+    defaults = {name: one.load_default for name, one in writable.items() if not one.required}
 
     def load(values: Mapping[str, Any], creating: bool) -> dict[str, Any]:
         loaded: dict[str, Any] = schema.load(values, partial=not creating)
@@ -49,6 +45,6 @@ def validator_for(resource: Resource) -> Validator:
             return load(values, creating)
         return loaded
 
-    # Private, as marshmallow has no public list of the methods of a schema that check or change
-    # what is loaded, such as `validates_schema`; the test of such a rule fails if this changes.
+    # Private: marshmallow has no public list of the hooks of a schema, such as `validates_schema`;
+    # tests/model/test_validation.py fails if it changes.
     return load if any(schema._hooks.values()) else validate

@@ -14,13 +14,13 @@ from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import Operation, body, response
 from registry.openapi.schemas import (
-    NEVER,
+    ABSENT,
     Json,
     identifier,
     linkage,
     object_of,
     reference,
-    resource_sent,
+    request_resource,
     schema_of,
     text,
     title,
@@ -79,7 +79,7 @@ def _document(member: str, item: Json, max_items: int, *, closed: bool, **others
 
 
 def _resource(resource: Resource, graph: Graph, *, creating: bool) -> Json:
-    schema = resource_sent(resource, graph, "LocalReference", creating=creating)
+    schema = request_resource(resource, graph, "LocalReference", creating=creating)
     if creating:
         schema["properties"]["lid"] = text("Identifies the resource in subsequent operations.")
     return schema
@@ -93,7 +93,7 @@ def _of_type(resource: Resource, graph: Graph) -> Iterator[Json]:
     yield _operation("add", data=added)
     yield _operation("add", data=added, href=_href(collection_path(resource)))
     yield from _targeted("update", resource, {"data": revised})
-    yield from _targeted("remove", resource, {"data": NEVER})
+    yield from _targeted("remove", resource, {"data": ABSENT})
     for relationship in resource.relationships.values():
         yield from _on_relationship(resource, relationship, graph)
 
@@ -121,7 +121,7 @@ def _ref(resource: Resource, **more: Json) -> Json:
     return {
         "oneOf": [
             object_of(
-                {**schema["properties"], "relationship": NEVER, **more},
+                {**schema["properties"], "relationship": ABSENT, **more},
                 required=[*schema["required"], *more],
                 closed=False,
             )
@@ -132,8 +132,8 @@ def _ref(resource: Resource, **more: Json) -> Json:
 
 def _operation(code: str, **members: Json) -> Json:
     op = {"type": "string", "enum": [code]}
-    properties = {"op": op, "ref": NEVER, "href": NEVER, **members}
-    required = [name for name, member in members.items() if member is not NEVER]
+    properties = {"op": op, "ref": ABSENT, "href": ABSENT, **members}
+    required = [name for name, member in members.items() if member is not ABSENT]
     return object_of(properties, required=["op", *required], closed=False)
 
 

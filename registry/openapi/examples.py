@@ -1,8 +1,8 @@
-"""The graph -> example documents that fit together: the resources with the id 1, all linked."""
+"""The graph -> consistent example documents: the resources with the id 1, all linked."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import orjson
 
@@ -13,7 +13,7 @@ from registry.jsonapi.links import related_path, relationship_links, resource_pa
 from registry.jsonapi.pagination import NumberedPage, Sizes, Window, page_links
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
-from registry.openapi.schemas import Json, absolute, attribute
+from registry.openapi.schemas import Json, absolute
 
 REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
@@ -24,67 +24,63 @@ def creation(resource: Resource) -> Json:
 
 
 def created(resource: Resource) -> Json:
-    """Return the answer to `creation`."""
+    """Return the response to `creation`."""
     return _document(resource, _resource(resource, resource.writable))
 
 
 def update(resource: Resource) -> Json:
-    """Return a document that sends all that can be changed."""
+    """Return a document that changes all writable attributes and relationships."""
     attributes = _attributes(resource, resource.writable)
     data = {"type": resource.type, "id": "1", "attributes": attributes}
-    linked = {name: {"data": linkage(one)} for name, one in resource.relationships.items()}
-    return {"data": data | ({"relationships": linked} if linked else {})}
+    relationships = {name: {"data": linkage(one)} for name, one in resource.relationships.items()}
+    return {"data": data | ({"relationships": relationships} if relationships else {})}
 
 
 def updated(resource: Resource) -> Json:
-    """Return the answer to `update`."""
+    """Return the response to `update`."""
     return _document(resource, _linked(resource))
 
 
 def plain(resource: Resource) -> Json:
-    """Return the resource as it is read without `include`."""
+    """Return the resource without `include`."""
     return _document(resource, _resource(resource, resource.attributes))
 
 
 def included(resource: Resource, graph: Graph) -> Json:
-    """Return the resource with everything that one step of `include` adds."""
+    """Return the resource with all its related resources."""
     targets = {relationship.target for relationship in resource.relationships.values()}
-    found = _document(resource, _linked(resource))
-    found["included"] = [
-        _resource(target, target.attributes)
-        for target in graph.values()
-        if target.type in targets - {resource.type}
-    ]
-    return found
+    others = [one for one in graph.values() if one.type in targets - {resource.type}]
+    resources = [_resource(target, target.attributes) for target in others]
+    return {**_document(resource, _linked(resource)), "included": resources}
 
 
-def collection(single: Json, url: str) -> Json:
-    """Return the collection at a URL that holds nothing but the resource of a document."""
-    return {**single, "data": [single["data"]], "links": {"self": url}, "meta": {"count": 1}}
+def collection(document: Json, url: str) -> Json:
+    """Return the collection at a URL with only the resource of a document."""
+    return {**document, "data": [document["data"]], "links": {"self": url}, "meta": {"count": 1}}
 
 
-def page(whole: Json, sizes: Sizes) -> Json:
-    """Return the first page of a collection, counted."""
-    url = f"{whole['links']['self']}?page%5Bnumber%5D=1"
-    window = Window([whole["data"]], more=False, total=1)
+def page(document: Json, sizes: Sizes) -> Json:
+    """Return the first numbered page of a collection."""
+    url = f"{document['links']['self']}?page%5Bnumber%5D=1"
+    window = Window(document["data"], more=False, total=1)
     links = {"self": url, **page_links(NumberedPage(1, sizes.default), window, url)}
-    return {**whole, "links": links, "meta": {"count": 1, "total": window.total}}
+    return {**document, "links": links, "meta": {"count": 1, "total": window.total}}
 
 
-def related(single: Json | None, resource: Resource, name: str) -> Json:
-    """Return what a to-one relationship leads to: the resource of a document, or null."""
-    found = {"data": None, "jsonapi": JSONAPI} if single is None else single
-    return {**found, "links": {"self": related_path(resource, 1, name)}}
+def related(document: Json | None, resource: Resource, name: str) -> Json:
+    """Return the related resource of a to-one relationship: that of a document, or null."""
+    document = document or {"data": None, "jsonapi": JSONAPI}
+    return {**document, "links": {"self": related_path(resource, 1, name)}}
 
 
 def linkage_document(resource: Resource, relationship: Relationship) -> Json:
     """Return the linkage of a relationship."""
     links = relationship_links(resource, 1, relationship.name)
-    found = {"data": linkage(relationship), "jsonapi": JSONAPI, "links": links}
+    document = {"data": linkage(relationship), "jsonapi": JSONAPI, "links": links}
     if not relationship.to_many:
-        return found
+        return document
     urls = {name: absolute(path) for name, path in links.items()}
-    return {**found, "links": urls, "meta": {"count": 1}}
+    return {**document, "links": urls, "meta": {"count": 1}}
 
 
 def linkage(relationship: Relationship) -> Json | list[Json]:
@@ -95,37 +91,33 @@ def linkage(relationship: Relationship) -> Json | list[Json]:
 
 def operations(graph: Graph) -> Json:
     """Return a document that adds a resource of each type, and links them."""
-    return {
-        OPERATIONS: [
-            *(
-                {"op": "add", "data": {**_new(resource), "lid": _local_id(resource.type)}}
-                for resource in graph.values()
-            ),
-            *(
-                {
-                    "op": "update",
-                    "ref": {**_local(resource.type), "relationship": relationship.name},
-                    "data": _local(relationship.target),
-                }
-                for resource, relationship in _to_one(graph)
-            ),
-        ]
-    }
+    additions = [
+        {"op": "add", "data": _new(resource) | _local(resource.type)} for resource in graph.values()
+    ]
+    updates = [
+        {
+            "op": "update",
+            "ref": {**_local(resource.type), "relationship": relationship.name},
+            "data": _local(relationship.target),
+        }
+        for resource, relationship in _to_one(graph)
+    ]
+    return {OPERATIONS: additions + updates}
 
 
 def results(graph: Graph) -> Json:
-    """Return the answer to `operations`."""
-    shown = [{"data": _resource(resource, resource.writable)} for resource in graph.values()]
-    return {RESULTS: [*shown, *({} for _ in _to_one(graph))], "jsonapi": JSONAPI}
+    """Return the response to `operations`."""
+    additions = [{"data": _resource(resource, resource.writable)} for resource in graph.values()]
+    return {RESULTS: [*additions, *({} for _ in _to_one(graph))], "jsonapi": JSONAPI}
 
 
-def error(problem: ApiError) -> Json:
-    """Return the error document of a problem."""
-    found: Json = orjson.loads(encode_errors([problem], REQUEST_ID))
-    return found
+def error(example: ApiError) -> Json:
+    """Return the error document of an error."""
+    document: Json = orjson.loads(encode_errors([example], REQUEST_ID))
+    return document
 
 
-def _to_one(graph: Graph) -> Iterable[tuple[Resource, Relationship]]:
+def _to_one(graph: Graph) -> list[tuple[Resource, Relationship]]:
     return [
         (resource, relationship)
         for resource in graph.values()
@@ -135,11 +127,7 @@ def _to_one(graph: Graph) -> Iterable[tuple[Resource, Relationship]]:
 
 
 def _local(type_name: str) -> Json:
-    return {"type": type_name, "lid": _local_id(type_name)}
-
-
-def _local_id(type_name: str) -> str:
-    return f"new-{type_name}"
+    return {"type": type_name, "lid": f"new-{type_name}"}
 
 
 def _new(resource: Resource) -> Json:
@@ -151,12 +139,12 @@ def _document(resource: Resource, data: Json) -> Json:
 
 
 def _linked(resource: Resource) -> Json:
-    linked = {
+    relationships = {
         name: {"data": linkage(relationship), "links": relationship_links(resource, 1, name)}
         for name, relationship in resource.relationships.items()
     }
-    found = _resource(resource, resource.attributes)
-    return found | ({"relationships": linked} if linked else {})
+    data = _resource(resource, resource.attributes)
+    return data | ({"relationships": relationships} if relationships else {})
 
 
 def _resource(resource: Resource, names: Collection[str]) -> Json:
@@ -169,6 +157,5 @@ def _resource(resource: Resource, names: Collection[str]) -> Json:
 
 
 def _attributes(resource: Resource, names: Collection[str]) -> Json:
-    return {
-        name: attribute(resource, name)["example"] for name in resource.attributes if name in names
-    }
+    attributes = resource.attributes.items()
+    return {name: one.openapi_schema()["example"] for name, one in attributes if name in names}

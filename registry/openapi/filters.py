@@ -1,11 +1,11 @@
-"""The graph -> what resources can be filtered by, told as OpenAPI schemas."""
+"""The graph -> OpenAPI schemas of filters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from registry.jsonapi.filtering import NULL, field_of
+from registry.jsonapi.filtering import NULL, filter_operators
 from registry.model.graph import Graph
 from registry.model.operators import EQUALITY, Operator
 from registry.model.resource import Resource
@@ -17,79 +17,75 @@ _Value = TypeVar("_Value")
 _STRING: Json = {"type": "string"}
 
 
-def sent_value(resource: Resource, name: str, operator: str) -> Json:
-    """Return the schema of the value of a query parameter."""
+def parameter_schema(resource: Resource, name: str, operator: str) -> Json:
+    """Return the schema of a query parameter that compares a field."""
 
     def or_null(value: Json) -> Json:
-        if value == _STRING:
-            return value
-        return {"anyOf": [value, {"type": "string", "enum": [NULL]}]}
+        return value if value == _STRING else {"anyOf": [value, {**_STRING, "enum": [NULL]}]}
 
-    return _compared(resource, name, operator, or_null)
+    return _value_schema(resource, name, operator, or_null)
 
 
 def filter_schemas(graph: Graph) -> Json:
-    """Return the schemas of conditions in JSON, which may lie inside of each other."""
-    found: Json = {}
+    """Return the component schemas of conditions in JSON, which are recursive."""
+    components: Json = {}
     for resource in graph.values():
-        many: Json = {"type": "array", "items": schema_of(resource, "Condition")}
-        found[f"{title(resource)}Filter"] = many
-        found[f"{title(resource)}Condition"] = {
+        condition = schema_of(resource, "Condition")
+        conditions: Json = {"type": "array", "items": condition}
+        components[f"{title(resource)}Filter"] = conditions
+        components[f"{title(resource)}Condition"] = {
             "anyOf": [
-                *_conditions(resource),
-                object_of({"and": many}, required=["and"]),
-                object_of({"or": {**many, "minItems": 1}}, required=["or"]),
-                object_of({"not": schema_of(resource, "Condition")}, required=["not"]),
+                *_comparisons(resource),
+                object_of({"and": conditions}, required=["and"]),
+                object_of({"or": {**conditions, "minItems": 1}}, required=["or"]),
+                object_of({"not": condition}, required=["not"]),
             ]
         }
-    return found
+    return components
 
 
-def _conditions(resource: Resource) -> Iterator[Json]:
-    """Yield a schema for each set of fields and operators that are used alike."""
-    fields = _alike((name, list(_values(resource, name))) for name in stored_fields(resource))
-    for names, values in fields:
-        for known, value in values:
-            properties = {
-                "name": {"type": "string", "enum": names},
-                "op": {"type": "string", "enum": known},
-                "val": value,
-            }
-            yield object_of(properties, required=properties)
+def _comparisons(resource: Resource) -> list[Json]:
+    """Return one schema for all fields and operators that have values of the same schema."""
+    fields = _group((name, _values_by_operator(resource, name)) for name in stored_fields(resource))
+    members = [
+        {"name": {**_STRING, "enum": names}, "op": {**_STRING, "enum": operators}, "val": value}
+        for names, values in fields
+        for operators, value in values
+    ]
+    return [object_of(properties, required=properties) for properties in members]
 
 
-def _values(resource: Resource, name: str) -> list[tuple[list[str], Json]]:
-    """Return what a field is compared with, by operators that take the same."""
+def _values_by_operator(resource: Resource, name: str) -> list[tuple[list[str], Json]]:
+    """Return the schemas of the values of a field, each with its operators."""
 
     def or_null(value: Json) -> Json:
         return {**value, "nullable": True}
 
-    return _alike(
-        (operator, _compared(resource, name, operator, or_null))
-        for operator in field_of(name, resource).operators
-    )
+    operators = filter_operators(stored_fields(resource)[name].attribute)
+    return _group((code, _value_schema(resource, name, code, or_null)) for code in operators)
 
 
-def _alike(pairs: Iterable[tuple[str, _Value]]) -> list[tuple[list[str], _Value]]:
-    """Return the names that have the same value together."""
-    found: list[tuple[list[str], _Value]] = []
+def _group(pairs: Iterable[tuple[str, _Value]]) -> list[tuple[list[str], _Value]]:
+    """Return each distinct value with its names. Values do not have to be hashable."""
+    groups: list[tuple[list[str], _Value]] = []
     for name, value in pairs:
-        names = next((names for names, same in found if same == value), None)
-        if names is None:
-            found.append(([name], value))
+        for names, other in groups:
+            if other == value:
+                names.append(name)
+                break
         else:
-            names.append(name)
-    return found
+            groups.append(([name], value))
+    return groups
 
 
-def _compared(
+def _value_schema(
     resource: Resource, name: str, operator: str, or_null: Callable[[Json], Json]
 ) -> Json:
-    """Return the schema of what a field is compared with; or_null: adds null to a schema."""
+    """Return the schema of the value of a comparison. or_null: adds null to a schema."""
     if operator == NULL:
         return {"type": "boolean"}
     attribute = stored_fields(resource)[name].attribute
-    value = attribute.json_schema()
+    value = dict(attribute.value_schema)
     if operator in EQUALITY and attribute.nullable:
         value = or_null(value)
     return {"type": "array", "items": value} if operator == Operator.IN else value

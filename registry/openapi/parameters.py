@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from registry.jsonapi.filtering import field_of
+from registry.jsonapi.filtering import filter_operators
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
@@ -12,8 +12,8 @@ from registry.model.graph import Graph
 from registry.model.operators import Operator
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import fieldset_names, stored_fields
-from registry.openapi.filters import sent_value
-from registry.openapi.schemas import NUMBER, Json, reference, schema_of, title
+from registry.openapi.filters import parameter_schema
+from registry.openapi.schemas import POSITIVE, Json, reference, schema_of, title
 
 ID: Json = {
     "Id": {
@@ -21,7 +21,7 @@ ID: Json = {
         "in": "path",
         "required": True,
         "description": "The id of the resource; 404 if it does not exist.",
-        "schema": NUMBER,
+        "schema": POSITIVE,
         "example": 1,
     }
 }
@@ -149,13 +149,13 @@ def _filters(resource: Resource) -> Json:
 
 def _field_filters(resource: Resource, name: str) -> Iterator[tuple[Json, str]]:
     """Yield the parameters that filter by a field, and the suffixes of their component names."""
-    operators = field_of(name, resource).operators
+    operators = filter_operators(stored_fields(resource)[name].attribute)
     if Operator.IN in operators:
-        schema = sent_value(resource, name, Operator.IN)
+        schema = parameter_schema(resource, name, Operator.IN)
         description = f"Resources whose `{name}` equals the value, or one of several."
         yield _parameter(f"filter[{name}]", description, schema), name
     for operator in operators:
-        schema = sent_value(resource, name, operator)
+        schema = parameter_schema(resource, name, operator)
         description = _OPERATORS[operator].format(f"`{name}`")
         yield _parameter(f"filter[{name}][{operator}]", description, schema), f"{name}.{operator}"
 
@@ -177,7 +177,9 @@ _OPERATORS = {
 def _pages(sizes: Sizes) -> Json:
     cursor = {"type": "string"}
     return {
-        "PageNumber": _parameter("page[number]", "The number of the page, starting at 1.", NUMBER),
+        "PageNumber": _parameter(
+            "page[number]", "The number of the page, starting at 1.", POSITIVE
+        ),
         "PageSize": _parameter(
             "page[size]",
             f"The number of resources per page, {sizes.default} by default. Without any `page` "

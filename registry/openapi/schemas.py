@@ -1,4 +1,4 @@
-"""The graph -> OpenAPI schemas of the documents that the service takes and gives."""
+"""The graph -> OpenAPI schemas of request and response documents."""
 
 from __future__ import annotations
 
@@ -17,35 +17,31 @@ Json: TypeAlias = dict[str, Any]
 
 OPENAPI = "3.0.0"
 
-_PAGE_LINKS = ("first", "last", "prev", "next")
+POSITIVE: Json = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
+"""The schema of an id or a page number."""
 
-NUMBER: Json = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
-"""The schema of what counts from 1: an id, or the number of a page."""
-
-NEVER: Json = {"not": {}}
-"""The schema of a member that is not there."""
+ABSENT: Json = {"not": {}}
+"""The schema of a member that must not be present."""
 
 _ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
+_INTEGER: Json = {"type": "integer", "format": "int64", "minimum": 1}
 _IDS: dict[str, Json] = {
     "Identifier": _ID,
-    "Reference": {
-        "oneOf": [_ID, {"type": "integer", "format": "int64", "minimum": 1}],
-        "example": "1",
-    },
+    "Reference": {"oneOf": [_ID, _INTEGER], "example": "1"},
     "Removal": {"oneOf": [{"type": "string"}, {"type": "number"}], "example": "1"},
 }
-"""The `id` of a resource identifier that is answered; that links; that unlinks, for which it may
-name what does not exist."""
+"""The `id` of a resource identifier in a response, in a request that links, and in one that
+removes members, where it may be the id of a resource that does not exist."""
 _LOCAL = "Local"
 
 
 def schemas(graph: Graph) -> Json:
-    """Return the component schemas: those of each type, and those that all types share."""
-    found: Json = {}
+    """Return the component schemas of each type, and those that all types share."""
+    components: Json = {}
     for resource in graph.values():
-        made = _of_type(resource, graph) | _of_target(resource, graph)
-        found |= {title(resource) + suffix: schema for suffix, schema in made.items()}
-    return found | {
+        by_suffix = _type_schemas(resource, graph) | _target_schemas(resource, graph)
+        components |= {title(resource) + suffix: schema for suffix, schema in by_suffix.items()}
+    return components | {
         "AnyResource": _any_resource(graph),
         "JsonApi": _json_api(),
         "ErrorDocument": _error_document(),
@@ -59,7 +55,7 @@ def title(resource: Resource) -> str:
 
 
 def reference(kind: str, name: str) -> Json:
-    """Return a reference to a component; its kind is `schemas`, `parameters`, ..."""
+    """Return a reference to a component. kind: `schemas`, `parameters`, ..."""
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
@@ -73,37 +69,30 @@ def absolute(path: str) -> str:
     return f"http://localhost:8080{path}"
 
 
-def attribute(resource: Resource, name: str) -> Json:
-    """Return the schema of an attribute, with an example."""
-    return resource.attributes[name].description()
-
-
 def object_of(properties: Json, *, required: Iterable[str] = (), closed: bool = True) -> Json:
     """Return the schema of an object; a closed one has no other members."""
-    found: Json = {"type": "object", "properties": properties}
+    schema: Json = {"type": "object", "properties": properties}
     if names := list(required):
-        found["required"] = names
+        schema["required"] = names
     if closed:
-        found["additionalProperties"] = False
-    return found
+        schema["additionalProperties"] = False
+    return schema
 
 
-def resource_sent(resource: Resource, graph: Graph, suffix: str, *, creating: bool) -> Json:
-    """Return the schema of a resource object of a request; suffix: of its identifiers."""
+def request_resource(resource: Resource, graph: Graph, suffix: str, *, creating: bool) -> Json:
+    """Return the schema of a resource object in a request. suffix: of its identifiers."""
     attributes = _attributes(resource, resource.writable, creating=creating)
     relationships = {
-        name: object_of(
-            {"data": linkage(relationship, graph, suffix)}, required=["data"], closed=False
-        )
+        name: _request(linkage(relationship, graph, suffix))
         for name, relationship in resource.relationships.items()
     }
     properties = {
         "type": type_of(resource),
-        "id": {"description": "Discarded, whatever it is.", "example": "1"},
+        "id": {"description": "Ignored.", "example": "1"},
         "attributes": attributes,
         "relationships": {
             **object_of(relationships),
-            "description": "Each replaces all that the relationship led to before.",
+            "description": "Linkage replaces that of the relationship.",
         },
     }
     required = ["type", "attributes"] if "required" in attributes else ["type"]
@@ -111,12 +100,11 @@ def resource_sent(resource: Resource, graph: Graph, suffix: str, *, creating: bo
 
 
 def linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
-    """Return the schema of resource linkage; suffix: of its identifiers."""
+    """Return the schema of resource linkage. suffix: of its identifiers."""
     target = graph[relationship.target]
     if relationship.to_many:
         return {"type": "array", "items": schema_of(target, suffix)}
-    # OpenAPI 3.0 has no way to say that a reference may be null.
-    return _or_null(identifier(target, suffix))
+    return _or_null(identifier(target, suffix))  # OpenAPI 3.0 has no nullable references
 
 
 def identifier(resource: Resource, suffix: str) -> Json:
@@ -125,19 +113,16 @@ def identifier(resource: Resource, suffix: str) -> Json:
     suffix: `Identifier`, `Reference` or `Removal`; before the last two, `Local` allows a `lid`.
     """
     if suffix.startswith(_LOCAL):
-        numbered = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
-        local = {"type": type_of(resource), "lid": text("Of a resource that was added before.")}
+        by_id = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
+        by_lid = {"type": type_of(resource), "lid": text("Of a resource that was added before.")}
         return {
             "oneOf": [
-                object_of({**numbered, "lid": NEVER}, required=numbered, closed=False),
-                object_of({**local, "id": NEVER}, required=local, closed=False),
+                object_of({**by_id, "lid": ABSENT}, required=by_id, closed=False),
+                object_of({**by_lid, "id": ABSENT}, required=by_lid, closed=False),
             ]
         }
-    return object_of(
-        {"type": type_of(resource), "id": _IDS[suffix]},
-        required=["type", "id"],
-        closed=suffix == "Identifier",
-    )
+    properties = {"type": type_of(resource), "id": _IDS[suffix]}
+    return object_of(properties, required=properties, closed=suffix == "Identifier")
 
 
 def type_of(resource: Resource) -> Json:
@@ -146,37 +131,41 @@ def type_of(resource: Resource) -> Json:
 
 
 def text(description: str, **more: Any) -> Json:
-    """Return the schema of a text."""
+    """Return the schema of a string."""
     return {"type": "string", "description": description, **more}
 
 
-def _of_type(resource: Resource, graph: Graph) -> Json:
-    """Return the schemas of a type by what follows its name."""
+def _type_schemas(resource: Resource, graph: Graph) -> Json:
+    """Return the schemas that every type has, by suffix."""
+    links = object_of({"self": _path(resource)}, required=["self"])
+    url = text("The request URL.", format="uri", example=absolute(collection_path(resource)))
+    page_links = object_of({"self": url, **_page_links()}, required=["self"])
+    resources = {"type": "array", "items": schema_of(resource, "Resource")}
     return {
-        "Document": _document(schema_of(resource, "Resource"), _single_links(resource)),
-        "Collection": _collection(resource),
+        "Document": _document(schema_of(resource, "Resource"), links),
+        "Collection": _document(resources, page_links, meta=_meta()),
         "Resource": _resource(resource, graph),
         "Identifier": identifier(resource, "Identifier"),
-        "Create": _request(resource_sent(resource, graph, "Reference", creating=True)),
-        "Update": _request(resource_sent(resource, graph, "Reference", creating=False)),
+        "Create": _request(request_resource(resource, graph, "Reference", creating=True)),
+        "Update": _request(request_resource(resource, graph, "Reference", creating=False)),
         "Reference": identifier(resource, "Reference"),
     }
 
 
-def _of_target(resource: Resource, graph: Graph) -> Json:
-    """Return the schemas of a type that relationships lead to."""
-    found: Json = {}
-    for one in graph.values():
-        for relationship in one.relationships.values():
-            if relationship.target == resource.type:
-                found |= (_to_many if relationship.to_many else _to_one)(relationship, graph)
-    return found
+def _target_schemas(target: Resource, graph: Graph) -> Json:
+    """Return the schemas of a type that relationships have as target, by suffix."""
+    components: Json = {}
+    for resource in graph.values():
+        for relationship in resource.relationships.values():
+            if relationship.target == target.type:
+                components |= (_to_many if relationship.to_many else _to_one)(relationship, graph)
+    return components
 
 
 def _to_one(relationship: Relationship, graph: Graph) -> Json:
     resource = _or_null(_resource(graph[relationship.target], graph))
-    self_link = object_of({"self": text("The path of this.")}, required=["self"])
-    links = _linkage_links("The path of this.")
+    self_link = object_of({"self": text("The request path.")}, required=["self"])
+    links = _linkage_links("The request path.")
     return {
         "DocumentOrNull": _document(resource, self_link),
         "ToOneLinkage": _document(linkage(relationship, graph, "Identifier"), links),
@@ -185,64 +174,42 @@ def _to_one(relationship: Relationship, graph: Graph) -> Json:
 
 
 def _to_many(relationship: Relationship, graph: Graph) -> Json:
-    links = _linkage_links("The URL as requested.", _page_links())
-    data = linkage(relationship, graph, "Identifier")
+    links = _linkage_links("The request URL.", _page_links())
     return {
-        "ToManyLinkage": _document(data, links, meta=_meta()),
+        "ToManyLinkage": _document(linkage(relationship, graph, "Identifier"), links, meta=_meta()),
         "ToManyChange": _request(linkage(relationship, graph, "Reference")),
         "ToManyRemoval": _request(linkage(relationship, graph, "Removal")),
         "Removal": identifier(graph[relationship.target], "Removal"),
     }
 
 
-def _collection(resource: Resource) -> Json:
-    url = text("The URL as requested.", format="uri", example=absolute(collection_path(resource)))
-    return _document(
-        {"type": "array", "items": schema_of(resource, "Resource")},
-        object_of({"self": url, **_page_links()}, required=["self"]),
-        meta=_meta(),
-    )
-
-
 def _meta() -> Json:
-    count = {"type": "integer", "minimum": 0}
+    count = {"type": "integer", "minimum": 0, "example": 1}
     properties = {
-        "count": {**count, "description": "How many there are in `data`.", "example": 1},
-        "total": {**count, "description": "How many there are on all pages.", "example": 1},
+        "count": {**count, "description": "The number of resources in `data`."},
+        "total": {**count, "description": "The number of resources on all pages."},
     }
     return object_of(properties, required=["count"])
 
 
 def _page_links() -> Json:
-    nullable = {"prev", "next"}
-    return {
-        name: text(f"The {name} page.", **({"nullable": True} if name in nullable else {}))
-        for name in _PAGE_LINKS
-    }
+    links = {name: text(f"The {name} page.") for name in ("first", "last")}
+    return links | {name: text(f"The {name} page.", nullable=True) for name in ("prev", "next")}
 
 
 def _linkage_links(own: str, pages: Json | None = None) -> Json:
-    links = {"self": text(own), "related": text("Where the resources themselves are.")}
+    links = {"self": text(own), "related": text("The path of the related resources.")}
     return object_of({**links, **(pages or {})}, required=links)
 
 
-def _single_links(resource: Resource) -> Json:
-    return object_of({"self": _path(resource)}, required=["self"])
-
-
 def _document(data: Json, links: Json, **more: Json) -> Json:
-    properties = {
-        "data": data,
-        "included": {
-            "type": "array",
-            "items": reference("schemas", "AnyResource"),
-            "description": "Related resources, each once; present when `include` is sent.",
-        },
-        "jsonapi": reference("schemas", "JsonApi"),
-        "links": links,
-        **more,
+    included = {
+        "type": "array",
+        "items": reference("schemas", "AnyResource"),
+        "description": "Related resources, each once; present if the request has `include`.",
     }
-    return object_of(properties, required=properties.keys() - {"included"})
+    required = {"data": data, "jsonapi": reference("schemas", "JsonApi"), "links": links, **more}
+    return object_of({**required, "included": included}, required=required)
 
 
 def _path(resource: Resource) -> Json:
@@ -250,25 +217,25 @@ def _path(resource: Resource) -> Json:
 
 
 def _resource(resource: Resource, graph: Graph) -> Json:
-    properties = {
+    required = {
         "type": type_of(resource),
         "id": _ID,
         "attributes": {
             **_attributes(resource, resource.attributes),
-            "description": "Those that `fields` asks for, by default all.",
+            "description": "Those in `fields`, by default all.",
         },
-        "relationships": {
-            **_relationships(resource, graph),
-            "description": "Those that `include` asks for and those that the request changed.",
-        },
-        "links": _single_links(resource),
+        "links": object_of({"self": _path(resource)}, required=["self"]),
     }
-    return object_of(properties, required=properties.keys() - {"relationships"})
+    relationships = {
+        **_relationships(resource, graph),
+        "description": "Those in `include`, and those that the request changed.",
+    }
+    return object_of({**required, "relationships": relationships}, required=required)
 
 
 def _any_resource(graph: Graph) -> Json:
     references = {resource.type: schema_of(resource, "Resource") for resource in graph.values()}
-    mapping = {name: found["$ref"] for name, found in references.items()}
+    mapping = {name: schema["$ref"] for name, schema in references.items()}
     return {
         "oneOf": list(references.values()),
         "discriminator": {"propertyName": "type", "mapping": mapping},
@@ -280,35 +247,28 @@ def _request(data: Json) -> Json:
 
 
 def _attributes(resource: Resource, names: Collection[str], *, creating: bool = False) -> Json:
-    """Return the schema of `attributes`; what is required or has a default is so at creation."""
-    properties = {name: attribute(resource, name) for name in resource.attributes if name in names}
+    """Return the schema of `attributes`. Only creation has required attributes and defaults."""
+    attributes = {name: one for name, one in resource.attributes.items() if name in names}
+    properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
     if creating:
-        fields = resource.attributes
-        return object_of(
-            properties, required=[name for name in properties if fields[name].required]
-        )
-    for found in properties.values():
-        found.pop("default", None)
+        required = [name for name, attribute in attributes.items() if attribute.required]
+        return object_of(properties, required=required)
+    for schema in properties.values():
+        schema.pop("default", None)
     return object_of(properties)
 
 
 def _relationships(resource: Resource, graph: Graph) -> Json:
-    """Return the schema of `relationships` as they are answered."""
-    return object_of(
-        {
-            name: object_of(
-                {
-                    "data": linkage(relationship, graph, "Identifier"),
-                    "links": _linkage_links(
-                        "Where the identifiers are.",
-                        _page_links() if relationship.to_many else None,
-                    ),
-                },
-                required=["data", "links"],
-            )
-            for name, relationship in resource.relationships.items()
+    """Return the schema of `relationships` in a response."""
+    relationships: Json = {}
+    for name, relationship in resource.relationships.items():
+        pages = _page_links() if relationship.to_many else None
+        members = {
+            "data": linkage(relationship, graph, "Identifier"),
+            "links": _linkage_links("The path of the linkage.", pages),
         }
-    )
+        relationships[name] = object_of(members, required=members)
+    return object_of(relationships)
 
 
 def _or_null(schema: Json) -> Json:
@@ -319,11 +279,8 @@ def _or_null(schema: Json) -> Json:
 
 
 def _json_api() -> Json:
-    version = JSONAPI["version"]
-    return object_of(
-        {"version": {"type": "string", "enum": [version], "example": version}},
-        required=["version"],
-    )
+    version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
+    return object_of({"version": version}, required=["version"])
 
 
 def _error_document() -> Json:
@@ -335,18 +292,20 @@ def _error_document() -> Json:
 
 
 def _error() -> Json:
-    kinds = ApiError.__subclasses__()
-    pointer = "A JSON Pointer into the document that was sent."
-    source = {"pointer": text(pointer), "parameter": text("The name of the query parameter.")}
-    largest = {"type": "integer", "description": "How many resources a page has at most."}
-    properties = {
-        "id": text("The id of the request, under which the log has it."),
-        "status": text("The HTTP status.", enum=sorted({str(kind.status) for kind in kinds})),
-        "code": text("The kind of the problem.", enum=sorted(kind.code for kind in kinds)),
-        "title": text("What this kind of problem is called."),
-        "detail": text("What is wrong with this request."),
-        "source": object_of(source),
-        "links": object_of({"type": text("What the cursor profile calls it.", format="uri")}),
-        "meta": object_of({"page": object_of({"maxSize": largest})}),
+    types = ApiError.__subclasses__()
+    pointer = text("A JSON Pointer into the request document.")
+    source = {"pointer": pointer, "parameter": text("The name of the query parameter.")}
+    max_size = {"type": "integer", "description": "The maximum page size."}
+    required = {
+        "id": text("The request id, which is in the log too."),
+        "status": text("The HTTP status.", enum=sorted({str(one.status) for one in types})),
+        "code": text("The error type.", enum=sorted(one.code for one in types)),
+        "title": text("A summary of the error type."),
+        "detail": text("An explanation of this error."),
     }
-    return object_of(properties, required=properties.keys() - {"source", "links", "meta"})
+    optional = {
+        "source": object_of(source),
+        "links": object_of({"type": text("The error type in the cursor profile.", format="uri")}),
+        "meta": object_of({"page": object_of({"maxSize": max_size})}),
+    }
+    return object_of(required | optional, required=required)

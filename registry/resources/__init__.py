@@ -1,4 +1,4 @@
-"""The domain: one file a type. A new type is a new file and a name in this tuple."""
+"""The domain: one file per type. To add a type, add a file and its name to this tuple."""
 
 from registry.resources.computer import computer
 from registry.resources.person import person

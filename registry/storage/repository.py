@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.atomic_operations import Operation
-from registry.jsonapi.filtering import Condition, columns
+from registry.jsonapi.filtering import Condition, filtered_fields
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
@@ -167,9 +167,11 @@ class Repository:
 
     async def _recompute_for(self, resource: Resource, query: Query) -> None:
         """Store missing values of the computed fields that the query filters or sorts by."""
-        named = {(resource.type, name) for part in query.filters for name in columns(part)}
+        named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
         for key in query.order:
-            named.add((key.relationship.target if key.relationship else resource.type, key.column))
+            named.add(
+                (key.relationship.target if key.relationship else resource.type, key.stored_name)
+            )
         for type_name in {name for name, field in named if field in self._graph[name].computed}:
             with translated_errors():
                 await self._recompute(self._graph[type_name])

@@ -23,9 +23,8 @@ from benchmark.testbed import new_testbed
 from benchmark.workloads import TITLES
 from registry.settings import StartError
 
-_HERE = Path(__file__).parent
-
-_README = _HERE.parents[1] / "README.md"
+_RESULTS = Path(__file__).with_name("results")
+_README = Path(__file__).parents[2] / "README.md"
 
 
 async def run(options: argparse.Namespace) -> Results:
@@ -36,7 +35,7 @@ async def run(options: argparse.Namespace) -> Results:
     persons = options.persons[0]
     async with new_testbed() as testbed:
         results = Results(
-            f"{await testbed.machine()}; medians of {options.rounds} rounds; "
+            f"{await testbed.environment()}; medians of {options.rounds} rounds; "
             f"at least {options.seconds} s per measurement"
         )
         if Part.SERVERS in options.parts:
@@ -49,7 +48,7 @@ async def run(options: argparse.Namespace) -> Results:
 
 
 def publish(results: Results, options: argparse.Namespace) -> None:
-    """Print the tables; write them, the samples and the charts; update README.md on request."""
+    """Print the tables; write tables, samples and charts; with --readme, update README.md."""
     tables = table.tables(results)
     print(f"\n{tables}")
     options.output.mkdir(parents=True, exist_ok=True)
@@ -62,7 +61,7 @@ def publish(results: Results, options: argparse.Namespace) -> None:
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Return the options of the command line; end the program if they are wrong."""
+    """Return the options of the command line; exit with status 2 if they are invalid."""
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Compare the service with a constant and a naive server, and two workers with "
@@ -70,13 +69,15 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    positive = _integer(1, 10**9)
-    parser.add_argument(
-        "--rounds", type=positive, default=3, help="measurements, whose medians count"
-    )
-    parser.add_argument(
-        "--seconds", type=positive, default=2, help="minimum duration of a measurement"
-    )
+    _add_selection(parser)
+    _add_precision(parser)
+    parser.add_argument("--output", type=Path, default=_RESULTS, help="directory of the results")
+    parser.add_argument("--readme", action="store_true", help="also write the tables to README.md")
+    return parser.parse_args(arguments)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select what is measured."""
     parser.add_argument(
         "--connections",
         type=_integer(1, 10_000),
@@ -106,11 +107,17 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         default=[10_000, 1_000_000],
         help="database sizes, ascending; servers and workers are compared on the first",
     )
+
+
+def _add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add the options that determine how often and how long each workload is measured."""
+    positive = _integer(1, 10**9)
     parser.add_argument(
-        "--output", type=Path, default=_HERE / "results", help="directory of tables and charts"
+        "--rounds", type=positive, default=3, help="measurements of each kind; medians are shown"
     )
-    parser.add_argument("--readme", action="store_true", help="also write the tables to README.md")
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--seconds", type=positive, default=2, help="minimum duration of a measurement"
+    )
 
 
 def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
@@ -125,7 +132,7 @@ def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 async def _until_signal(options: argparse.Namespace) -> Results:
-    """Run; SIGINT and SIGTERM cancel the run, which stops all processes that it started."""
+    """Call `run`; SIGINT and SIGTERM cancel it, which stops all processes that it started."""
     task = asyncio.create_task(run(options))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

@@ -98,7 +98,7 @@ def _document(body: bytes, server: Server) -> object:
 
 
 def _restored(subject: Subject, testbed: Testbed, database: str, persons: int) -> Subject:
-    """Return the subject that deletes created persons, so that lists keep their size."""
+    """Add the deletion of created persons after each measurement, so that lists keep their size."""
 
     async def after(workload: Workload) -> None:
         if workload.sample.method == "POST":

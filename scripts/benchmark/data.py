@@ -42,12 +42,12 @@ async def fill(database: Database, persons: int) -> None:
 
 
 async def prepare(database: Database) -> None:
-    """Build the indexes: on large collections the start of the service would time out."""
+    """Create the indexes; on a large collection, the service would time out if it did at start."""
     await Repository(database, Graph(RESOURCES), Settings().query_seconds).prepare()
 
 
 async def remove_created(database: Database, persons: int) -> None:
-    """Delete all persons but the first ones, of this number."""
+    """Delete the persons that were created after the first ones. persons: the number of those."""
     await database[person.collection].delete_many({"_id": {"$gt": persons}})
 
 

@@ -1,4 +1,4 @@
-"""The naive server: aiohttp and motor, one or two queries per request, without any validation.
+"""The naive server: aiohttp and motor, at most three queries per request, no validation.
 
 Its responses to the requests of the benchmark equal those of the service. Run it with
 `python -m benchmark.naive URI DATABASE`.

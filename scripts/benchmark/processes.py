@@ -77,9 +77,9 @@ def _status(process: Path, key: str) -> int:
 
 @asynccontextmanager
 async def run_server(cores: Collection[int], *command: str) -> AsyncIterator[Server]:
-    """Run a Python module that prints its URL when it listens; it stops with the context.
+    """Run a Python module that prints its URL when it listens, until the context ends.
 
-    Raises BenchmarkError if it exits before; its own message is then on standard error.
+    Raises BenchmarkError if it exits without a URL; standard error then has its own message.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,

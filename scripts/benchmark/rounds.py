@@ -1,4 +1,4 @@
-"""Measures in rounds: in each, all subjects take turns under every workload."""
+"""Measurement rounds: in each round, every workload is measured on all subjects in turn."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from benchmark.processes import Server
 from benchmark.samples import Part, Results, Sample
 from benchmark.workloads import Workload
 
-_LEAST_RESPONSES = 1.5
-"""Responses that each connection gets at least, at the latency of a request on its own."""
+_MIN_RESPONSES = 1.5
+"""Minimum responses per connection, estimated from the latency without other load."""
 
 
 async def _do_nothing(_: Workload) -> None:
@@ -60,7 +60,7 @@ async def _sample(
 ) -> Sample:
     workload, url = subject.workloads[name], subject.server.url
     await subject.before(workload)
-    seconds = max(plan.seconds, _LEAST_RESPONSES * connections * await _latency(url, workload))
+    seconds = max(plan.seconds, _MIN_RESPONSES * connections * await _latency(url, workload))
     metrics = await load.measure(url, workload, load.Load(connections, seconds, number, plan.cores))
     await subject.server.wait_until_idle()
     await subject.after(workload)

@@ -48,9 +48,9 @@ class FullList:
 
 @dataclass
 class Results:
-    """Everything that a run measured. machine: the hardware, the versions and the settings."""
+    """Everything that a run measured. environment: the hardware, the versions and the settings."""
 
-    machine: str
+    environment: str
     samples: list[Sample] = field(default_factory=list)
     full_lists: list[FullList] = field(default_factory=list)
 

@@ -23,7 +23,7 @@ _BEGIN, _END = "<!-- benchmark -->", "<!-- end of benchmark -->"
 
 def tables(results: Results) -> str:
     """Return all tables for which there are results."""
-    parts = [f"{results.machine}."]
+    parts = [f"{results.environment}."]
     if results.failed:
         parts.append(f"**{results.failed:,} requests failed**; the tables show where.")
     sections = {

@@ -32,7 +32,7 @@ class Testbed:
         """Return the database of this name."""
         return self._client[name]
 
-    async def machine(self) -> str:
+    async def environment(self) -> str:
         """Describe what the results depend on: processor, Python, MongoDB."""
         version = (await self._client.server_info())["version"]
         cores = f"{len(all_cores())} cores of {_processor()}"

@@ -364,10 +364,10 @@ async def test_one_of_many_concurrent_writes_with_the_same_tag_succeeds(
     await fleet(api)
     etag = await tag(api, "/persons/1")
     responses = await asyncio.gather(*(send(api, write, etag) for _ in range(12)))
-    refused = {404} if write[:2] == ("DELETE", "/persons/1") else {412}
+    rejected = {404} if write[:2] == ("DELETE", "/persons/1") else {412}
     statuses = [response.status for response in responses]
     assert len([status for status in statuses if status < 300]) == 1
-    assert {status for status in statuses if status >= 300} <= refused | {412}
+    assert {status for status in statuses if status >= 300} <= rejected | {412}
 
 
 @pytest.mark.covers("i.conditional")
@@ -465,8 +465,8 @@ async def test_a_record_without_a_valid_version_supports_preconditions(
         ("/computers/1", COMPUTER_WRITES[2]),
     ):
         before = await tag(api, path)
-        for refused in ('"x"', f'"1{before[1:]}'):
-            assert (await send(api, write, refused)).status == 412
+        for rejected in ('"x"', f'"1{before[1:]}'):
+            assert (await send(api, write, rejected)).status == 412
         assert (await send(api, write, before)).status in {200, 204}
         assert (await send(api, write, before)).status == 412
 

@@ -222,7 +222,7 @@ READS = [("GET", start, None) for start in STARTS]
 @pytest.mark.parametrize(
     ("method", "path", "data"), [*READS, *BODIES, ("DELETE", "/persons/1", None)]
 )
-async def test_unknown_parameters_are_refused_on_every_route(
+async def test_unknown_parameters_are_rejected_on_every_route(
     fleet: Api, method: str, path: str, data: Any
 ) -> None:
     before = await all_documents(fleet)

@@ -97,7 +97,7 @@ async def test_names_and_serials_are_stored_unchanged(api: Api, name: str) -> No
 
 @pytest.mark.covers("d.lengths")
 @pytest.mark.parametrize("name", ["", "x" * 256, "😀" * 256])
-async def test_names_and_serials_that_are_empty_or_too_long_are_refused(
+async def test_names_and_serials_that_are_empty_or_too_long_are_rejected(
     api: Api, name: str
 ) -> None:
     response = await api.post(
@@ -156,7 +156,7 @@ async def test_an_email_is_stored_unchanged(api: Api, email: str) -> None:
         {"$ne": None},
     ],
 )
-async def test_an_invalid_email_is_refused(api: Api, email: Any) -> None:
+async def test_an_invalid_email_is_rejected(api: Api, email: Any) -> None:
     response = await api.post(
         "/persons", {"type": "person", "attributes": {**GRACE, "email": email}}
     )
@@ -184,7 +184,7 @@ async def test_all_missing_attributes_are_reported_together(api: Api) -> None:
 
 
 @pytest.mark.covers("4.2.4", "2.1.full_name", "2.1.password", "d.attributes")
-async def test_read_only_and_unknown_attributes_are_refused(api: Api) -> None:
+async def test_read_only_and_unknown_attributes_are_rejected(api: Api) -> None:
     extra = {"full_name": "G H", "password": "secret", "rank": 1, "a/b~c": 1, "computers": []}
     response = await api.post("/persons", {"type": "person", "attributes": GRACE | extra})
     assert response.status == 422
@@ -202,7 +202,7 @@ async def test_read_only_and_unknown_attributes_are_refused(api: Api) -> None:
 
 @pytest.mark.covers("d.attributes")
 @pytest.mark.parametrize("value", [None, 1, 1.5, True, [], {}, {"$gt": ""}, ["x"]])
-async def test_a_name_or_serial_that_is_not_a_string_is_refused(api: Api, value: Any) -> None:
+async def test_a_name_or_serial_that_is_not_a_string_is_rejected(api: Api, value: Any) -> None:
     response = await api.post(
         "/persons", {"type": "person", "attributes": {"first_name": value, "last_name": value}}
     )

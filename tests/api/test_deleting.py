@@ -80,7 +80,7 @@ async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
 
 
 @pytest.mark.covers("d.deleting")
-async def test_a_refused_deletion_deletes_nothing(api: Api) -> None:
+async def test_a_rejected_deletion_deletes_nothing(api: Api) -> None:
     await api.person()
     response = await api.request("DELETE", "/persons/1?force=true")
     assert (response.status, response.errors) == (400, [(400, "force")])

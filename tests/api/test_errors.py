@@ -39,7 +39,7 @@ async def test_an_error_has_the_request_id_a_pointer_and_a_detail(
                 "status": "409",
                 "code": "type_conflict",
                 "title": "Type conflict",
-                "detail": "The type here is `person`, not `computer`.",
+                "detail": "The type must be `person`, not `computer`.",
                 "source": {"pointer": "/data/type"},
             }
         ],
@@ -49,7 +49,7 @@ async def test_an_error_has_the_request_id_a_pointer_and_a_detail(
 
 
 @pytest.mark.covers("d.error_document")
-async def test_every_request_has_an_id_of_its_own(api: Api) -> None:
+async def test_each_request_has_a_different_id(api: Api) -> None:
     ids = {(await api.get("/persons")).headers["X-Request-ID"] for _ in range(3)}
     assert len(ids) == 3
 
@@ -258,13 +258,6 @@ async def test_a_body_that_is_not_encoded_as_declared_is_rejected(
 @pytest.mark.covers("d.body_limits")
 async def test_a_body_that_does_not_arrive_in_time_gets_408(api: Api) -> None:
     status, document = await api.raw(POSTING + b"Content-Length: 100\r\nConnection: close\r\n\r\n{")
-    assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
-
-
-@pytest.mark.covers("d.body_limits")
-@pytest.mark.parametrize("head", [b"GET /per", b"GET /persons HTTP/1.1\r\nHost: h\r\n"])
-async def test_a_head_that_does_not_arrive_in_time_gets_408(api: Api, head: bytes) -> None:
-    status, document = await api.raw(head)
     assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 

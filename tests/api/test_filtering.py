@@ -279,7 +279,7 @@ async def test_filter_can_be_combined_with_fields_include_and_sort(api: Api) -> 
         ("filter=[" + '{"not":' * 20 + "1" + "}" * 20 + "]", "filter"),
     ],
 )
-async def test_an_invalid_filter_is_refused(api: Api, query: str, parameter: str) -> None:
+async def test_an_invalid_filter_is_rejected(api: Api, query: str, parameter: str) -> None:
     response = await api.get(f"/persons?{query}")
     assert (response.status, response.errors) == (400, [(400, parameter)])
 

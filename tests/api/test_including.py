@@ -135,7 +135,7 @@ async def test_include_paths_with_a_common_prefix_are_merged(fleet: Api) -> None
         ("/computers/1", "OWNER"),
     ],
 )
-async def test_an_invalid_include_path_is_refused(fleet: Api, path: str, include: str) -> None:
+async def test_an_invalid_include_path_is_rejected(fleet: Api, path: str, include: str) -> None:
     response = await fleet.get(f"{path}?include={include}")
     assert (response.status, response.errors) == (400, [(400, "include")])
 

@@ -149,7 +149,7 @@ async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the
 
 @pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
-async def test_a_body_without_a_content_type_is_refused_with_the_expected_media_type(
+async def test_a_body_without_a_content_type_is_rejected_with_the_expected_media_type(
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await fleet(api)
@@ -242,7 +242,7 @@ async def test_operations_use_the_media_type_of_their_extension(api: Api) -> Non
     ("method", "path"),
     [*(("GET", path) for path in READS), *(("DELETE", path) for path in DELETIONS)],
 )
-async def test_media_type_parameters_are_refused_even_without_a_body(
+async def test_media_type_parameters_are_rejected_even_without_a_body(
     api: Api, database: Database, method: str, path: str
 ) -> None:
     await fleet(api)

@@ -28,7 +28,7 @@ monitor = Resource(
 
 
 @pytest.mark.covers("r.new_type")
-async def test_a_third_type_is_served_like_the_others(serve: Serve) -> None:
+async def test_a_new_type_is_served(serve: Serve) -> None:
     api = await serve(resources=(*RESOURCES, monitor))
     grace = await api.person()
     await api.computer(owner=grace)
@@ -39,26 +39,26 @@ async def test_a_third_type_is_served_like_the_others(serve: Serve) -> None:
         {"type": "person", "relationships": {"monitors": to_many("1", type="monitor")}},
     )
     assert linkage_of(changed.data) == {"monitors": to_many("1", type="monitor")}
-    answer = await api.get("/monitors?include=owner.computers&fields[monitor]=model,owner,person")
-    assert answer.data[0]["attributes"] == {"model": "P27"}
-    assert answer.included == [("person", grace), ("computer", "1")]
-    answer = await api.get(f"/persons/{grace}?include=computers,monitors")
-    assert answer.included == [("computer", "1"), ("monitor", "1")]
+    response = await api.get("/monitors?include=owner.computers&fields[monitor]=model,owner,person")
+    assert response.data[0]["attributes"] == {"model": "P27"}
+    assert response.included == [("person", grace), ("computer", "1")]
+    response = await api.get(f"/persons/{grace}?include=computers,monitors")
+    assert response.included == [("computer", "1"), ("monitor", "1")]
     assert (await api.get("/monitors/2")).status == 404
 
 
 @pytest.mark.covers("r.new_type")
-async def test_a_third_type_is_described_like_the_others(serve: Serve) -> None:
+async def test_a_new_type_is_described(serve: Serve) -> None:
     api = await serve(resources=(*RESOURCES, monitor))
     async with api.client.get("/api/swagger/swagger.json") as response:
-        described = await response.json()
-    assert described["paths"]["/monitors"].keys() >= {"get", "post"}
-    assert described["paths"]["/monitors/{id}"].keys() >= {"get", "patch"}
-    assert "Monitor" in [tag["name"] for tag in described["tags"]]
-    parameters = described["components"]["parameters"].values()
+        description = await response.json()
+    assert description["paths"]["/monitors"].keys() >= {"get", "post"}
+    assert description["paths"]["/monitors/{id}"].keys() >= {"get", "patch"}
+    assert "Monitor" in [tag["name"] for tag in description["tags"]]
+    parameters = description["components"]["parameters"].values()
     assert "fields[monitor]" in [parameter["name"] for parameter in parameters]
-    told = described["paths"]["/monitors"]["get"]["parameters"]
-    assert {"$ref": "#/components/parameters/MonitorFields"} in told
+    references = description["paths"]["/monitors"]["get"]["parameters"]
+    assert {"$ref": "#/components/parameters/MonitorFields"} in references
 
 
 class ClashingSchema(Schema):
@@ -69,7 +69,7 @@ class ClashingSchema(Schema):
     ("declared", "reason"),
     [
         ((person, person), "type declared twice: person"),
-        ((computer,), "computer.owner leads to `person`, which is not declared"),
+        ((computer,), "the target of computer.owner, `person`, is not declared"),
         (
             (person, computer, Resource("monitor", "computers", MonitorSchema)),
             "collection declared twice: computers",
@@ -90,7 +90,7 @@ class ClashingSchema(Schema):
         ((Resource("monitor", "monitors/x", MonitorSchema),), "`monitors/x`"),
     ],
 )
-def test_a_wrong_declaration_fails_at_start(declared: tuple[Resource, ...], reason: str) -> None:
+def test_an_invalid_declaration_fails_at_start(declared: tuple[Resource, ...], reason: str) -> None:
     with pytest.raises(InvalidDeclaration) as raised:
         Graph(declared)
     assert reason in str(raised.value)

@@ -286,12 +286,12 @@ async def test_operations_change_the_etags_of_the_resources_they_write(api: Api)
     ):
         assert (await api.get(path)).headers["ETag"] != tag
         body = {"data": {"type": name}}
-        refused = await api.request("PATCH", path, body, headers={"If-Match": tag})
-        assert refused.status == 412
+        rejected = await api.request("PATCH", path, body, headers={"If-Match": tag})
+        assert rejected.status == 412
 
 
 @pytest.mark.covers("i.operations")
-async def test_a_thousand_operations_are_accepted_and_one_more_is_refused(
+async def test_a_thousand_operations_are_accepted_and_one_more_is_rejected(
     commands: CommandLog, api: Api
 ) -> None:
     added = [{"op": "add", "data": {**PERSON, "lid": f"p{number}"}} for number in range(500)]
@@ -305,8 +305,8 @@ async def test_a_thousand_operations_are_accepted_and_one_more_is_refused(
         }
         for number in range(500)
     ]
-    refused = await operate(api, *added, *owned, {"op": "add", "data": PERSON})
-    assert (refused.status, errors(refused)) == (400, [(400, "")])
+    rejected = await operate(api, *added, *owned, {"op": "add", "data": PERSON})
+    assert (rejected.status, errors(rejected)) == (400, [(400, "")])
     assert (await api.get("/persons")).data == []
     commands.names()
     response = await operate(api, *added, *owned)
@@ -329,8 +329,8 @@ async def test_the_maximum_number_of_operations_is_a_setting(
     api = await serve(settings=replace(settings, most_operations=2))
     added = {"op": "add", "data": PERSON}
     assert (await operate(api, added, added)).status == 200
-    refused = await operate(api, added, added, added)
-    assert (refused.status, errors(refused)) == (400, [(400, "")])
+    rejected = await operate(api, added, added, added)
+    assert (rejected.status, errors(rejected)) == (400, [(400, "")])
 
 
 @pytest.mark.covers("i.operations", "i.negotiation")
@@ -347,7 +347,7 @@ async def test_the_maximum_number_of_operations_is_a_setting(
         "",
     ],
 )
-async def test_operations_of_an_unsupported_media_type_are_refused(
+async def test_operations_of_an_unsupported_media_type_are_rejected(
     api: Api, content_type: str
 ) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
@@ -410,7 +410,7 @@ async def test_options_on_the_operations_path_lists_its_methods(api: Api) -> Non
 
 @pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["include", "fields[person]", "x", "page[size]"])
-async def test_query_parameters_are_refused_for_operations(api: Api, name: str) -> None:
+async def test_query_parameters_are_rejected_for_operations(api: Api, name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
     response = await send(api, document, f"/operations?{name}=")
     assert (response.status, response.errors) == (400, [(400, name)])
@@ -437,7 +437,7 @@ async def test_query_parameters_are_refused_for_operations(api: Api, name: str) 
         (b"\xff" * 1_000_000, ""),
     ],
 )
-async def test_a_body_without_operations_is_refused(api: Api, body: bytes, pointer: str) -> None:
+async def test_a_body_without_operations_is_rejected(api: Api, body: bytes, pointer: str) -> None:
     response = await send(api, body)
     assert (response.status, response.errors) == (400, [(400, pointer)])
 
@@ -450,7 +450,7 @@ async def test_at_most_a_hundred_errors_are_reported(api: Api) -> None:
 
 
 @pytest.mark.covers("i.operations", "d.body_limits")
-async def test_a_body_above_the_size_limit_is_refused(api: Api) -> None:
+async def test_a_body_above_the_size_limit_is_rejected(api: Api) -> None:
     document = json.dumps({OPERATIONS: [{"op": "add", "data": PERSON}]}).encode()
     fitting = await send(api, document.ljust(LIMITS.body_bytes))
     assert fitting.status == 200
@@ -531,7 +531,7 @@ async def test_arbitrary_documents_never_cause_an_internal_error(api: Api, docum
 
 
 @pytest.mark.covers("i.operations")
-async def test_a_resource_removal_with_data_is_refused(api: Api, database: Database) -> None:
+async def test_a_resource_removal_with_data_is_rejected(api: Api, database: Database) -> None:
     person = await api.person()
     await api.computer(owner=person)
     before = await stored_records(database)

@@ -143,7 +143,7 @@ async def test_cursor_pages_have_links_and_no_total(fleet: Api) -> None:
 
 
 @pytest.mark.covers("i.paging")
-async def test_cursors_at_either_end_give_empty_pages_with_a_link_back(fleet: Api) -> None:
+async def test_cursors_at_either_end_return_empty_pages_with_a_link_back(fleet: Api) -> None:
     response = await fleet.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
     assert (response.data, response.document["links"]["next"]) == ([], None)
     assert ids(await follow(fleet, response, "prev")) == "5 6 7"
@@ -192,14 +192,14 @@ async def test_default_and_maximum_page_sizes_are_settings(
     assert ids(await api.get(f"/persons?page[before]={END_OF_PERSONS}")) == "6 7"
     assert ids(await api.get("/persons?page[size]=4")) == "1 2 3 4"
     assert len((await api.get("/persons")).data) == 7
-    refused = await api.get("/persons?page[size]=5")
-    assert (refused.status, refused.errors) == (400, [(400, "page[size]")])
+    rejected = await api.get("/persons?page[size]=5")
+    assert (rejected.status, rejected.errors) == (400, [(400, "page[size]")])
 
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 30, "9" * 4400])
 @pytest.mark.parametrize("parameter", ["page[size]", "page[computers][size]"])
-async def test_a_page_size_above_the_maximum_is_refused_as_the_cursor_profile_specifies(
+async def test_a_page_size_above_the_maximum_is_rejected_as_the_cursor_profile_specifies(
     api: Api, parameter: str, size: str
 ) -> None:
     response = await api.get(f"/persons?include=computers&{parameter}={size}")
@@ -212,7 +212,7 @@ async def test_a_page_size_above_the_maximum_is_refused_as_the_cursor_profile_sp
 
 
 @pytest.mark.covers("i.paging")
-async def test_a_range_between_two_cursors_is_refused_as_the_cursor_profile_specifies(
+async def test_a_range_between_two_cursors_is_rejected_as_the_cursor_profile_specifies(
     api: Api,
 ) -> None:
     response = await api.get(f"/persons?page[after]={END_OF_PERSONS}&page[before]={END_OF_PERSONS}")
@@ -263,7 +263,7 @@ def cursor_of(type_name: str, sort: str, *position: Any) -> str:
         ("page[Size]=1", "page[Size]"),
     ],
 )
-async def test_invalid_page_parameters_are_refused(api: Api, query: str, parameter: str) -> None:
+async def test_invalid_page_parameters_are_rejected(api: Api, query: str, parameter: str) -> None:
     response = await api.get(f"/persons?{query}")
     assert (response.status, response.errors) == (400, [(400, parameter)])
 
@@ -453,7 +453,7 @@ async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(fleet
         ("/persons/1/computers?include=owner&page[computers][size]=1", "page[computers][size]"),
     ],
 )
-async def test_paging_an_include_path_that_is_not_included_or_to_one_is_refused(
+async def test_paging_an_include_path_that_is_not_included_or_to_one_is_rejected(
     fleet: Api, path: str, parameter: str
 ) -> None:
     response = await fleet.get(path)
@@ -479,7 +479,7 @@ async def test_related_resources_and_linkage_can_be_paged(fleet: Api) -> None:
 
 
 @pytest.mark.parametrize("query", ["page[total]=true", "page[size]=1&page[total]=false"])
-async def test_a_total_without_a_page_number_is_refused_with_the_parameter_to_send(
+async def test_a_total_without_a_page_number_is_rejected_with_the_parameter_to_send(
     api: Api, query: str
 ) -> None:
     response = await api.get(f"/persons?{query}")

@@ -124,7 +124,7 @@ async def test_an_absolute_request_target_is_repeated_in_the_self_link(api: Api)
 @pytest.mark.parametrize(
     "host", [b"", b"a b", b'"><script>', b"\xff", b"a/b", b"u@h", b"[", b"a:999999"]
 )
-async def test_an_invalid_host_header_is_refused(api: Api, host: bytes) -> None:
+async def test_an_invalid_host_header_is_rejected(api: Api, host: bytes) -> None:
     status, document = await api.raw(
         b"GET /persons HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
     )

@@ -194,7 +194,7 @@ async def test_the_next_links_of_a_related_collection_visit_all_pages(api: Api, 
         (f"{OWNER}?fields[person]=password", "fields[person]"),
     ],
 )
-async def test_a_parameter_that_does_not_apply_to_related_resources_is_refused(
+async def test_a_parameter_that_does_not_apply_to_related_resources_is_rejected(
     api: Api, path: str, parameter: str
 ) -> None:
     await fleet(api)

@@ -270,7 +270,7 @@ async def test_the_next_links_of_linkage_visit_all_pages(api: Api, query: str) -
         (f"{OWNER}?page[size]=1", "page[size]"),
     ],
 )
-async def test_a_parameter_that_does_not_apply_to_linkage_is_refused(
+async def test_a_parameter_that_does_not_apply_to_linkage_is_rejected(
     api: Api, path: str, parameter: str
 ) -> None:
     await fleet(api)
@@ -450,7 +450,7 @@ async def test_malformed_to_one_linkage_is_reported_with_its_pointer(
 
 @pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("parameter", ["include", "fields[computer]", "sort", "page[size]", "x"])
-async def test_query_parameters_are_refused_when_linkage_is_changed(
+async def test_query_parameters_are_rejected_when_linkage_is_changed(
     api: Api, parameter: str
 ) -> None:
     await fleet(api)

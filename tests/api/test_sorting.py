@@ -240,6 +240,6 @@ async def test_sort_and_include_can_be_combined(api: Api, resources: dict[str, R
         *["/persons/1?sort=id", "/computers/1/owner?sort=id"],
     ],
 )
-async def test_an_invalid_sort_is_refused(api: Api, path: str) -> None:
+async def test_an_invalid_sort_is_rejected(api: Api, path: str) -> None:
     response = await api.get(path)
     assert (response.status, response.errors) == (400, [(400, "sort")])

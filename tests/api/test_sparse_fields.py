@@ -131,7 +131,7 @@ async def test_person_is_an_alias_of_owner_in_the_fields_of_a_computer(
         "Fields[person]",
     ],
 )
-async def test_fields_of_an_unknown_type_are_refused(fleet: Api, parameter: str) -> None:
+async def test_fields_of_an_unknown_type_are_rejected(fleet: Api, parameter: str) -> None:
     for path in ("/persons", "/persons/1", "/computers", "/computers/1"):
         response = await fleet.get(f"{path}?{parameter}=email")
         assert (response.status, response.errors) == (400, [(400, parameter)])
@@ -141,7 +141,7 @@ async def test_fields_of_an_unknown_type_are_refused(fleet: Api, parameter: str)
 @pytest.mark.parametrize(
     "names", ["password", "owner", "nothing", "email,", ",", "email, full_name", "_id", "$email"]
 )
-async def test_unknown_fields_are_refused(fleet: Api, names: str) -> None:
+async def test_unknown_fields_are_rejected(fleet: Api, names: str) -> None:
     for path in ("/persons", "/computers/1"):
         response = await fleet.get(f"{path}?fields[person]={names}")
         assert (response.status, response.errors) == (400, [(400, "fields[person]")])
@@ -161,7 +161,7 @@ async def test_all_invalid_parameters_are_reported_together(fleet: Api) -> None:
 
 
 @pytest.mark.covers("d.bad_parameters")
-async def test_a_repeated_parameter_is_refused(fleet: Api) -> None:
+async def test_a_repeated_parameter_is_rejected(fleet: Api) -> None:
     response = await fleet.get("/persons?fields[person]=email&fields[person]=full_name")
     assert (response.status, response.errors) == (400, [(400, "fields[person]")])
 

@@ -87,7 +87,7 @@ async def test_a_stream_has_the_resources_of_all_pages_each_once(fleet: Api, pat
         assert one.get("relationships", {}).items() <= relationships.items()
 
 
-async def test_an_empty_include_gives_an_empty_array(fleet: Api) -> None:
+async def test_an_empty_include_returns_an_empty_array(fleet: Api) -> None:
     whole = (await fleet.get("/persons?include=")).document
     assert whole["included"] == []
     assert len(whole["data"]) == PERSONS

@@ -250,7 +250,7 @@ async def test_a_malformed_relationship_is_reported_with_its_pointer(
     assert await computers_of(api, "1") == ["1"]
 
 
-async def test_an_unknown_relationship_is_refused(api: Api) -> None:
+async def test_an_unknown_relationship_is_rejected(api: Api) -> None:
     await api.person()
     response = await api.patch("/persons/1", {"type": "person", "relationships": {"cars": {}}})
     assert (response.status, response.errors) == (422, [(422, "/data/relationships/cars")])
@@ -330,7 +330,7 @@ async def test_the_owner_of_a_computer_can_be_set_and_cleared(api: Api) -> None:
         assert await computers_of(api, "1") == (["1"] if linkage else [])
 
 
-async def test_an_array_as_owner_is_refused(api: Api) -> None:
+async def test_an_array_as_owner_is_rejected(api: Api) -> None:
     await api.computer()
     response = await api.patch(
         "/computers/1", {"type": "computer", "relationships": {"owner": to_many("1")}}

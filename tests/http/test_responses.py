@@ -48,10 +48,10 @@ async def test_each_response_has_the_common_headers_once(
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("status", [200, 304])
-async def test_signals_change_only_what_their_handlers_do(
+async def test_a_signal_handler_changes_no_other_part_of_a_response(
     start_app: Callable[[web.Application], Awaitable[Client]], method: str, status: int
 ) -> None:
-    """A document is sent through aiohttp if on_response_prepare has handlers, else past it."""
+    """A document bypasses the response of aiohttp unless on_response_prepare has handlers."""
     seen = []
 
     async def add_header(request: web.Request, response: web.StreamResponse) -> None:
@@ -60,14 +60,16 @@ async def test_signals_change_only_what_their_handlers_do(
 
     extended = new_app(document)
     extended.on_response_prepare.append(add_header)
-    found = []
+    received = []
     for app in (new_app(document), extended):
         client = await start_app(app)
         async with client.request(method, "/", params={"status": status}) as response:
-            found.append((response.status, await response.read(), dict(response.headers)))
-    (_, _, plain), (_, _, with_signal) = found
+            received.append((response.status, await response.read(), dict(response.headers)))
+    (_, _, plain), (_, _, with_signal) = received
     assert (
-        found[0][:2] == found[1][:2] == (status, b"{}" if (method, status) == ("GET", 200) else b"")
+        received[0][:2]
+        == received[1][:2]
+        == (status, b"{}" if (method, status) == ("GET", 200) else b"")
     )
     assert seen == [(with_signal["X-Request-ID"], '"x"')]
     assert with_signal.pop("X-Extension") == "1"

@@ -1,4 +1,4 @@
-"""The conditions that filters are parsed to, without a database."""
+"""Parsing filters, without a database."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from registry.jsonapi.filtering import (
     Condition,
     Filter,
     Not,
+    filtered_fields,
     parse_filter,
 )
 from registry.model.attributes import Boolean, Date, DateTime, Decimal, Enumeration, Integer
@@ -52,7 +53,8 @@ JSON = st.recursive(
 )
 NAMES = st.sampled_from(
     sorted(
-        {name for one in GRAPH.values() for name in stored_fields(one)} | {"password", "computers"}
+        {name for resource in GRAPH.values() for name in stored_fields(resource)}
+        | {"password", "computers"}
     )
 )
 OPERATORS = st.sampled_from([*Operator, "null", "in_", "like"])
@@ -87,7 +89,7 @@ def error_detail(name: str, value: str, resource: str = "person") -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "column", "operator", "expected"),
+    ("name", "value", "stored_name", "operator", "expected"),
     [
         ("last_name", "Hopper", "last_name", "eq", "Hopper"),
         ("full_name", "Grace Hopper", "full_name", "eq", "Grace Hopper"),
@@ -115,13 +117,13 @@ def error_detail(name: str, value: str, resource: str = "person") -> str:
         ("id.null", "false", "_id", "ne", None),
     ],
 )
-def test_a_parameter_is_one_condition_of_a_stored_field(
-    name: str, value: str, column: str, operator: str, expected: Any
+def test_a_parameter_is_parsed_to_a_condition(
+    name: str, value: str, stored_name: str, operator: str, expected: Any
 ) -> None:
-    assert parse(name, value) == Condition(column, Operator(operator), expected)
+    assert parse(name, value) == Condition(stored_name, Operator(operator), expected)
 
 
-def test_a_to_one_relationship_is_compared_by_the_id_of_its_target() -> None:
+def test_a_to_one_relationship_is_compared_with_ids() -> None:
     assert parse("owner", "7", "computer") == Condition("person", Operator.EQ, 7)
     assert parse("owner", "null,7", "computer") == Condition("person", Operator.IN, (None, 7))
     assert parse("owner", "", "computer") == Condition("person", Operator.IN, ())
@@ -129,11 +131,11 @@ def test_a_to_one_relationship_is_compared_by_the_id_of_its_target() -> None:
 
 
 @pytest.mark.parametrize("name", ["password", "computers", "_id", "version", "person", "", "Id"])
-def test_an_unknown_field_is_refused_with_the_fields_that_exist(name: str) -> None:
+def test_the_error_for_an_unknown_field_lists_the_available_ones(name: str) -> None:
     detail = error_detail(f"{name}.eq", "1")
     assert detail == (
-        f"`person` cannot be filtered by `{name}`; "
-        "use `id`, `first_name`, `last_name`, `full_name`, `email`."
+        f"Unknown filter field `{name}`; "
+        "available: `id`, `first_name`, `last_name`, `full_name`, `email`."
     )
 
 
@@ -143,14 +145,14 @@ def test_an_unknown_field_is_refused_with_the_fields_that_exist(name: str) -> No
         (
             "last_name.like",
             "a",
-            "`last_name` does not support the operator `like`; use `eq`, `ne`, `lt`",
+            "`last_name` does not support the operator `like`; supported: `eq`, `ne`, `lt`",
         ),
         ("last_name.in_", "a", "`last_name` does not support the operator `in_`"),
         ("last_name.", "a", "`last_name` does not support the operator ``"),
         ("id.prefix", "1", "`id` does not support the operator `prefix`"),
         ("id.contains", "1", "`id` does not support the operator `contains`"),
         ("last_name.eq.eq", "a", "`filter[name][op]=value`"),
-        ("id", "0", "`id` is compared with a positive 64-bit integer"),
+        ("id", "0", "`id` must be compared with a positive 64-bit integer"),
         ("id", "01", "a positive 64-bit integer"),
         ("id", str(2**63), "a positive 64-bit integer"),
         ("id", "null", "a positive 64-bit integer"),
@@ -158,7 +160,7 @@ def test_an_unknown_field_is_refused_with_the_fields_that_exist(name: str) -> No
         ("id.in", "1,null", "a positive 64-bit integer"),
         ("id.eq", "", "a positive 64-bit integer"),
         ("id.lt", "null", "a positive 64-bit integer"),
-        ("email.null", "True", "`null` of `email` is true or false"),
+        ("email.null", "True", "`null` of `email` must be true or false"),
         ("email", "\udcff", "not UTF-8"),
         ("", "\udcff", "not UTF-8"),
     ],
@@ -167,7 +169,7 @@ def test_an_invalid_parameter_is_refused(name: str, value: str, detail: str) -> 
     assert detail in error_detail(name, value)
 
 
-def test_json_expresses_the_same_conditions() -> None:
+def test_json_is_parsed_to_conditions() -> None:
     assert in_json() == AllOf(())
     assert in_json(
         {"name": "last_name", "op": "eq", "val": "null"},
@@ -193,48 +195,51 @@ def test_json_expresses_the_same_conditions() -> None:
         ('["\\ud800"]', "not JSON"),
         ("[NaN]", "not JSON"),
         ("[" * 5000, "not JSON"),
-        ("null", "a list of conditions, not `null`"),
-        ('{"name": "id", "op": "eq", "val": 1}', "a list of conditions"),
-        ("[1]", "A condition is an object, not `1`"),
+        ("null", "must be a list, not `null`"),
+        ('{"name": "id", "op": "eq", "val": 1}', "Conditions must be a list, not"),
+        ("[1]", "A condition must be an object, not `1`"),
         ("[{}]", "`{}` has none"),
-        ('[{"name": "id", "op": "eq"}]', "`name`, `op`, `val`, or else one of `and`, `or`, `not`"),
+        ('[{"name": "id", "op": "eq"}]', "`name`, `op`, `val` or one of `and`, `or`, `not`"),
         ('[{"name": "id", "val": 1}]', "has `name`, `val`"),
         ('[{"op": "eq", "val": 1}]', "has `op`, `val`"),
         ('[{"name": "id", "op": "eq", "val": 1, "x": 1}]', "has `name`, `op`, `val`, `x`"),
         ('[{"or": [{"and": []}], "and": []}]', "has `or`, `and`"),
-        ('[{"name": ["id"], "op": "eq", "val": 1}]', "`name` and `op` are strings"),
-        ('[{"name": "id", "op": null, "val": 1}]', "`name` and `op` are strings"),
-        ('[{"or": []}]', "`or` takes at least one condition"),
-        ('[{"or": {}}]', "a list of conditions, not `{}`"),
-        ('[{"not": []}]', "A condition is an object, not `[]`"),
-        ('[{"name": "password", "op": "eq", "val": "x"}]', "by `password`; use `id`"),
-        ('[{"name": "id", "op": "in", "val": 1}]', "`in` of `id` takes a list of values, not `1`"),
+        ('[{"name": ["id"], "op": "eq", "val": 1}]', "`name` and `op` must be strings"),
+        ('[{"name": "id", "op": null, "val": 1}]', "`name` and `op` must be strings"),
+        ('[{"or": []}]', "`or` must have at least one condition"),
+        ('[{"or": {}}]', "must be a list, not `{}`"),
+        ('[{"not": []}]', "A condition must be an object, not `[]`"),
+        (
+            '[{"name": "password", "op": "eq", "val": "x"}]',
+            "Unknown filter field `password`; available: `id`",
+        ),
+        ('[{"name": "id", "op": "in", "val": 1}]', "`in` of `id` must be a list, not `1`"),
         ('[{"name": "id", "op": "in", "val": [[1]]}]', "a positive 64-bit integer"),
-        ('[{"name": "id", "op": "eq", "val": true}]', "not with `true`"),
-        ('[{"name": "id", "op": "eq", "val": 1.0}]', "not with `1.0`"),
+        ('[{"name": "id", "op": "eq", "val": true}]', "not `true`"),
+        ('[{"name": "id", "op": "eq", "val": 1.0}]', "not `1.0`"),
         ('[{"name": "id", "op": "eq", "val": 9223372036854775808}]', "64-bit"),
-        ('[{"name": "id", "op": "eq", "val": null}]', "not with `null`"),
-        ('[{"name": "last_name", "op": "eq", "val": null}]', "is compared with text"),
-        ('[{"name": "last_name", "op": "eq", "val": {"$gt": ""}}]', "is compared with text"),
-        ('[{"name": "email", "op": "lt", "val": null}]', "`lt` of `email` takes a value"),
+        ('[{"name": "id", "op": "eq", "val": null}]', "not `null`"),
+        ('[{"name": "last_name", "op": "eq", "val": null}]', "must be compared with text"),
+        ('[{"name": "last_name", "op": "eq", "val": {"$gt": ""}}]', "must be compared with text"),
+        ('[{"name": "email", "op": "lt", "val": null}]', "`lt` of `email` must not be null"),
         (
             '[{"name": "email", "op": "contains", "val": null}]',
-            "`contains` of `email` takes a value",
+            "`contains` of `email` must not be null",
         ),
-        ('[{"name": "email", "op": "null", "val": "true"}]', 'is true or false, not `"true"`'),
+        ('[{"name": "email", "op": "null", "val": "true"}]', 'must be true or false, not `"true"`'),
     ],
 )
 def test_invalid_json_is_refused(value: str, detail: str) -> None:
     assert detail in error_detail("", value)
 
 
-@pytest.mark.parametrize("wrapping", ["not", "and", "or"])
-def test_conditions_can_be_nested_up_to_a_depth(wrapping: str) -> None:
+@pytest.mark.parametrize("combinator", ["not", "and", "or"])
+def test_the_nesting_depth_of_conditions_is_limited(combinator: str) -> None:
     nested: Any = {"name": "id", "op": "eq", "val": 1}
     for _ in range(MAX_DEPTH - 1):
-        nested = {wrapping: nested if wrapping == "not" else [nested]}
+        nested = {combinator: nested if combinator == "not" else [nested]}
     in_json(nested)
-    deeper = {wrapping: nested if wrapping == "not" else [nested]}
+    deeper = {combinator: nested if combinator == "not" else [nested]}
     assert "10 levels" in error_detail("", orjson.dumps([deeper]).decode())
 
 
@@ -291,41 +296,32 @@ def test_a_value_of_another_type_is_refused(name: str, value: str) -> None:
     ("name", "value"),
     [("height", "5"), ("height", 5.0), ("weight", 1.5), ("active", "true"), ("seen", 0)],
 )
-def test_json_has_to_have_the_type_of_the_attribute(name: str, value: Any) -> None:
+def test_a_json_value_must_have_the_type_of_the_attribute(name: str, value: Any) -> None:
     condition = [{"name": name, "op": "eq", "val": value}]
     error_detail("", orjson.dumps(condition).decode(), "rack")
-
-
-def columns(condition: Filter) -> set[str]:
-    """Return the stored fields that a filter looks at."""
-    match condition:
-        case Condition(column=column):
-            return {column}
-        case Not(part):
-            return columns(part)
-        case AllOf(parts) | AnyOf(parts):
-            return {column for part in parts for column in columns(part)}
 
 
 def check_parsed_or_refused(brackets: list[str], value: str, resource: str) -> None:
     with suppress(InvalidParameter):
         condition = parse_filter("p", brackets, value, GRAPH[resource])
-        known = {field.stored_name for field in stored_fields(GRAPH[resource]).values()}
-        assert columns(condition) <= known
+        stored_names = {field.stored_name for field in stored_fields(GRAPH[resource]).values()}
+        assert set(filtered_fields(condition)) <= stored_names
 
 
 @given(st.lists(NAMES | OPERATORS | TEXT, max_size=3), TEXT, st.sampled_from(sorted(GRAPH)))
-def test_any_text_is_parsed_or_refused(brackets: list[str], value: str, resource: str) -> None:
+def test_arbitrary_text_is_parsed_or_refused(
+    brackets: list[str], value: str, resource: str
+) -> None:
     check_parsed_or_refused(brackets, value, resource)
 
 
 @given(NAMES, OPERATORS, TEXT, st.sampled_from(sorted(GRAPH)))
-def test_any_value_of_an_operator_is_parsed_or_refused(
+def test_arbitrary_values_are_parsed_or_refused(
     name: str, operator: str, value: str, resource: str
 ) -> None:
     check_parsed_or_refused([name, operator], value, resource)
 
 
 @given(st.lists(CONDITIONS, max_size=3) | JSON, st.sampled_from(sorted(GRAPH)))
-def test_any_json_is_parsed_or_refused(sent: Any, resource: str) -> None:
-    check_parsed_or_refused([], orjson.dumps(sent).decode(), resource)
+def test_arbitrary_json_is_parsed_or_refused(conditions: Any, resource: str) -> None:
+    check_parsed_or_refused([], orjson.dumps(conditions).decode(), resource)

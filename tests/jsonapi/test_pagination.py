@@ -39,8 +39,8 @@ RECORDS = [{"_id": 1}, {"_id": 2}]
 VALUES = st.none() | st.text() | st.integers(-MAX_ID, MAX_ID)
 
 
-def parsed(**sent: str) -> Page:
-    return parse_page(sent, SIZES, PERSON, BY_NAME)
+def parsed(**members: str) -> Page:
+    return parse_page(members, SIZES, PERSON, BY_NAME)
 
 
 def encoded(value: Any) -> str:
@@ -48,18 +48,18 @@ def encoded(value: Any) -> str:
 
 
 def members(link: str | None) -> dict[str, str] | None:
-    """The parameters of a link, its cursors as positions."""
+    """Return the parameters of a link, with decoded cursors."""
     if link is None:
         return None
-    found = dict(parse_qsl(urlsplit(link).query, strict_parsing=True))
-    assert found.pop("sort") == "last_name"
-    for name in {"page[after]", "page[before]"} & found.keys():
-        found[name] = str(CURSORS.decode(found[name], name))
-    return found
+    parameters = dict(parse_qsl(urlsplit(link).query, strict_parsing=True))
+    assert parameters.pop("sort") == "last_name"
+    for name in {"page[after]", "page[before]"} & parameters.keys():
+        parameters[name] = str(CURSORS.decode(parameters[name], name))
+    return parameters
 
 
 @pytest.mark.covers("i.paging")
-def test_a_page_is_numbered_or_by_cursor() -> None:
+def test_a_page_has_a_number_or_a_cursor() -> None:
     assert parsed(number="3") == NumberedPage(3, 50)
     assert parsed(number="1", size="7", total="false") == NumberedPage(1, 7, total=False)
     assert parsed(size="7") == CursorPage(7, CURSORS)
@@ -73,35 +73,35 @@ def test_a_page_is_numbered_or_by_cursor() -> None:
 @pytest.mark.parametrize(
     "size", ["", "0", "00", "-1", "+1", "1.0", "1e3", " 1", "1_0", "\u0661", "x"]
 )
-def test_a_size_or_number_that_is_no_positive_integer_is_refused(size: str) -> None:
+def test_a_size_or_number_must_be_a_positive_integer(size: str) -> None:
     for member in ("size", "number"):
-        with pytest.raises(InvalidParameter) as caught:
+        with pytest.raises(InvalidParameter) as raised:
             parsed(**{member: size})
-        assert caught.value.parameter == f"page[{member}]"
+        assert raised.value.parameter == f"page[{member}]"
 
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 19, "9" * 20, "1" + "0" * 5000])
-def test_a_page_larger_than_any_is_refused_with_the_largest_size(size: str) -> None:
-    with pytest.raises(PageTooLarge) as caught:
+def test_the_error_for_a_page_too_large_has_the_maximum_size(size: str) -> None:
+    with pytest.raises(PageTooLarge) as raised:
         parsed(size=size)
-    assert caught.value.parameter == "page[size]"
-    assert caught.value.meta == {"page": {"maxSize": 1000}}
+    assert raised.value.parameter == "page[size]"
+    assert raised.value.meta == {"page": {"maxSize": 1000}}
 
 
-def test_zeros_in_front_of_a_size_mean_nothing() -> None:
+def test_leading_zeros_of_a_size_are_ignored() -> None:
     assert parsed(size="0" * 30 + "12") == CursorPage(12, CURSORS)
 
 
 @pytest.mark.parametrize("number", [str(2**63), "9" * 19, "9" * 400])
-def test_a_number_that_no_page_can_have_is_refused(number: str) -> None:
-    with pytest.raises(InvalidParameter, match="so many pages") as caught:
+def test_a_page_number_too_large_is_refused(number: str) -> None:
+    with pytest.raises(InvalidParameter, match="too large") as raised:
         parsed(number=number)
-    assert caught.value.parameter == "page[number]"
+    assert raised.value.parameter == "page[number]"
 
 
 @pytest.mark.parametrize(
-    ("sent", "parameter"),
+    ("members", "parameter"),
     [
         ({"number": "1", "after": CURSORS.encode(END)}, "page[number]"),
         ({"number": "1", "before": CURSORS.encode(END)}, "page[number]"),
@@ -111,14 +111,14 @@ def test_a_number_that_no_page_can_have_is_refused(number: str) -> None:
         ({"number": "1", "total": ""}, "page[total]"),
     ],
 )
-def test_members_that_do_not_go_together_are_refused(sent: dict[str, str], parameter: str) -> None:
-    with pytest.raises(InvalidParameter) as caught:
-        parsed(**sent)
-    assert caught.value.parameter == parameter
+def test_an_invalid_combination_is_refused(members: dict[str, str], parameter: str) -> None:
+    with pytest.raises(InvalidParameter) as raised:
+        parsed(**members)
+    assert raised.value.parameter == parameter
 
 
 @pytest.mark.covers("i.paging")
-def test_a_page_between_two_cursors_is_refused_as_the_profile_says() -> None:
+def test_range_pagination_is_refused_with_the_error_of_the_profile() -> None:
     cursor = CURSORS.encode(END)
     with pytest.raises(RangeNotSupported):
         parsed(after=cursor, before=cursor)
@@ -127,11 +127,11 @@ def test_a_page_between_two_cursors_is_refused_as_the_profile_says() -> None:
 @given(st.tuples(VALUES, VALUES))
 @example((None, 1))
 @example(("", MAX_ID))
-def test_a_cursor_is_read_as_the_position_it_was_made_of(position: Position) -> None:
+def test_a_cursor_is_decoded_to_the_position_it_encodes(position: Position) -> None:
     cursor = CURSORS.encode(position)
     assert CURSORS.decode(cursor, "page[after]") == position
     assert cursor.isascii()
-    assert quote(cursor, safe="") == cursor, "it needs no encoding"
+    assert quote(cursor, safe="") == cursor, "it needs no percent-encoding"
 
 
 NAME = "person:last_name,_id"
@@ -151,26 +151,21 @@ NAME = "person:last_name,_id"
             for position in [
                 *[None, 1, "ab", {}, {"$gt": ""}, ["Hopper"], ["Hopper", 1, 1]],
                 *[[{"$gt": ""}, 1], ["Hopper", {"$gt": 0}], [["Hopper"], 1], ["Hopper", [1]]],
-                *[
-                    ["Hopper", 1.5],
-                    ["Hopper", True],
-                    ["Hopper", 2**64 - 1],
-                    ["Hopper", 2**63],
-                ],
+                *(["Hopper", number] for number in (1.5, True, 2**64 - 1, 2**63)),
             ]
         ),
         urlsafe_b64encode(b'["' + NAME.encode() + rb'",["\ud800",1]]').decode(),
         urlsafe_b64encode(b"[" * 5000).decode(),
     ],
 )
-def test_what_is_no_cursor_of_this_order_is_refused(cursor: str) -> None:
-    with pytest.raises(InvalidParameter) as caught:
+def test_a_cursor_of_another_order_or_an_invalid_one_is_refused(cursor: str) -> None:
+    with pytest.raises(InvalidParameter) as raised:
         CURSORS.decode(cursor, "page[after]")
-    assert caught.value.parameter == "page[after]"
+    assert raised.value.parameter == "page[after]"
 
 
-@given(st.text() | st.binary().map(lambda some: urlsafe_b64encode(some).decode()))
-def test_any_text_is_a_cursor_or_refused(text: str) -> None:
+@given(st.text() | st.binary().map(lambda data: urlsafe_b64encode(data).decode()))
+def test_arbitrary_text_is_refused_as_a_cursor(text: str) -> None:
     with pytest.raises(InvalidParameter):
         CURSORS.decode(text, "page[after]")
 
@@ -178,7 +173,8 @@ def test_any_text_is_a_cursor_or_refused(text: str) -> None:
 FIRST, LAST = {"page[size]": "2"}, {"page[size]": "2", "page[before]": "()"}
 AFTER_B = {"page[size]": "2", "page[after]": "('b', 2)"}
 BEFORE_A = {"page[size]": "2", "page[before]": "('a', 1)"}
-WHOLE, REST = Window(RECORDS, False, ("a", 1), ("b", 2)), Window(RECORDS, True, ("a", 1), ("b", 2))
+WHOLE = Window(RECORDS, False, ("a", 1), ("b", 2))
+PARTIAL = Window(RECORDS, True, ("a", 1), ("b", 2))
 EMPTY = Window((), more=False)
 
 
@@ -188,20 +184,20 @@ EMPTY = Window((), more=False)
     [
         (None, False, EMPTY, None, None),
         (None, False, WHOLE, None, None),
-        (None, False, REST, None, AFTER_B),
+        (None, False, PARTIAL, None, AFTER_B),
         (("Z", 9), False, WHOLE, BEFORE_A, None),
-        (("Z", 9), False, REST, BEFORE_A, AFTER_B),
+        (("Z", 9), False, PARTIAL, BEFORE_A, AFTER_B),
         (("Z", 9), False, EMPTY, LAST, None),
         (END, False, EMPTY, LAST, None),
         (END, True, EMPTY, None, None),
         (END, True, WHOLE, None, None),
-        (END, True, REST, BEFORE_A, None),
+        (END, True, PARTIAL, BEFORE_A, None),
         (("Z", 9), True, WHOLE, None, AFTER_B),
-        (("Z", 9), True, REST, BEFORE_A, AFTER_B),
+        (("Z", 9), True, PARTIAL, BEFORE_A, AFTER_B),
         (("Z", 9), True, EMPTY, None, FIRST),
     ],
 )
-def test_pages_by_cursor_are_linked_as_the_profile_says(
+def test_cursor_pages_have_the_links_of_the_profile(
     position: Position | None,
     backwards: bool,
     window: Window,
@@ -230,18 +226,19 @@ def test_pages_by_cursor_are_linked_as_the_profile_says(
         (9, 0, False, 1, None, 1),
     ],
 )
-def test_numbered_pages_are_linked(
+def test_numbered_pages_have_links(
     number: int, total: int, more: bool, prev: int | None, following: int | None, last: int
 ) -> None:
     links = page_links(NumberedPage(number, 2), Window(RECORDS, more, total=total), URL)
     numbers = {"first": 1, "last": last, "prev": prev, "next": following}
     assert {name: members(link) for name, link in links.items()} == {
-        name: to and {"page[number]": str(to), "page[size]": "2"} for name, to in numbers.items()
+        name: target and {"page[number]": str(target), "page[size]": "2"}
+        for name, target in numbers.items()
     }
 
 
 @pytest.mark.covers("i.paging")
-def test_numbered_pages_that_are_not_counted_have_no_last_and_stay_uncounted() -> None:
+def test_uncounted_pages_have_no_last_link_and_link_to_uncounted_pages() -> None:
     links = page_links(NumberedPage(4, 2, total=False), Window(RECORDS, more=True), URL)
 
     def page(number: int) -> dict[str, str]:
@@ -272,7 +269,7 @@ def test_numbered_pages_that_are_not_counted_have_no_last_and_stay_uncounted() -
         ("?filter[last_name]=?a?", "filter[last_name]=?a?&"),
     ],
 )
-def test_a_link_keeps_every_other_parameter_as_it_was_written(query: str, kept: str) -> None:
+def test_links_keep_other_parameters_verbatim(query: str, kept: str) -> None:
     kept = f"{kept[1:]}&" if kept.startswith("?") else kept
     url = f"https://registry.example.com/persons{query}"
     first = page_links(NumberedPage(2, 5), Window((), more=False), url)["first"]

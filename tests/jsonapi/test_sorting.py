@@ -1,4 +1,4 @@
-"""`sort` as an order, without a server."""
+"""Parsing `sort`, without a server."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ GRAPH = Graph(RESOURCES)
 PERSON, COMPUTER = GRAPH["person"], GRAPH["computer"]
 
 
-def told(sort: str, type_name: str) -> str:
+def parsed(sort: str, type_name: str) -> str:
     return ",".join(map(str, parse_sort(sort, GRAPH[type_name], GRAPH)))
 
 
 @pytest.mark.covers("i.sorting")
-def test_every_attribute_and_those_of_the_owner_can_be_sorted_by_but_no_password() -> None:
+def test_a_type_is_sorted_by_its_attributes_and_those_of_to_one_relationships() -> None:
     own = ["id", "first_name", "last_name", "full_name", "email"]
     assert sort_names(PERSON, GRAPH) == own
     assert sort_names(COMPUTER, GRAPH) == [
@@ -44,13 +44,13 @@ def test_every_attribute_and_those_of_the_owner_can_be_sorted_by_but_no_password
         ("-owner.last_name,serial", "computer", "-owner.last_name,serial,_id"),
     ],
 )
-def test_an_order_is_total_by_the_id_in_the_direction_of_its_last_key(
+def test_the_id_breaks_ties_in_the_direction_of_the_last_key(
     sort: str, type_name: str, order: str
 ) -> None:
-    assert told(sort, type_name) == order
+    assert parsed(sort, type_name) == order
 
 
-def test_an_empty_sort_asks_for_the_order_of_ids() -> None:
+def test_an_empty_sort_is_the_default_order() -> None:
     assert parse_sort("", PERSON, GRAPH) == BY_ID
 
 
@@ -62,7 +62,7 @@ def test_an_empty_sort_asks_for_the_order_of_ids() -> None:
         *["last_name,-last_name", "id,id", "owner.owner"],
     ],
 )
-def test_what_is_no_field_or_comes_twice_is_refused(sort: str) -> None:
-    with pytest.raises(InvalidParameter) as caught:
+def test_an_unknown_or_repeated_field_is_refused(sort: str) -> None:
+    with pytest.raises(InvalidParameter) as raised:
         parse_sort(sort, PERSON, GRAPH)
-    assert caught.value.parameter == "sort"
+    assert raised.value.parameter == "sort"

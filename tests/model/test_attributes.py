@@ -30,21 +30,21 @@ from registry.model.attributes.text import _COMMON_EMAIL
 UTC = datetime.UTC
 MANY_DIGITS = "9" * 10_000
 
-# Mostly not addresses, so that those are found which the pattern would let through.
-LIKE_ADDRESSES = st.from_regex(
+# Mostly invalid addresses, to find some that the pattern would accept.
+SIMILAR_TO_ADDRESSES = st.from_regex(
     re.compile(r"[aZ9_]{1,5}[a_.+-]{0,3}[aZ9]{1,60}@[aZ9]{1,3}[a9.-]{0,4}[a9]\.[aZ9-]{0,2}[aZ]{2}"),
     fullmatch=True,
 )
 
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
-@given(LIKE_ADDRESSES)
-def test_an_address_of_the_common_shape_is_valid(address: str) -> None:
+@given(SIMILAR_TO_ADDRESSES)
+def test_an_address_that_the_common_pattern_matches_is_valid(address: str) -> None:
     assume(_COMMON_EMAIL.fullmatch(address))
     validate_email(address, check_deliverability=False, strict=True)
 
 
-def test_the_common_shape_covers_most_addresses() -> None:
+def test_the_common_pattern_matches_most_addresses() -> None:
     for address in ("grace.hopper@example.com", "ada+lists@sub.fleet-1.Example.org", "a_b@x.io"):
         assert _COMMON_EMAIL.fullmatch(address)
     for address in ("a@localhost", ".a@x.org", "a..b@x.org", "a@-x.org", "a@x.c", "a@x.org\n"):
@@ -52,13 +52,13 @@ def test_the_common_shape_covers_most_addresses() -> None:
 
 
 def utc(*parts: int) -> datetime.datetime:
-    return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc] # the zone is named
+    return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc] # mypy takes a part for the zone
 
 
 LARGEST_DECIMAL = f"{'9' * 24}.{'9' * 10}"
 LAST_MOMENT = utc(9999, 12, 31, 23, 59, 59, 999_000)
 
-ACCEPTED = [
+VALID = [
     (Text(), "x" * 255, "x" * 255),
     (Text(), "\0 {a} '\"", "\0 {a} '\""),
     (Email(), "Grace.Hopper@example.com", "Grace.Hopper@example.com"),
@@ -78,16 +78,18 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize(("attribute", "sent", "stored"), ACCEPTED)
-def test_a_value_is_stored_and_shown_as_sent(attribute: Attribute, sent: Any, stored: Any) -> None:
-    value = attribute.deserialize(sent)
+@pytest.mark.parametrize(("attribute", "json", "stored"), VALID)
+def test_a_valid_value_is_loaded_and_serialized(
+    attribute: Attribute, json: Any, stored: Any
+) -> None:
+    value = attribute.deserialize(json)
     assert (value, type(value)) == (stored, type(stored))
-    assert attribute.to_json(value) == sent
+    assert attribute.to_json(value) == json
     assert attribute.from_cursor(attribute.to_cursor(value)) == value
 
 
 @pytest.mark.parametrize(
-    ("sent", "shown"),
+    ("text", "expected"),
     [
         ("2026-02-28T12:30:00Z", "2026-02-28T12:30:00.000Z"),
         ("2026-02-28t12:30:00.5z", "2026-02-28T12:30:00.500Z"),
@@ -95,11 +97,11 @@ def test_a_value_is_stored_and_shown_as_sent(attribute: Attribute, sent: Any, st
         ("2026-02-28T12:30:00.1239999+00:00", "2026-02-28T12:30:00.123Z"),
     ],
 )
-def test_a_time_is_shown_in_utc_to_the_millisecond(sent: str, shown: str) -> None:
-    assert DateTime().to_json(DateTime().deserialize(sent)) == shown
+def test_a_time_is_serialized_in_utc_with_milliseconds(text: str, expected: str) -> None:
+    assert DateTime().to_json(DateTime().deserialize(text)) == expected
 
 
-REFUSED: dict[Attribute, list[Any]] = {
+INVALID: dict[Attribute, list[Any]] = {
     Text(): [5, True, [], {}, "", "x" * 256, MANY_DIGITS],
     Email(): [5, "", "a@localhost", "a" * 300 + "@x.org", MANY_DIGITS, "a@x.org\n"],
     Enumeration("red", "green"): ["blue", "", "Red", 5, None, ["red"], MANY_DIGITS],
@@ -116,8 +118,8 @@ REFUSED: dict[Attribute, list[Any]] = {
             " 2026-02-28",
             "\uff12026-02-28",
             "",
-            MANY_DIGITS,
             "2026-02-28\n",
+            MANY_DIGITS,
         ],
     ],
     DateTime(): [
@@ -132,9 +134,9 @@ REFUSED: dict[Attribute, list[Any]] = {
 
 @pytest.mark.parametrize(
     ("attribute", "value"),
-    [(attribute, value) for attribute, values in REFUSED.items() for value in values],
+    [(attribute, value) for attribute, values in INVALID.items() for value in values],
 )
-def test_a_value_of_another_kind_is_refused(attribute: Attribute, value: Any) -> None:
+def test_an_invalid_value_is_refused(attribute: Attribute, value: Any) -> None:
     if value is None:
         assert attribute.deserialize(None) is None
         return
@@ -156,9 +158,7 @@ def test_a_value_of_another_kind_is_refused(attribute: Attribute, value: Any) ->
         (ResourceId(nullable=False), "7", 7),
     ],
 )
-def test_a_query_parameter_holds_a_value_as_text(
-    attribute: Attribute, text: str, value: Any
-) -> None:
+def test_text_of_a_query_parameter_is_parsed(attribute: Attribute, text: str, value: Any) -> None:
     assert attribute.from_text(text) == value
 
 
@@ -175,7 +175,7 @@ def test_a_query_parameter_holds_a_value_as_text(
         *((Enumeration("red"), text) for text in ("", "blue")),
     ],
 )
-def test_a_query_parameter_of_another_kind_is_refused(attribute: Attribute, text: str) -> None:
+def test_invalid_text_of_a_query_parameter_is_refused(attribute: Attribute, text: str) -> None:
     with pytest.raises(ValidationError):
         attribute.from_text(text)
 
@@ -210,15 +210,15 @@ def test_decimals_are_exact(number: Number) -> None:
 
 
 @given(st.datetimes(timezones=st.timezones()))
-def test_times_are_kept_to_the_millisecond_in_utc(time: datetime.datetime) -> None:
+def test_times_are_truncated_to_milliseconds_in_utc(time: datetime.datetime) -> None:
     attribute = DateTime()
     try:
-        wanted = time.astimezone(UTC)
+        expected = time.astimezone(UTC)
     except OverflowError:
         return
     offset = time.utcoffset() or datetime.timedelta()
     assume(not offset % datetime.timedelta(minutes=1))
     assume(time.astimezone(UTC).astimezone(time.tzinfo) == time)
     value = attribute.deserialize(time.isoformat(timespec="microseconds"))
-    assert value == wanted.replace(microsecond=wanted.microsecond // 1_000 * 1_000)
+    assert value == expected.replace(microsecond=expected.microsecond // 1_000 * 1_000)
     assert attribute.deserialize(attribute.to_json(value)) == value

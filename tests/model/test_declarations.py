@@ -1,4 +1,4 @@
-"""Declarations that cannot work fail at start, with a message that names the place."""
+"""Invalid declarations fail at start, with a message that names them."""
 
 from __future__ import annotations
 
@@ -30,21 +30,24 @@ def declared(**attributes: fields.Field[Any]) -> Resource:
     ("attribute", "defect"),
     [
         (fields.String(), "is a String: declare it with a type of registry.model.attributes"),
-        (Text(required=True, read_only=True), "is required, but clients cannot send it"),
-        (Text(nullable=False), "has to be required, nullable or to have a default"),
-        (Integer(default="5"), "has a default that cannot be stored: Not an integer of 64 bits"),
-        (Integer(default=2**63), "has a default that cannot be stored"),
-        (Boolean(default=1), "has a default that cannot be stored"),
-        (Text(default=""), "has a default that cannot be stored: Length must be between 1 and 255"),
-        (Enumeration("a", default="b"), "has a default that cannot be stored: Not one of a"),
-        (Enumeration(), "has to have values, which differ"),
-        (Enumeration("a", "a"), "has to have values, which differ"),
-        (ComputedText("other"), "is computed from other, which are not all text attributes"),
-        (ComputedText("size"), "is computed from size, which are not all text attributes"),
-        (ComputedText("model"), "is computed from model, which are not all text attributes"),
+        (
+            Text(required=True, read_only=True),
+            "is required, but requests must not contain read-only attributes",
+        ),
+        (Text(nullable=False), "must be required or nullable, or have a default"),
+        (Integer(default="5"), "has an invalid default: Not a 64-bit integer"),
+        (Integer(default=2**63), "has an invalid default"),
+        (Boolean(default=1), "has an invalid default"),
+        (Text(default=""), "has an invalid default: Length must be between 1 and 255"),
+        (Enumeration("a", default="b"), "has an invalid default: Not one of a"),
+        (Enumeration(), "must have at least one value, and no value twice"),
+        (Enumeration("a", "a"), "must have at least one value, and no value twice"),
+        (ComputedText("other"), "is computed from other, which must all be text attributes"),
+        (ComputedText("size"), "is computed from size, which must all be text attributes"),
+        (ComputedText("model"), "is computed from model, which must all be text attributes"),
     ],
 )
-def test_an_attribute_that_cannot_work_is_named(attribute: fields.Field[Any], defect: str) -> None:
+def test_an_invalid_attribute_is_named(attribute: fields.Field[Any], defect: str) -> None:
     resource = declared(model=attribute, size=Integer())
     with pytest.raises(InvalidDeclaration) as raised:
         Graph([resource])
@@ -61,7 +64,7 @@ def test_an_attribute_that_cannot_work_is_named(attribute: fields.Field[Any], de
         Enumeration("a", "b", default="b", read_only=True),
     ],
 )
-def test_an_attribute_that_can_work_is_accepted(attribute: Attribute) -> None:
+def test_a_valid_attribute_is_accepted(attribute: Attribute) -> None:
     assert list(Graph([declared(model=attribute)])["monitor"].attributes) == ["model"]
 
 

@@ -1,4 +1,4 @@
-"""The attributes of records, serialized by generated expressions."""
+"""Serialization of the attributes of records by generated code."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ TYPES = [asset, *RESOURCES]
 
 def serializer(resource: Resource, names: list[str]) -> Callable[[dict[str, Any]], str]:
     """Return the function that serializes these attributes."""
-    chosen = {name: one for name, one in resource.attributes.items() if name in names}
-    generated = attribute_serializer(chosen)
-    lines = ["def show(record):", *generated.lines, "return attributes"]
-    return compile_function("show", "\n    ".join(lines), generated.namespace)
+    attributes = {name: one for name, one in resource.attributes.items() if name in names}
+    generated = attribute_serializer(attributes)
+    lines = ["def render(record):", *generated.lines, "return attributes"]
+    return compile_function("render", "\n    ".join(lines), generated.namespace)
 
 
 @given(data=st.data(), resource=st.sampled_from(TYPES), is_external=st.booleans())
@@ -58,43 +58,46 @@ def test_a_record_is_serialized_as_marshmallow_dumps_it(
     data: st.DataObject, resource: Resource, is_external: bool
 ) -> None:
     names = list(resource.attributes)
-    chosen = data.draw(st.lists(st.sampled_from(names), unique=True))
+    selected = data.draw(st.lists(st.sampled_from(names), unique=True))
     values = {
         name: EXTERNAL if is_external else DECLARED.get(name, st.text()) for name in [*names, "x"]
     }
     record: dict[str, Any] = data.draw(
         st.fixed_dictionaries({}, optional=values) if is_external else st.fixed_dictionaries(values)
     )
-    dumped = resource.schema(only=chosen).dump(record)
+    dumped = resource.schema(only=selected).dump(record)
     expected = {}
     for name, attribute in resource.attributes.items():
-        if name in chosen and isinstance(attribute, ComputedText):
+        if name in selected and isinstance(attribute, ComputedText):
             expected[name] = attribute.compute(record)
-        elif name in chosen and (dumped.get(name) is not None or attribute.nullable):
+        elif name in selected and (dumped.get(name) is not None or attribute.nullable):
             expected[name] = dumped.get(name)
-    assert serializer(resource, chosen)(record) == orjson.dumps(expected, default=str).decode()
+    assert serializer(resource, selected)(record) == orjson.dumps(expected, default=str).decode()
 
 
-def test_attributes_are_in_the_order_of_their_declaration() -> None:
-    show = serializer(asset, ["label", "contact", "name"])
-    assert show({"name": "{a}", "contact": "'b'"}) == (
+def test_attributes_are_in_the_order_of_declaration() -> None:
+    serialize = serializer(asset, ["label", "contact", "name"])
+    assert serialize({"name": "{a}", "contact": "'b'"}) == (
         """{"name":"{a}","contact":"'b'","label":"{a} 'b'"}"""
     )
-    assert show({"name": "{a}", "contact": None}) == '{"name":"{a}","contact":null,"label":"{a} "}'
+    assert (
+        serialize({"name": "{a}", "contact": None})
+        == '{"name":"{a}","contact":null,"label":"{a} "}'
+    )
 
 
-def test_no_attributes_make_an_empty_object() -> None:
+def test_without_attributes_the_object_is_empty() -> None:
     assert serializer(asset, [])({"name": "a"}) == "{}"
 
 
-def test_a_value_of_another_type_is_shown_best_effort() -> None:
-    show = serializer(asset, ["weight", "price", "bought"])
-    assert orjson.loads(show({"weight": 1.5, "price": "x", "bought": b"\xff"})) == {
+def test_a_value_of_another_type_is_serialized_best_effort() -> None:
+    serialize = serializer(asset, ["weight", "price", "bought"])
+    assert orjson.loads(serialize({"weight": 1.5, "price": "x", "bought": b"\xff"})) == {
         "weight": "1.5",
         "price": "x",
         "bought": r"b'\xff'",
     }
-    assert orjson.loads(show({"price": decimal.Decimal("NaN")}))["price"] == "NaN"
+    assert orjson.loads(serialize({"price": decimal.Decimal("NaN")}))["price"] == "NaN"
 
 
 def test_a_traceback_shows_the_generated_line() -> None:

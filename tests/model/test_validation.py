@@ -1,4 +1,4 @@
-"""The attributes of requests."""
+"""Validation of the attributes of requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from registry.model.validation import validator_for
 
 
 class PlaceSchema(Schema):
-    """Attributes with a rule about two of them."""
+    """Attributes with a validator of the schema."""
 
     name = Text(required=True)
     area = Text(default="here")
@@ -21,15 +21,15 @@ class PlaceSchema(Schema):
 
     @validates_schema
     def differ(self, data: dict[str, Any], **_: Any) -> None:
-        """Refuse an area that is named like the place."""
+        """Refuse an area that has the name of the place."""
         if data.get("name") == data.get("area"):
-            raise ValidationError("Two names are the same.", "area")
+            raise ValidationError("The names must differ.", "area")
 
 
 validate = validator_for(Resource("place", "places", PlaceSchema))
 
 
-def test_a_creation_gets_defaults_and_an_update_does_not() -> None:
+def test_only_creation_sets_defaults() -> None:
     created = validate({"name": "Lab"}, True)
     assert created == {"name": "Lab", "area": "here", "contact": None}
     assert validate({"area": "there"}, False) == {"area": "there"}
@@ -43,7 +43,9 @@ def test_a_creation_gets_defaults_and_an_update_does_not() -> None:
         ({"name": 5, "other": 1}, {"name", "other"}),
     ],
 )
-def test_all_errors_are_raised_by_name(values: dict[str, Any], names: set[str]) -> None:
+def test_errors_of_all_attributes_are_raised_by_name(
+    values: dict[str, Any], names: set[str]
+) -> None:
     with pytest.raises(ValidationError) as raised:
         validate(values, True)
     assert raised.value.messages_dict.keys() == names

@@ -47,9 +47,8 @@ async def test_a_batched_update_stores_what_single_updates_store(database: Datab
     )
     ids = [id_ for id_, _ in updates]
     await batched.update_many({"_id": {"$in": ids}}, batch_update(PERSON, updates))
-    await single.update_many(
-        {}, recompute(PERSON)
-    )  # updates of other attributes leave them missing
+    # Updates of other attributes leave missing computed fields missing.
+    await single.update_many({}, recompute(PERSON))
     stored_single, stored_batched = [
         await collection.find().sort("_id").to_list(None) for collection in (single, batched)
     ]
@@ -58,12 +57,12 @@ async def test_a_batched_update_stores_what_single_updates_store(database: Datab
 
 
 @pytest.mark.covers("r.batching")
-async def test_an_update_that_the_database_refuses_does_not_affect_the_others(
+async def test_an_update_that_the_database_rejects_does_not_affect_the_others(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
     ids = [await api.person() for _ in range(40)]
-    await database.command("collMod", "persons", validator={"last_name": {"$ne": "refused"}})
-    names = ["refused" if number % 10 == 5 else f"L{number}" for number in range(40)]
+    await database.command("collMod", "persons", validator={"last_name": {"$ne": "rejected"}})
+    names = ["rejected" if number % 10 == 5 else f"L{number}" for number in range(40)]
     commands.take("update")
     responses = await asyncio.gather(
         *(
@@ -75,7 +74,7 @@ async def test_an_update_that_the_database_refuses_does_not_affect_the_others(
     for id_, name, response in zip(ids, names, responses, strict=True):
         record = await database.persons.find_one({"_id": int(id_)})
         assert record is not None
-        if name == "refused":
+        if name == "rejected":
             assert response.status == 503
             assert record["last_name"] != name
         else:

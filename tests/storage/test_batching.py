@@ -157,7 +157,7 @@ class Page:
 
 
 class Pages:
-    """Loads pages through a coalescer; each number has held batches of its own."""
+    """Loads pages through a coalescer. batches: the fetches by number, held until released."""
 
     def __init__(self) -> None:
         self.coalescer = Coalescer[int](max_batch_size=3)
@@ -207,7 +207,7 @@ async def test_a_cancelled_caller_does_not_affect_others_with_an_equal_key() -> 
     assert [await tasks[1], await tasks[3]] == [10, 10]
 
 
-async def test_each_caller_that_shares_an_error_gets_a_traceback_of_its_own() -> None:
+async def test_tracebacks_of_a_shared_error_do_not_accumulate() -> None:
     pages = Pages()
     tasks = await pages.load(1, 1, 1)
     pages.batches[1].failure = Unavailable()
@@ -217,7 +217,7 @@ async def test_each_caller_that_shares_an_error_gets_a_traceback_of_its_own() ->
         with pytest.raises(Unavailable) as caught:
             await task
         tracebacks.add(tuple(traceback.extract_tb(caught.tb).format()))
-    assert len(tracebacks) == 1, "one contains the frames of another"
+    assert len(tracebacks) == 1, "a traceback contains the frames of another caller"
     pages.batches[1].failure = None
     assert await pages.load_one(1) == 10
 

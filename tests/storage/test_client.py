@@ -1,4 +1,4 @@
-"""The client: options that the URI cannot change, and clusters that are refused."""
+"""The client: options that the URI cannot change, and clusters that are rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.mongods import add_user, as_user, initiate, other_mongod
 GRAPH = Graph(RESOURCES)
 
 
-async def refusal(uri: str) -> str:
+async def start_error(uri: str) -> str:
     """Return the line that says why the cluster cannot be used."""
     with pytest.raises(StartError) as caught:
         async with connect(Settings(mongodb_uri=uri), GRAPH):
@@ -30,7 +30,7 @@ async def refusal(uri: str) -> str:
     return message
 
 
-async def test_writes_are_journaled_by_the_majority_whatever_the_uri_says(
+async def test_the_uri_cannot_change_the_options_of_the_service(
     settings: Settings,
 ) -> None:
     uri = f"{settings.mongodb_uri}&w=0&journal=false&readPreference=secondary&tz_aware=true"
@@ -61,10 +61,10 @@ async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path)
         ("mongodb://me:secret@db/?readPreferenceTags=a:b", "cannot be combined"),
     ],
 )
-async def test_a_uri_that_cannot_be_used_is_refused_without_its_secrets(
+async def test_a_uri_that_cannot_be_used_is_rejected_without_its_secrets(
     uri: str, reason: str
 ) -> None:
-    message = await refusal(uri)
+    message = await start_error(uri)
     assert reason in message
     assert not {"sec", "ret", "secret"} & set(re.split(r"\W+", message))
 
@@ -73,26 +73,26 @@ async def test_an_unreachable_cluster_is_named_without_its_secrets(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 200)
-    message = await refusal(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
+    message = await start_error(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
     refused = f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused; "
     assert message == f"{refused}{client._ADVICE}"
 
 
-async def test_a_mongod_outside_of_a_replica_set_is_refused(mongodb_uri: str) -> None:
+async def test_a_mongod_outside_of_a_replica_set_is_rejected(mongodb_uri: str) -> None:
     async with other_mongod(mongodb_uri) as uri:
-        assert "not a member of a replica set: start it with --replSet" in await refusal(uri)
+        assert "not a member of a replica set: start it with --replSet" in await start_error(uri)
 
 
-async def test_a_replica_set_that_was_not_initiated_is_refused(
+async def test_a_replica_set_that_was_not_initiated_is_rejected(
     mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with other_mongod(mongodb_uri, "--replSet", "other") as uri:
-        assert "initiate the set" in await refusal(uri)
+        assert "initiate the set" in await start_error(uri)
         monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 200)
-        assert "No servers match selector" in await refusal(uri.partition("?")[0])
+        assert "No servers match selector" in await start_error(uri.partition("?")[0])
 
 
-async def test_a_cluster_that_denies_access_is_refused(mongodb_uri: str, tmp_path: Path) -> None:
+async def test_a_cluster_that_denies_access_is_rejected(mongodb_uri: str, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("x" * 64)
     key.chmod(0o600)
@@ -100,8 +100,8 @@ async def test_a_cluster_that_denies_access_is_refused(mongodb_uri: str, tmp_pat
         await initiate(uri)
         await add_user(uri, "root")
         await add_user(as_user("root", uri), "readAnyDatabase")
-        assert "requires authentication" in await refusal(uri)
-        assert "MONGODB_URI: Authentication failed; " in await refusal(as_user("nobody", uri))
+        assert "requires authentication" in await start_error(uri)
+        assert "MONGODB_URI: Authentication failed; " in await start_error(as_user("nobody", uri))
         with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry"):
             async with connect(
                 Settings(mongodb_uri=as_user("readAnyDatabase", uri)), GRAPH

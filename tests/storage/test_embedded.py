@@ -1,4 +1,4 @@
-"""The embedded mongod: its files, its end, and the messages when it cannot start."""
+"""The embedded mongod: its files, its exit, and the messages when it cannot start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[C
         yield client
 
 
-async def refusal(data_dir: Path, mongod: Path | None = None) -> str:
+async def start_error(data_dir: Path, mongod: Path | None = None) -> str:
     """Return the line that says why mongod cannot start."""
     with pytest.raises(StartError) as caught:
         async with running(data_dir, mongod):
@@ -156,7 +156,7 @@ async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) ->
         assert not left.exists()
 
 
-async def test_an_unexpected_end_is_logged(
+async def test_an_unexpected_exit_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def has_record() -> bool:
@@ -171,13 +171,13 @@ async def test_an_unexpected_end_is_logged(
     assert str(tmp_path / "mongod.log") in record.getMessage()
 
 
-async def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+async def test_a_directory_in_use_is_rejected(tmp_path: Path) -> None:
     async with running(tmp_path):
-        message = await refusal(tmp_path)
+        message = await start_error(tmp_path)
     assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
 
 
-async def test_a_previous_mongod_is_waited_for_and_named(
+async def test_a_start_waits_for_a_previous_mongod_and_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path):
@@ -189,7 +189,7 @@ async def test_a_previous_mongod_is_waited_for_and_named(
         file.flush()
         with monkeypatch.context() as patch:
             patch.setattr(embedded, "_PREVIOUS_SECONDS", 0.1)
-            assert "process 4711" in await refusal(tmp_path)
+            assert "process 4711" in await start_error(tmp_path)
         waiting = asyncio.create_task(running(tmp_path).__aenter__())
         await asyncio.sleep(0.1)
         assert not waiting.done()
@@ -197,9 +197,9 @@ async def test_a_previous_mongod_is_waited_for_and_named(
 
 
 @pytest.mark.parametrize("place", ["file/data", "file"])
-async def test_an_unwritable_directory_is_refused(place: str, tmp_path: Path) -> None:
+async def test_an_unwritable_directory_is_rejected(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    message = await refusal(tmp_path / place)
+    message = await start_error(tmp_path / place)
     assert message.startswith(f"cannot write to data directory {tmp_path / place} (")
     assert "REGISTRY_DATA_DIR" in message
 
@@ -208,7 +208,7 @@ async def test_corrupt_data_is_reported(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
-    message = await refusal(tmp_path)
+    message = await start_error(tmp_path)
     assert "WiredTiger.turtle: fatal turtle file read error" in message
     assert str(tmp_path / "mongod.log") in message
 
@@ -222,10 +222,10 @@ async def test_corrupt_data_is_reported(tmp_path: Path) -> None:
         ("kill -ILL $$", "Illegal instruction"),
     ],
 )
-async def test_the_reason_of_a_failed_start_is_reported(
+async def test_the_reason_for_a_failed_start_is_reported(
     script: str, reason: str, tmp_path: Path
 ) -> None:
-    message = await refusal(tmp_path / "data", program(tmp_path / "mongod", script))
+    message = await start_error(tmp_path / "data", program(tmp_path / "mongod", script))
     # The shell may report a signal first.
     assert re.search(
         f"mongod does not start: (it ended with signal .*)?{re.escape(reason)}", message
@@ -236,14 +236,14 @@ async def test_a_mongod_that_never_becomes_ready_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "_START_SECONDS", 0.2)
-    message = await refusal(tmp_path / "data", program(tmp_path / "mongod", "exec sleep 60"))
+    message = await start_error(tmp_path / "data", program(tmp_path / "mongod", "exec sleep 60"))
     assert "mongod does not start: it was not ready after 0.2 s" in message
 
 
 @pytest.mark.parametrize("name", ["nothing", ".", "file"])
-async def test_a_mongod_that_is_not_executable_is_refused(name: str, tmp_path: Path) -> None:
+async def test_a_mongod_that_is_not_executable_is_rejected(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "is not executable" in await refusal(tmp_path / "data", tmp_path / name)
+    assert "is not executable" in await start_error(tmp_path / "data", tmp_path / name)
 
 
 async def test_mongod_is_the_configured_one_then_the_wheel_then_the_path(
@@ -253,13 +253,13 @@ async def test_mongod_is_the_configured_one_then_the_wheel_then_the_path(
     for name in ("configured", "mongod"):
         program(tmp_path / name, f"exec {shutil.which('env')} registry-{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "registry-configured" in await refusal(tmp_path / "data", Path("configured"))
+    assert "registry-configured" in await start_error(tmp_path / "data", Path("configured"))
     async with running(tmp_path / "data") as client:
         assert (await binary(client)).endswith("fiftyone/db/bin/mongod")
     monkeypatch.setitem(sys.modules, "fiftyone", None)
-    assert "registry-mongod" in await refusal(tmp_path / "data")
+    assert "registry-mongod" in await start_error(tmp_path / "data")
     monkeypatch.setenv("PATH", "")
-    message = await refusal(tmp_path / "data")
+    message = await start_error(tmp_path / "data")
     assert message.startswith("no mongod for this platform: install MongoDB")
     assert "REGISTRY_MONGOD" in message
     assert "MONGODB_URI" in message

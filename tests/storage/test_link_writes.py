@@ -156,15 +156,15 @@ async def test_a_resource_with_a_dangling_link_is_not_created(
         data = {"type": "computer", "attributes": {"serial": "x"}, "relationships": relationships}
         return api.post("/computers", data)
 
-    refused, _ = await asyncio.gather(create(MISSING), registry.update(replacing(1, 1)))
-    assert (refused.status, refused.errors) == (
+    rejected, _ = await asyncio.gather(create(MISSING), registry.update(replacing(1, 1)))
+    assert (rejected.status, rejected.errors) == (
         404,
         [(404, "/data/relationships/owner/data/id")],
     )
     assert (await records(database)).keys() == before.keys()
 
 
-async def test_a_refused_update_changes_nothing_and_does_not_affect_the_others(
+async def test_a_rejected_update_changes_nothing_and_does_not_affect_the_others(
     registry: Registry, database: Database, commands: CommandLog
 ) -> None:
     commands.take("all")
@@ -316,22 +316,22 @@ async def test_concurrent_updates_of_attributes_and_links_are_all_applied(
         assert stored["computers", PERSONS + 1]["person"] == PERSONS
 
 
-async def test_a_record_that_the_database_refuses_does_not_affect_the_others(
+async def test_a_record_that_the_database_rejects_does_not_affect_the_others(
     registry: Registry, database: Database
 ) -> None:
-    await database.command("collMod", "computers", validator={"serial": {"$ne": "refused"}})
+    await database.command("collMod", "computers", validator={"serial": {"$ne": "rejected"}})
     update = LinkUpdate("computer", 1, (1,))
-    first, refused, last = await registry.update_all(
-        [update, replace(update, number=2, serial="refused"), replace(update, number=3)]
+    first, rejected, last = await registry.update_all(
+        [update, replace(update, number=2, serial="rejected"), replace(update, number=3)]
     )
-    assert isinstance(refused, Unavailable)
+    assert isinstance(rejected, Unavailable)
     assert isinstance(first, dict)
     assert isinstance(last, dict)
     stored = await records(database)
     assert [stored["computers", number]["person"] for number in (1, 2, 3)] == [1, None, 1]
 
 
-async def test_a_request_with_many_identifiers_has_a_transaction_of_its_own(
+async def test_a_request_with_many_identifiers_has_a_separate_transaction(
     registry: Registry, database: Database, commands: CommandLog
 ) -> None:
     many = range(1_000, 2_001)

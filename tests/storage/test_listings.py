@@ -72,7 +72,7 @@ async def examined(
 
 
 def position(record: dict[str, Any], order: Order) -> Position:
-    return tuple(record.get(key.column) for key in order)
+    return tuple(record.get(key.stored_name) for key in order)
 
 
 @pytest.mark.covers("i.paging")
@@ -94,7 +94,7 @@ async def test_a_late_page_costs_no_more_than_the_first(
     sort = ",".join(f"{direction}{name}".replace("--", "") for name in names)
     resource = GRAPH[collection.removesuffix("s")]
     order = parse_sort(sort, resource, GRAPH)
-    fields = [(key.column, -1 if key.descending else 1) for key in order]
+    fields = [(key.stored_name, -1 if key.descending else 1) for key in order]
     stored = await database[collection].find(sort=fields).to_list(None)
     path = f"/{collection}?sort={sort}&page[size]={SIZE}"
     cursors = Cursors(resource.type, order)
@@ -170,20 +170,20 @@ async def test_a_page_arrives_in_one_batch(many: Api, commands: CommandLog, path
 
 
 class ConcurrentWrite(monitoring.CommandListener):
-    """Writes right after the first query of a page."""
+    """Runs a write when the first query of a page has succeeded."""
 
     def __init__(self, write: Callable[[], object]) -> None:
         self._writes = [write]
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Wait for the result."""
+        """Do nothing; the base class requires this method."""
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         if event.command_name in {"find", "aggregate"} and self._writes:
             self._writes.pop()()
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Never happens."""
+        """Do nothing; the base class requires this method."""
 
 
 @asynccontextmanager

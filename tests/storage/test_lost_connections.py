@@ -94,7 +94,7 @@ def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.covers("d.error_document", "r.batching")
 @pytest.mark.usefixtures("_short_server_selection")
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
-async def test_permanent_connection_loss_is_reported_to_all_and_duplicates_nothing(
+async def test_permanent_connection_loss_is_reported_to_all_callers_and_duplicates_nothing(
     proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
     proxy.effect, proxy.permanent = effect, True

@@ -32,7 +32,7 @@ async def read_two(cursor: AsyncIOMotorCursor[dict[str, Any]]) -> None:
 
 
 def count_waiting(uri: str, database: str) -> int:
-    """Return how many queries are waiting on the server, by a connection of its own."""
+    """Return how many queries are waiting on the server, over a separate connection."""
     with MongoClient[dict[str, Any]](uri) as client:
         stages: list[dict[str, Any]] = [
             {"$currentOp": {}},

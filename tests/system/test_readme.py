@@ -1,4 +1,4 @@
-"""The README is correct: its commands print the output shown below them."""
+"""The README is correct: its commands print the output shown, and its declarations work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
+from registry.model.graph import Graph, InvalidDeclaration
+from registry.model.resource import Resource
+from registry.resources import RESOURCES
 from registry.settings import Settings
+from tests.conftest import Serve
 from tests.support import Api
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +59,33 @@ async def test_the_commands_of_the_tour_print_the_output_shown(api: Api) -> None
     (shown,) = re.findall(r"It prints `(.*)`", README)
     printed = await output(sys.executable, "-c", program.replace(ADDRESS, address))
     assert printed.strip() == shown
+
+
+def declared_phone(target: str = "person") -> Resource:
+    """Return the type that the README declares, with a link to the target."""
+    (source,) = re.findall(r"```python\n(from marshmallow .*?)```", README, re.DOTALL)
+    namespace: dict[str, Any] = {}
+    exec(source.replace('"person"', f'"{target}"'), namespace)  # noqa: S102 - from the README
+    resource: Resource = namespace["phone"]
+    return resource
+
+
+async def test_the_declared_type_has_the_described_defaults(serve: Serve) -> None:
+    api = await serve((*RESOURCES, declared_phone()))
+    attributes = {"number": "1", "roaming": None}
+    response = await api.post("/phones", {"type": "phone", "attributes": attributes})
+    unsent = {"contract": "prepaid", "price": None, "activated": None}
+    assert response.status == 201
+    assert response.data["attributes"] == {**attributes, **unsent}
+
+
+def test_the_invalid_declaration_raises_the_error_shown() -> None:
+    (shown,) = re.findall(
+        r"^registry\.model\.graph\.InvalidDeclaration: (.*)$", README, re.MULTILINE
+    )
+    with pytest.raises(InvalidDeclaration) as raised:
+        Graph((*RESOURCES, declared_phone("people")))
+    assert str(raised.value) == shown
 
 
 async def test_the_table_of_settings_is_complete() -> None:

@@ -41,10 +41,8 @@ async def start(
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        SCRIPTS / "seed.py",
-        "--url",
-        url,
-        *arguments,
+        *("-m", "seeding", "--url", url, *arguments),
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=errors,
@@ -405,7 +403,7 @@ async def test_invalid_options_exit_with_status_2(arguments: tuple[str, ...]) ->
     run = await seed("http://127.0.0.1:1", *arguments)
 
     assert (run.status, run.output) == (2, "")
-    assert run.errors[-1].startswith("seed.py: error: ")
+    assert run.errors[-1].startswith("scripts/seed: error: ")
 
 
 async def test_a_progress_bar_is_shown_on_a_terminal(url: str) -> None:

@@ -1,4 +1,4 @@
-"""What all attribute types share: one class says all that the service does with a value."""
+"""The base class of the attribute types."""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ from registry.model.operators import ORDER, Operator
 
 
 class Attribute(fields.Field[Any]):
-    """An attribute of a type: how its values are loaded, stored, shown, compared and described.
+    """An attribute: how its values are validated, stored, serialized, compared and described.
 
-    A value has three forms: as JSON has it, as text in a query parameter, and as it is in a record.
+    A value has three forms: JSON, text in a query parameter, and the value in a record.
 
-    required: has to be sent at creation. default: the value, as in a record, if none is sent.
-    nullable: whether it can be null; by default if it is neither required nor has a default.
-    read_only: clients cannot send it. example, description: for OpenAPI.
+    required: creation fails without it. default: the value in a record if none is sent. nullable:
+    by default true, unless the attribute is required or has a default. read_only: requests must
+    not contain it. example, description: for OpenAPI.
     """
 
     stored_type: ClassVar[type]
-    """The Python class of the values in records."""
+    """The class of values in records."""
 
     is_json: ClassVar[bool] = True
-    """Whether a value in a record is the same in JSON."""
+    """Whether values in records are the same in JSON."""
 
     operators: ClassVar[tuple[Operator, ...]] = ORDER
-    """How filters can compare the attribute."""
+    """The operators that filters can use."""
 
     expected: str
-    """What the values are, as error messages name it."""
+    """A noun phrase for valid values, for error messages."""
 
     sample: Any = None
-    """A value in JSON, for attributes declared without an example."""
+    """The example in JSON, unless the declaration has one."""
+
+    value_schema: Mapping[str, Any]
+    """The OpenAPI schema of the values that filters compare with."""
+
+    constraints: Mapping[str, Any] = {}
+    """What the OpenAPI schema of the attribute has in addition: the limits of stored values."""
 
     def __init__(
         self,
@@ -62,7 +68,7 @@ class Attribute(fields.Field[Any]):
         return self.from_json(text)
 
     def check(self, value: Any) -> None:
-        """Raise ValidationError if a value can be compared with, but not be stored."""
+        """Raise ValidationError for a value that filters accept, but that must not be stored."""
 
     def load(self, value: Any) -> Any:
         """Return what to store for a JSON value other than null. Raises ValidationError."""
@@ -71,50 +77,38 @@ class Attribute(fields.Field[Any]):
         return loaded
 
     def to_json(self, value: Any) -> Any:
-        """Return the JSON form of a value as it is in a record.
-
-        External writers may have stored one of another class, which is shown best effort.
-        """
+        """Return the JSON form of a value in a record; best effort if an external writer set it."""
         if value is None or isinstance(value, self.stored_type):
             return value
         return str(value)
 
     def to_cursor(self, value: Any) -> Any:
-        """Return a JSON value from which `from_cursor` gets exactly this value of a record."""
+        """Return a JSON value that `from_cursor` restores exactly."""
         return value if self.is_json else self.to_json(value)
 
     def from_cursor(self, value: Any) -> Any:
-        """Return the value of a record that a cursor holds. Raises ValidationError."""
+        """Return the value in a record that a cursor encodes. Raises ValidationError."""
         if not self.is_json:
             return self.from_json(value)
         if value.__class__ is not self.stored_type:
-            raise self.refused()
+            raise self.invalid()
         return value
 
-    def json_schema(self) -> dict[str, Any]:
-        """Return the OpenAPI schema of the values that filters compare with."""
-        raise NotImplementedError
-
-    def constraints(self) -> dict[str, Any]:
-        """Return what the OpenAPI schema of values that can be stored has beside that."""
-        return {}
-
-    def description(self) -> dict[str, Any]:
+    def openapi_schema(self) -> dict[str, Any]:
         """Return the OpenAPI schema of the attribute."""
-        found = {**self.json_schema(), **self.constraints(), "example": self.sample}
-        found |= self.metadata
+        schema = {**self.value_schema, **self.constraints, "example": self.sample, **self.metadata}
         if self.nullable:
-            found["nullable"] = True
-            if "enum" in found:  # which OpenAPI 3.0 wants to list null as well
-                found["enum"] = [*found["enum"], None]
+            schema["nullable"] = True
+            if "enum" in schema:  # OpenAPI 3.0 requires null among the values
+                schema["enum"] = [*schema["enum"], None]
         if self.dump_only:
-            found["readOnly"] = True
+            schema["readOnly"] = True
         if not self.required and not self.dump_only:
-            found["default"] = self.to_json(self.load_default)
-        return found
+            schema["default"] = self.to_json(self.load_default)
+        return schema
 
-    def refused(self) -> ValidationError:
-        """Return the error for a value of another kind."""
+    def invalid(self) -> ValidationError:
+        """Return the error for an invalid value."""
         return ValidationError(f"Not {self.expected}.")
 
     def _deserialize(

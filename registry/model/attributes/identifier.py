@@ -1,8 +1,9 @@
-"""The ids of resources: those in paths, documents, filters and cursors."""
+"""Resource ids in paths, documents, filters and cursors."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from registry.model.attributes.number import Integer
@@ -15,7 +16,7 @@ _ID = re.compile(ID_PATTERN, re.ASCII)
 
 
 def parse_id(text: str) -> int | None:
-    """Return the id that the text stands for, None if it is not a positive 64-bit integer."""
+    """Return the id, or None if the text is not a positive 64-bit integer."""
     if not _ID.fullmatch(text):
         return None
     number = int(text)
@@ -23,25 +24,19 @@ def parse_id(text: str) -> int | None:
 
 
 class ResourceId(Integer):
-    """The id of a resource, or the foreign key of a link: an integer, in JSON also as a string.
+    """A resource id or a foreign key: an integer, in JSON also as a string.
 
-    nullable: whether it is a foreign key, which is null where nothing is linked.
+    nullable: whether it is a foreign key, which is null without a link.
     """
 
     expected = "a positive 64-bit integer"
-    sample = 1
+    value_schema: Mapping[str, Any] = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
 
     def from_json(self, value: Any) -> int:
-        """Return the id. Raises ValidationError for what is not an id."""
         number = parse_id(str(value)) if value.__class__ in {str, int} else None
         if number is None:
-            raise self.refused()
+            raise self.invalid()
         return number
 
     def from_text(self, text: str) -> int:
-        """Return the id. Raises ValidationError for what is not an id."""
         return self.from_json(text)
-
-    def json_schema(self) -> dict[str, Any]:
-        """Return the schema of a positive 64-bit integer."""
-        return {"type": "integer", "minimum": 1, "maximum": MAX_ID}

@@ -140,9 +140,9 @@ class CollectionQuery:
 
     def _is_range_scan(self, conditions: Conditions, order: Order) -> bool:
         """Whether the index of the ids alone serves the conditions and the order."""
-        id_field = BY_ID[0].column
+        id_field = BY_ID[0].stored_name
         return (
-            order[0].column == id_field
+            order[0].stored_name == id_field
             and not self.relationships
             and not self.conditions
             and all(condition.keys() == {id_field} for condition in conditions)
@@ -165,7 +165,7 @@ class CollectionQuery:
     def _lookups(self) -> Iterator[Stage]:
         """Yield the stages that add the sort fields of each related resource."""
         for relationship in self.relationships:
-            fields = [key.column for key in self.order if key.relationship == relationship]
+            fields = [key.stored_name for key in self.order if key.relationship == relationship]
             # With a pipeline of its own, a `$lookup` takes seven times as long.
             yield {
                 "$lookup": {
@@ -181,4 +181,8 @@ class CollectionQuery:
 
 def sort_field(key: Key) -> str:
     """Return the path of the field that a key of an order compares."""
-    return f"{_RELATED}.{key.relationship.name}.{key.column}" if key.relationship else key.column
+    return (
+        f"{_RELATED}.{key.relationship.name}.{key.stored_name}"
+        if key.relationship
+        else key.stored_name
+    )

@@ -41,7 +41,7 @@ def match(condition: Filter) -> dict[str, Any]:
         case Not(part):
             return {"$nor": [match(part)]}
         case Condition():
-            return {condition.column: _comparison(condition)}
+            return {condition.stored_name: _comparison(condition)}
     assert_never(condition)
 
 

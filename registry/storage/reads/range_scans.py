@@ -15,6 +15,7 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from registry.model.record import MAX_ID, Record
 from registry.storage.batching import Batcher
 from registry.storage.projections import only
+from registry.storage.reads.commands import aggregate_all, find_all
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
 
@@ -58,14 +59,9 @@ class RangeQuery:
 
     async def find(self, collection: _Collection) -> list[Record]:
         """Return the records. Raises PyMongoError."""
-        cursor = collection.find(
-            all_of(self.conditions),
-            only(self.fields),
-            sort={"_id": self.direction},
-            limit=self.limit,
-            batch_size=self.limit + 1,  # so that the first batch exhausts the cursor
-        )
-        return await cursor.to_list(None)
+        order = {"_id": self.direction}
+        query, projection = all_of(self.conditions), only(self.fields)
+        return await find_all(collection, query, projection, sort=order, limit=self.limit)
 
     def stages(self, index: int) -> list[Stage]:
         """Return the pipeline that finds the records, and marks them with this index."""
@@ -126,12 +122,9 @@ class RangeScans:
             for ids in expected
             if ids
         ]
-        cursor = self._collection.find(
-            {"$or": ranges},
-            only({field for query in queries for field in query.fields}),
-            batch_size=sum(map(len, expected)) + 1,
-        )
-        known = {record["_id"]: record for record in await cursor.to_list(None)}
+        fields = {field for query in queries for field in query.fields}
+        records = await find_all(self._collection, {"$or": ranges}, only(fields))
+        known = {record["_id"]: record for record in records}
         if not set(map(type, known)) <= {int, Int64}:  # external, such as 41.5
             return [[] for _ in queries]
         return [list(filter(None, map(known.get, ids))) for ids in expected]
@@ -142,11 +135,8 @@ class RangeScans:
         unions = [
             {"$unionWith": {"coll": self._collection.name, "pipeline": stages}} for stages in others
         ]
-        cursor = self._collection.aggregate(
-            [*first, *unions], batchSize=sum(query.limit for query in queries) + 1
-        )
         results: list[list[Record]] = [[] for _ in queries]
-        for record in await cursor.to_list(None):
+        for record in await aggregate_all(self._collection, [*first, *unions]):
             results[record.pop(_QUERY_INDEX)].append(record)
         return results
 

@@ -1,0 +1,1 @@
+"""Seed data for a running registry; scripts/seed runs it."""

@@ -1,0 +1,83 @@
+"""Queries as single commands: replies that are too large, and connections that are lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
+
+from registry.storage.reads.commands import aggregate_all, find_all
+from tests.mongods import client_of
+from tests.proxy import Effect, Proxy
+from tests.support import CommandLog, Database, open_cursors
+
+COUNT = 10
+QUERY: dict[str, Any] = {"_id": {"$gt": 1}}
+ID = {"_id": True}
+
+
+@pytest.fixture
+async def numbered(database: Database) -> Database:
+    """A database of computers whose ids are known."""
+    await database.computers.insert_many({"_id": number} for number in range(COUNT))
+    return database
+
+
+async def test_a_query_takes_one_command(numbered: Database, commands: CommandLog) -> None:
+    records = await find_all(numbered.computers, QUERY, ID, sort={"_id": -1})
+    assert [record["_id"] for record in records] == list(range(COUNT - 1, 1, -1))
+    assert commands.names() == ["find"]
+    stages: list[dict[str, Any]] = [{"$match": QUERY}, {"$sort": {"_id": 1}}]
+    records = await aggregate_all(numbered.computers, stages)
+    assert [record["_id"] for record in records] == list(range(2, COUNT))
+    assert commands.names() == ["aggregate"]
+
+
+async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open(
+    numbered: Database, commands: CommandLog
+) -> None:
+    records = await find_all(numbered.computers, QUERY, ID, sort={"_id": 1}, batchSize=3)
+    assert [record["_id"] for record in records] == list(range(2, COUNT))
+    assert commands.names()[:3] == ["find", "killCursors", "find"]
+    assert await open_cursors(numbered) == 0
+
+
+async def test_more_records_than_a_reply_has_room_for_are_all_found(database: Database) -> None:
+    text = "x" * 1_000_000
+    await database.computers.insert_many({"_id": number, "serial": text} for number in range(20))
+    records = await find_all(database.computers, {}, {"serial": True})
+    assert sorted(record["_id"] for record in records) == list(range(20))
+
+
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_a_query_is_sent_again_if_its_connection_is_lost(
+    numbered: Database, mongodb_uri: str, effect: Effect
+) -> None:
+    with Proxy(mongodb_uri).running() as proxy:
+        proxy.verb, proxy.effect, proxy.once = "find", effect, True
+        async with client_of(proxy.uri) as client:
+            records = await find_all(client[numbered.name].computers, QUERY, ID)
+    assert proxy.affected
+    assert len(records) == COUNT - 2
+
+
+async def test_an_unavailable_database_is_waited_for_once(
+    mongodb_uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Proxy(mongodb_uri).running() as proxy:
+        uri = f"{proxy.uri}&serverSelectionTimeoutMS=500"
+        async with client_of(uri) as client:
+            proxy.stop()
+            caplog.set_level("DEBUG", "pymongo.serverSelection")
+            with pytest.raises(ServerSelectionTimeoutError):
+                await find_all(client.nothing.computers, {}, ID)
+            assert caplog.text.count("Server selection failed") == 1
+
+
+async def test_a_query_that_the_database_refuses_is_not_sent_again(
+    database: Database, commands: CommandLog
+) -> None:
+    with pytest.raises(OperationFailure):
+        await find_all(database.computers, {"$nonsense": 1}, ID)
+    assert commands.names() == ["find"]

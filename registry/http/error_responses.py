@@ -10,10 +10,23 @@ from multidict import CIMultiDict
 
 from registry.http.responses import common_headers, new_request_id, request_id
 from registry.http.routes import UI_PATH
-from registry.jsonapi import errors as api_errors
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
-from registry.jsonapi.errors import MAX_ERRORS, ApiError, ApiErrors, NotFound, quoted
+from registry.jsonapi.errors import (
+    MAX_ERRORS,
+    ApiError,
+    ApiErrors,
+    BodyTooLarge,
+    InternalError,
+    MalformedRequest,
+    MethodNotAllowed,
+    NotFound,
+    PreconditionFailed,
+    QueryTooSlow,
+    RequestTimeout,
+    Unavailable,
+    quoted,
+)
 from registry.storage.errors import QueryTimeout, RecordNotFound, StorageError, VersionConflict
 
 _log = logging.getLogger("registry")
@@ -40,8 +53,7 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
     )
     if isinstance(error, web.HTTPException):
         response.cookies.update(error.cookies)
-    closing = api_errors.MalformedRequest | api_errors.RequestTimeout
-    if any(isinstance(member, closing) for member in errors.errors):
+    if any(isinstance(member, MalformedRequest | RequestTimeout) for member in errors.errors):
         response.force_close()  # where the next request begins is not known
     return response
 
@@ -72,7 +84,7 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
         request_id(request),
         errors.status,
         str(errors),
-        exc_info=error if errors.status == api_errors.InternalError.status else None,
+        exc_info=error if errors.status == InternalError.status else None,
     )
     return errors
 
@@ -87,7 +99,7 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
             return from_storage_error(error)
         case web.HTTPException():
             return ApiErrors([_from_http_exception(request, error)])
-    return ApiErrors([api_errors.InternalError()])
+    return ApiErrors([InternalError()])
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:
@@ -97,10 +109,10 @@ def from_storage_error(error: StorageError) -> ApiErrors:
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
         case VersionConflict():
-            return ApiErrors([api_errors.PreconditionFailed()])
+            return ApiErrors([PreconditionFailed()])
         case QueryTimeout():
-            return ApiErrors([api_errors.QueryTooSlow(error.seconds)])
-    return ApiErrors([api_errors.Unavailable()])
+            return ApiErrors([QueryTooSlow(error.seconds)])
+    return ApiErrors([Unavailable()])
 
 
 def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
@@ -111,9 +123,9 @@ def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> 
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             detail = f"{path} supports {allowed}, not {error.method}."
-            return api_errors.MethodNotAllowed(detail, headers={hdrs.ALLOW: allowed})
+            return MethodNotAllowed(detail, headers={hdrs.ALLOW: allowed})
         case web.HTTPRequestEntityTooLarge():
-            return api_errors.BodyTooLarge(request.client_max_size)
+            return BodyTooLarge(request.client_max_size)
     result = ApiError(error.reason)
     result.status, result.title = error.status, responses.get(error.status, "HTTP error")
     result.code = result.title.lower().replace(" ", "_").replace("-", "_")

@@ -36,8 +36,8 @@ async def _from(
     """Return the first records after a position.
 
     They either share its first value and follow in the other keys, or have a greater first value.
-    Each of the two is a range of an index; one `$or` takes 1.8 times the CPU time of mongod, 3.4
-    times for a page far from the start.
+    Each of the two is a range of an index. One `$or` takes 1.8 times the CPU time, 3.4 times for
+    pages far from the start.
     """
     if not position:
         return await _first(query, conditions, order, size)

@@ -195,7 +195,7 @@ class _IdentityMap:
         self._set(id_, before | changed)
 
     def increment_version(self, id_: int | None) -> None:
-        """Increment the version of a record, which need not be loaded or exist."""
+        """Increment the version of a record, even one that is not loaded or does not exist."""
         if id_ in self._records:
             self.update(id_, {})
         elif id_ is not None:

@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 from registry.processes import event_loop
+from registry.processes.logs import log_to_stderr
 from registry.settings import Settings, StartError
 
 
@@ -17,7 +18,7 @@ def main() -> None:
     for number in event_loop.SIGNALS:
         signal.signal(number, _exit)
     settings = Settings.parse(sys.argv[1:], os.environ)
-    event_loop.log_to_stderr()
+    log_to_stderr()
     try:
         with _listen(settings) as listener:
             event_loop.run(_serve(settings, listener))
@@ -30,7 +31,7 @@ def _exit(*_: object) -> NoReturn:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """Bind the port first, so that a conflict shows before anything needs to be cleaned up."""
+    """Bind the port, before anything that would have to be cleaned up after a conflict."""
     host, port = settings.host, settings.port
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

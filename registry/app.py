@@ -28,8 +28,8 @@ def create_app(
 ) -> web.Application:
     """Return the service, which opens its database at start and closes it at the end.
 
-    Raises InvalidDeclaration if the resources do not fit together, at start StartError if there is
-    no database.
+    Raises InvalidDeclaration if the resources do not fit together; on startup, raises StartError if
+    the database is unavailable.
     """
     app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
     app[SETTINGS] = settings

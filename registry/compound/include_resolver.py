@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from registry.jsonapi.documents import PLAIN, Compound
 from registry.jsonapi.query import Include, IncludePath, Query
@@ -29,10 +28,10 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
-    resolver = IncludeResolver(query, repository, graph)
-    resolver.add_primary(resource, records)
+    resolver = _IncludeResolver(query, repository, graph)
+    resolver.records[resource.type] = {record["_id"]: record for record in records}
     await resolver.resolve(resource, records, query.include)
-    return resolver.compound()
+    return Compound(resolver.linkage, resolver.included)
 
 
 async def resolve_linkage(
@@ -49,41 +48,37 @@ async def resolve_linkage(
     """
     if query.include is None:
         return PLAIN
-    resolver = IncludeResolver(query, repository, graph)
+    resolver = _IncludeResolver(query, repository, graph)
     if relationship.name in query.include:
-        target, path = graph[relationship.target], (relationship.name,)
+        target = graph[relationship.target]
         resolver.add_included(target, records)
-        await resolver.resolve(target, records, query.include[relationship.name], path)
-    return resolver.compound()
+        subtree = query.include[relationship.name]
+        await resolver.resolve(target, records, subtree, (relationship.name,))
+    return Compound(resolver.linkage, resolver.included)
 
 
-class IncludeResolver:
-    """Resolves the include paths of one document; each resource is loaded at most once."""
+class _IncludeResolver:
+    """Resolves the include paths of one document; each resource is loaded at most once.
+
+    records: those in the document, by type and id.
+    """
 
     def __init__(self, query: Query, repository: Repository, graph: Graph) -> None:
         self._query = query
         self._repository = repository
         self._graph = graph
-        self._records: dict[str, dict[int, Record]] = defaultdict(dict)
-        self._included: dict[str, list[Record]] = defaultdict(list)
-        self._linkage: dict[str, dict[str, dict[int, LinkedIds]]] = defaultdict(
-            partial(defaultdict, dict)
+        self.records: dict[str, dict[int, Record]] = defaultdict(dict)
+        self.included: dict[str, list[Record]] = defaultdict(list)
+        self.linkage: dict[str, dict[str, dict[int, LinkedIds]]] = defaultdict(
+            lambda: defaultdict(dict)
         )
-
-    def compound(self) -> Compound:
-        """Return the linkage and the included resources."""
-        return Compound(self._linkage, self._included)
-
-    def add_primary(self, resource: Resource, records: Iterable[Record]) -> None:
-        """Register the primary resources, which are not included again."""
-        self._records[resource.type] = {record["_id"]: record for record in records}
 
     def add_included(self, resource: Resource, records: Iterable[Record]) -> None:
         """Include the records that are not in the document yet."""
-        known = self._records[resource.type]
+        known = self.records[resource.type]
         new = {id_: record for record in records if (id_ := record["_id"]) not in known}
         known |= new
-        self._included[resource.type] += new.values()
+        self.included[resource.type] += new.values()
 
     async def resolve(
         self,
@@ -105,17 +100,16 @@ class IncludeResolver:
     async def _resolve_to_one(
         self, resource: Resource, records: Iterable[Record], relationship: Relationship
     ) -> list[Record]:
-        target, known = self._graph[relationship.target], self._records[relationship.target]
+        target, known = self._graph[relationship.target], self.records[relationship.target]
         keys = {record["_id"]: key_of(record, relationship.foreign_key) for record in records}
         targets = {key for key in keys.values() if key is not None}
         if unknown := targets - known.keys():
             attributes = self._query.attributes(target)
-            self.add_included(
-                target, await self._repository.find(target, "_id", unknown, attributes)
-            )
+            loaded = await self._repository.find(target, "_id", unknown, attributes)
+            self.add_included(target, loaded)
         if missing := targets - known.keys():
             keys = {id_: None if key in missing else key for id_, key in keys.items()}
-        self._linkage[resource.type][relationship.name].update(keys)
+        self.linkage[resource.type][relationship.name].update(keys)
         return [known[key] for key in targets - missing]
 
     async def _resolve_to_many(
@@ -125,7 +119,7 @@ class IncludeResolver:
         relationship: Relationship,
         size: int | None,
     ) -> list[Record]:
-        """size: the maximum number of members per record."""
+        """Return the members. size: the maximum per record."""
         target, key = self._graph[relationship.target], relationship.foreign_key
         members: dict[int, list[Record]] = {record["_id"]: [] for record in records}
         if not members:
@@ -133,17 +127,17 @@ class IncludeResolver:
         attributes = self._query.attributes(target)
         if size is None:
             related = await self._repository.find(target, key, members.keys(), attributes)
-        else:  # one more than shown reveals whether others follow
+        else:  # one more reveals whether others follow
             related = await self._repository.find_first(
                 resource, relationship, list(members), size + 1, attributes
             )
         for record in related:
             if (owner := key_of(record, key)) in members:
                 members[owner].append(record)
-        shown = [record for group in members.values() for record in group[:size]]
-        self.add_included(target, by_id(shown))
-        linkage = self._linkage[resource.type][relationship.name]
+        first = [record for group in members.values() for record in group[:size]]
+        self.add_included(target, by_id(first))
+        linkage = self.linkage[resource.type][relationship.name]
         for owner, group in members.items():
             ids = [record["_id"] for record in group[:size]]
             linkage[owner] = ids if size is None else FirstPage(ids, size, len(group) > size)
-        return shown
+        return first

@@ -31,9 +31,9 @@ class _PathEnd:
 class CompoundStream:
     """The parts of one streamed compound document.
 
-    A collection of one chunk is resolved in memory. Of a larger one, only the ids of included
-    resources are kept, as bitsets, and read after the primary resources. By then the paths that led
-    to a resource are not known, so each shows the relationships that any path follows from its
+    A collection smaller than one chunk is resolved in memory. Of a larger one, only ids are kept,
+    as bitsets, and the included resources are read after the primary ones. By then the paths that
+    led to a resource are not known, so each shows the relationships that any path follows from its
     type. The methods raise Unavailable if the database does not respond.
     """
 
@@ -53,7 +53,7 @@ class CompoundStream:
     def _add_path_ends(self) -> None:
         """Add the end of each path, and the relationships followed from each type."""
         paths: list[IncludePath] = [()]
-        for path in paths:  # grows meanwhile
+        for path in paths:  # extended in the loop
             end = self._path_ends[path]
             for name, subtree in end.include.items():
                 subpath = (*path, name)
@@ -82,7 +82,7 @@ class CompoundStream:
                 continue
             seen, ids = self._seen[end.resource.type], iter(end.ids)
             while chunk := list(islice(ids, CHUNK)):
-                if not end.include:  # nothing follows from those that are in the document
+                if not end.include:  # the path ends: resources in the document are not needed again
                     chunk = [id_ for id_ in chunk if id_ not in seen]
                 attributes = self._query.attributes(end.resource)
                 records = await self._repository.find(end.resource, "_id", chunk, attributes)
@@ -97,11 +97,11 @@ class CompoundStream:
             self._resource, records, self._query, self._repository, self._graph
         )
         self._resolved_parts = [
-            Part(self._graph[type_name], included, compound.links)
+            Part(self._graph[type_name], included, compound.linkage)
             for type_name, included in (compound.included or {}).items()
             if included
         ]
-        return Part(self._resource, records, compound.links)
+        return Part(self._resource, records, compound.linkage)
 
     async def _resolve_step(self, path: IncludePath, records: Sequence[Record]) -> LinkageById:
         """Return the linkage of resources at the end of a path, and keep the linked ids."""
@@ -116,11 +116,11 @@ class CompoundStream:
             include_sizes={(name,): size for name, size in sizes.items() if size is not None},
         )
         compound = await resolve(end.resource, records, one_step, self._repository, self._graph)
-        linkage = compound.links.get(end.resource.type, {})
+        linkage = compound.linkage.get(end.resource.type, {})
         for name in end.include:
             for linked_ids in linkage.get(name, {}).values():
                 self._path_ends[(*path, name)].ids.update(_ids(linked_ids))
-        return compound.links
+        return compound.linkage
 
 
 def _ids(linked_ids: LinkedIds) -> Sequence[int]:

@@ -13,6 +13,3 @@ GRAPH = web.AppKey("graph", Graph)
 LIMITS = web.AppKey("limits", Limits)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
-
-UI_PATH = "/api/swagger"
-"""The prefix of Swagger UI and the OpenAPI document (section 1 of the service description)."""

@@ -51,14 +51,8 @@ class Connection(web.RequestHandler):
             self._stop_timer()
         elif self._head_timer is None:
             self._head_timer = asyncio.get_running_loop().call_later(
-                self._limits.arrival_seconds, self._refuse_slow_head
+                self._limits.arrival_seconds, self._reject_slow_head
             )
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Resume reading if it is paused; aiohttp calls this after each part of a body."""
-        # Otherwise the parser runs once more for each body; only `_reading_paused` says so.
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
@@ -94,7 +88,7 @@ class Connection(web.RequestHandler):
         if isinstance(self._messages[-1][0], _ErrInfo):
             request.content.set_exception(web.RequestPayloadError())
 
-    def _refuse_slow_head(self) -> None:
+    def _reject_slow_head(self) -> None:
         if self.transport is not None:
             seconds = self._limits.arrival_seconds
             self.transport.write(raw_error_response(RequestTimeout("head", seconds)))

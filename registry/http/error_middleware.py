@@ -1,4 +1,4 @@
-"""The one place where exceptions from routing, middlewares and views become responses."""
+"""The middleware that responds to exceptions from routing and views, and adds common headers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from registry.http.error_responses import error_response, log_error
-from registry.http.responses import (
-    REQUEST_ID,
-    DocumentResponse,
-    common_headers,
-    new_request_id,
-    request_id,
-)
+from registry.http.responses import DocumentResponse, common_headers, request_id
 
 
 @web.middleware
@@ -23,7 +17,6 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
 
     Adds the headers that every response has to those that aiohttp sends.
     """
-    request[REQUEST_ID] = new_request_id()
     try:
         response = await handler(request)
     except BaseException as error:  # noqa: BLE001 - what is not an Exception is raised again
@@ -46,13 +39,13 @@ def _respond_to(request: web.Request, error: BaseException) -> web.StreamRespons
 
 
 def _is_disconnect(request: web.Request, error: Exception) -> bool:
-    """Whether the client is gone, which is not a defect."""
+    """Whether the client has disconnected, which is not a defect."""
     transport = request.transport
     return isinstance(error, ConnectionError) and (transport is None or transport.is_closing())
 
 
 def _abort(request: web.Request, error: BaseException) -> NoReturn:
-    """Reset the connection: what was sent must not pass for a whole document."""
+    """Reset the connection, so that the client does not take a partial document for a whole one."""
     if isinstance(error, Exception) and not _is_disconnect(request, error):
         log_error(request, error)
     if request.transport is not None:

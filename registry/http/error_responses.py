@@ -8,12 +8,12 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.http.app_keys import UI_PATH
 from registry.http.responses import common_headers, new_request_id, request_id
-from registry.http.storage_errors import to_api_errors
-from registry.jsonapi import documents as document
+from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.errors import (
+    MAX_ERRORS,
     ApiError,
     ApiErrors,
     BodyTooLarge,
@@ -21,10 +21,13 @@ from registry.jsonapi.errors import (
     MalformedRequest,
     MethodNotAllowed,
     NotFound,
+    PreconditionFailed,
+    QueryTooSlow,
     RequestTimeout,
+    Unavailable,
     quoted,
 )
-from registry.storage.errors import StorageError
+from registry.storage.errors import QueryTimeout, RecordNotFound, StorageError, VersionConflict
 
 _log = logging.getLogger("registry")
 
@@ -40,28 +43,28 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
         headers.extend(error.headers)
         headers.popall(hdrs.CONTENT_TYPE, None)  # of its body, which is replaced
         headers.popall(hdrs.CONTENT_LENGTH, None)
-    for one in errors.errors:
-        headers.update(one.headers)
+    for member in errors.errors:
+        headers.update(member.headers)
     response = web.Response(
         status=errors.status,
-        body=document.errors(errors.errors, request_id(request)),
+        body=encode_errors(errors.errors, request_id(request)),
         content_type=MEDIA_TYPE,
         headers=headers,
     )
     if isinstance(error, web.HTTPException):
         response.cookies.update(error.cookies)
-    if any(isinstance(one, MalformedRequest | RequestTimeout) for one in errors.errors):
+    if any(isinstance(member, MalformedRequest | RequestTimeout) for member in errors.errors):
         response.force_close()  # where the next request begins is not known
     return response
 
 
 def raw_error_response(error: ApiError) -> bytes:
     """Return an error response as bytes, for a connection that has not received a whole head."""
-    identity = new_request_id()
-    body = document.errors([error], identity)
-    _log.info("%s -> %d %s", identity, error.status, error)
+    id_ = new_request_id()
+    body = encode_errors([error], id_)
+    _log.info("%s -> %d %s", id_, error.status, error)
     headers = {
-        **common_headers(identity),
+        **common_headers(id_),
         hdrs.CONTENT_TYPE: MEDIA_TYPE,
         hdrs.CONTENT_LENGTH: str(len(body)),
         hdrs.CONNECTION: "close",
@@ -71,7 +74,7 @@ def raw_error_response(error: ApiError) -> bytes:
 
 
 def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
-    """Write what went wrong with a request to the log; return its errors."""
+    """Log an exception; return the errors to report."""
     errors = _api_errors(request, error)
     _log.log(
         logging.ERROR if errors.status >= 500 else logging.INFO,
@@ -93,27 +96,37 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
         case ApiError():
             return ApiErrors([error])
         case StorageError():
-            return to_api_errors(error)
+            return from_storage_error(error)
         case web.HTTPException():
             return ApiErrors([_from_http_exception(request, error)])
     return ApiErrors([InternalError()])
 
 
+def from_storage_error(error: StorageError) -> ApiErrors:
+    """Return the errors to report to the client: 404 per missing id, 412, 400 or 503."""
+    match error:
+        case RecordNotFound():
+            missing = error.missing[:MAX_ERRORS]
+            return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
+        case VersionConflict():
+            return ApiErrors([PreconditionFailed()])
+        case QueryTimeout():
+            return ApiErrors([QueryTooSlow(error.seconds)])
+    return ApiErrors([Unavailable()])
+
+
 def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:
+    path = quoted(request.path)
     match error:
         case web.HTTPNotFound():
-            return NotFound(
-                f"There is nothing at {quoted(request.path)}; {UI_PATH}/ describes all paths."
-            )
+            return NotFound(f"There is nothing at {path}; {UI_PATH}/ describes all paths.")
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
-            return MethodNotAllowed(
-                f"{quoted(request.path)} supports {allowed}, not {error.method}.",
-                headers={hdrs.ALLOW: allowed},
-            )
+            detail = f"{path} supports {allowed}, not {error.method}."
+            return MethodNotAllowed(detail, headers={hdrs.ALLOW: allowed})
         case web.HTTPRequestEntityTooLarge():
             return BodyTooLarge(request.client_max_size)
-    other = ApiError(error.reason)
-    other.status, other.title = error.status, responses.get(error.status, "HTTP error")
-    other.code = other.title.lower().replace(" ", "_").replace("-", "_")
-    return other
+    result = ApiError(error.reason)
+    result.status, result.title = error.status, responses.get(error.status, "HTTP error")
+    result.code = result.title.lower().replace(" ", "_").replace("-", "_")
+    return result

@@ -30,7 +30,7 @@ def make_etag(body: bytes, record: Record | None = None) -> str:
 def if_match_versions(request: web.Request) -> Versions:
     """Return the versions in `If-Match` (RFC 9110, 13.1.1); None if any version matches.
 
-    Weak tags and tags that the service did not make match no version.
+    Weak tags and tags that the service did not create match no version.
     """
     if hdrs.IF_MATCH not in request.headers or _is_any(request, hdrs.IF_MATCH):
         return None
@@ -54,5 +54,5 @@ def _is_any(request: web.Request, header: str) -> bool:
 
 
 def _tags(request: web.Request, header: str) -> list[tuple[str, str]]:
-    """Return `W/` or nothing, and the opaque tag, of each tag in all lines of the header."""
+    """Return each tag in the header, as (`W/` or "", opaque tag)."""
     return _TAG.findall(",".join(request.headers.getall(header, [])))

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Limits:
     """Limits on one request and its connection.
 
-    body_bytes: a larger body is refused with 413. arrival_seconds: the time the head, and after it
+    body_bytes: a larger body is rejected with 413. arrival_seconds: the time the head, and after it
     the body, may take to arrive; 408 after that. linger_seconds: how long the rest of the body of
-    a refused request is read and discarded, so that the client reads the response before the
+    a rejected request is read and discarded, so that the client reads the response before the
     connection closes. idle_seconds: the idle timeout, after which a connection without a request
     is closed.
     """

@@ -18,12 +18,14 @@ from registry.jsonapi.query import Scope
 from registry.model.graph import Graph
 
 OPERATIONS_PATH = "/operations"
+UI_PATH = "/api/swagger"
+"""The prefix of Swagger UI and the OpenAPI document (section 1 of the service description)."""
 
 
 def routes(graph: Graph, sizes: Sizes) -> list[web.RouteDef]:
     """Return the routes of all types (section 4.1 of the service description).
 
-    sizes: of pages and of included relationships.
+    sizes: the default and maximum size of pages and of included relationships.
     """
     scopes = [Scope(resource, graph, sizes) for resource in graph.values()]
     of_types = [route for scope in scopes for route in _of_type(scope)]
@@ -34,7 +36,7 @@ def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
     resource = scope.resource
     context: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
     paths = collection_path(resource), resource_path(resource, "{id}")
-    # First, as the router tries the paths of a type in this order.
+    # The router tries the paths of a type in this order: the most frequent one comes first.
     yield _route(DetailView, paths[1], f"{resource.type}_detail", **context)
     yield _route(CollectionView, paths[0], f"{resource.type}_list", **context)
     for name, relationship in resource.relationships.items():

@@ -15,10 +15,7 @@ from registry.jsonapi.errors import ExpectationFailed
 
 
 class Runner(web.ServerRunner):
-    """Starts an application and serves it; `cleanup` lets requests in progress finish.
-
-    shutdown_timeout: seconds that these may take.
-    """
+    """Starts and serves an application. shutdown_timeout: seconds that open requests may take."""
 
     def __init__(self, app: web.Application, *, shutdown_timeout: float = 60.0) -> None:
         self._app = app
@@ -34,24 +31,24 @@ class Runner(web.ServerRunner):
         await super().setup()
 
     async def shutdown(self) -> None:
-        """Tell the application that the service stops."""
+        """Send the application the signal that the service stops."""
         await self._app.shutdown()
 
     async def cleanup(self) -> None:
-        """Stop listening, let requests in progress finish, then release what the app holds."""
+        """Stop listening, let open requests finish, then release the resources of the app."""
         await super().cleanup()
         await self._app.cleanup()
 
 
 class _Server(web.Server):
-    """Makes the connections of one application."""
+    """Creates the connections of one application."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(self._handle)
         self._limits = limits
 
     def serve(self, app_server: web.Server) -> None:
-        """Hand requests to the application that this server was made for."""
+        """Pass requests to the server of the application, which exists once that has started."""
         self._handle_by_app = app_server.request_handler
         self.request_factory = app_server.request_factory
 
@@ -62,9 +59,9 @@ class _Server(web.Server):
         # aiohttp checks `Expect` before any middleware; what it raises would be sent as text.
         expected = request.headers.get(hdrs.EXPECT)
         if expected and request.version >= HttpVersion11 and expected.lower() != "100-continue":
-            return _refuse_expectation(request)
+            return _reject_expectation(request)
         return self._handle_by_app(request)
 
 
-async def _refuse_expectation(request: web.BaseRequest) -> web.StreamResponse:
+async def _reject_expectation(request: web.BaseRequest) -> web.StreamResponse:
     return error_response(request, ExpectationFailed())

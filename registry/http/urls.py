@@ -17,7 +17,7 @@ _SAFE = "/?:@!$&'()*+,;=-._~%"
 def absolute_url(request: web.Request, public_url: str | None) -> str:
     """Return the URL as requested, with unsafe characters percent-encoded.
 
-    public_url: the origin under which clients reach the service; None for the `Host` of the
+    public_url: the base URL under which clients reach the service; None for the `Host` of the
     request. Raises MalformedRequest if that is not valid (section 4.7 of the service description).
     """
     target = request.raw_path

@@ -25,11 +25,11 @@ JSONAPI = {"version": "1.0"}
 class Compound:
     """The relationships and the included resources of a document.
 
-    links: the relationships to show of primary and of included resources. included: records by
+    linkage: the relationships to show of primary and of included resources. included: records by
     type; None if the request does not have `include`.
     """
 
-    links: LinkageById
+    linkage: LinkageById
     included: Mapping[str, Sequence[Record]] | None
 
 
@@ -43,10 +43,10 @@ class Part:
 
     resource: Resource
     records: Sequence[Record]
-    links: LinkageById
+    linkage: LinkageById
 
 
-def whole(
+def encode_document(
     data: str,
     compound: Compound,
     query: Query,
@@ -69,13 +69,13 @@ def whole(
     )
 
 
-def results(objects: Sequence[str | None]) -> bytes:
+def encode_results(objects: Sequence[str | None]) -> bytes:
     """Return a document of operation results; None is a result without a resource object."""
     members = [{} if text is None else {"data": Fragment(text)} for text in objects]
     return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
-async def collection(
+async def encode_collection(
     primary: AsyncIterable[Part], included: AsyncIterable[Part] | None, query: Query, url: str
 ) -> AsyncGenerator[bytes]:
     """Yield a collection document in pieces (section 4.7 of the service description).
@@ -100,21 +100,19 @@ async def collection(
 
 
 def _members(part: Part, query: Query) -> bytes:
-    return ",".join(resource_objects(part.resource, part.records, part.links, query)).encode()
+    return ",".join(resource_objects(part.resource, part.records, part.linkage, query)).encode()
 
 
-def errors(errors: Sequence[ApiError], request_id: str) -> bytes:
+def encode_errors(errors: Sequence[ApiError], request_id: str) -> bytes:
     """Return a document of error objects (JSON:API 1.0, Errors)."""
     objects = [error.to_object(request_id) for error in errors]
     return orjson.dumps({"errors": objects, "jsonapi": JSONAPI})
 
 
-def written_links(record: Record, change: Change) -> Mapping[str, Mapping[int, LinkedIds]]:
+def written_linkage(record: Record, change: Change) -> Mapping[str, Mapping[int, LinkedIds]]:
     """Return the relationships that a request has changed, by name and id of the resource."""
-    return {
-        linkage.relationship.name: {record["_id"]: linkage.linked_ids}
-        for linkage in change.linkages
-    }
+    id_ = record["_id"]
+    return {linkage.relationship.name: {id_: linkage.linked_ids} for linkage in change.linkages}
 
 
 def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:
@@ -123,6 +121,6 @@ def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:
     members = [
         text
         for name, records in compound.included.items()
-        for text in resource_objects(graph[name], records, compound.links, query)
+        for text in resource_objects(graph[name], records, compound.linkage, query)
     ]
     return {"included": Fragment(array(members))}

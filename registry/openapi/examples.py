@@ -4,9 +4,8 @@ from collections.abc import Collection
 
 import orjson
 
-from registry.jsonapi import documents
 from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
-from registry.jsonapi.documents import JSONAPI
+from registry.jsonapi.documents import JSONAPI, encode_errors
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.links import related_path, relationship_links, resource_path
 from registry.jsonapi.pagination import NumberedPage, Sizes, Window, page_links
@@ -106,7 +105,7 @@ def results(graph: Graph) -> Json:
 
 def error(example: ApiError) -> Json:
     """Return the error document of an error."""
-    document: Json = orjson.loads(documents.errors([example], REQUEST_ID))
+    document: Json = orjson.loads(encode_errors([example], REQUEST_ID))
     return document
 
 

@@ -151,18 +151,13 @@ def _field_filters(resource: Resource, name: str) -> Iterator[tuple[Json, str]]:
     """Yield the parameters that filter by a field, and the suffixes of their component names."""
     operators = filter_operators(stored_fields(resource)[name].attribute)
     if Operator.IN in operators:
-        values = parameter_schema(resource, name, Operator.IN)
+        schema = parameter_schema(resource, name, Operator.IN)
         description = f"Resources whose `{name}` equals the value, or one of several."
-        yield _parameter(f"filter[{name}]", description, values), name
+        yield _parameter(f"filter[{name}]", description, schema), name
     for operator in operators:
-        yield (
-            _parameter(
-                f"filter[{name}][{operator}]",
-                _OPERATORS[operator].format(f"`{name}`"),
-                parameter_schema(resource, name, operator),
-            ),
-            f"{name}.{operator}",
-        )
+        schema = parameter_schema(resource, name, operator)
+        description = _OPERATORS[operator].format(f"`{name}`")
+        yield _parameter(f"filter[{name}][{operator}]", description, schema), f"{name}.{operator}"
 
 
 _OPERATORS = {

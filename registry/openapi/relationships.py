@@ -41,18 +41,13 @@ def related_item(scope: Scope, relationship: Relationship, errors: ErrorExamples
 
 def linkage_item(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
     """Return the Path Item Object of the linkage. scope: as for `related_item`."""
-
-    def change(action: str) -> Json:
-        return _change(action, scope, relationship, errors)
-
-    item = {
+    methods = {"patch": "replace", "post": "add", "delete": "remove"}
+    actions = methods if relationship.to_many else {"patch": "replace"}
+    return {
         "parameters": references(ID),
         "get": _read_linkage(scope, relationship, errors),
-        "patch": change("replace"),
+        **{name: _change(action, scope, relationship, errors) for name, action in actions.items()},
     }
-    if relationship.to_many:
-        item |= {"post": change("add"), "delete": change("remove")}
-    return item
 
 
 def _related_scope(scope: Scope, relationship: Relationship) -> Scope:
@@ -82,14 +77,14 @@ def _read_related(scope: Scope, relationship: Relationship, errors: ErrorExample
         "none": examples.related(None, resource, name),
     }
     schema = schema_of(related.resource, "DocumentOrNull")
-    found = response(f"The {related.resource.type}, or null.", schema, documents, TAGGED)
+    document = response(f"The {related.resource.type}, or null.", schema, documents, TAGGED)
     return Operation(
         tag=title(resource),
         operation_id=f"read_{resource.type}_{name}",
         summary=f"Read the {name} of {with_article(resource.type)}",
         description="The related resource; `data` is null if there is none.",
         parameters=query_parameters(related) | IF_NONE_MATCH,
-        responses={"200": found, **NOT_MODIFIED},
+        responses={"200": document, **NOT_MODIFIED},
         errors=[*errors.query(related), *errors.missing(resource)],
     ).to_object()
 
@@ -114,12 +109,13 @@ def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExample
 def _change(action: str, scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
     resource, name = scope.resource, relationship.name
     suffix = "Removal" if action == "remove" else "Change"
+    to_one = "Sets the related resource, or clears it with null."
     schema = schema_of(scope.graph[relationship.target], _cardinality(relationship) + suffix)
     return Operation(
         tag=title(resource),
         operation_id=f"{action}_{resource.type}_{name}",
         summary=f"{_VERBS[action]} the {name} of {with_article(resource.type)}",
-        description=_EFFECTS[action],
+        description=_EFFECTS[action] if relationship.to_many else to_one,
         parameters=IF_MATCH,
         responses=NO_CONTENT,
         errors=[

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from registry.jsonapi.links import collection_path, resource_path
 from registry.jsonapi.query import Scope
+from registry.model.resource import Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
@@ -41,15 +42,20 @@ def detail_item(scope: Scope, errors: ErrorExamples) -> Json:
 def collection_responses(scope: Scope, path: str) -> Json:
     """Return the successful responses with a collection. path: of the examples."""
     resource, url = scope.resource, absolute(path)
-    whole = examples.collection(examples.plain(resource), url)
+    plain = examples.collection(examples.plain(resource), url)
     query = f"?include={','.join(resource.relationships)}"
     documents = {
-        "plain": whole,
+        "plain": plain,
         "included": examples.collection(examples.included(resource, scope.graph), url + query),
-        "page": examples.page(whole, scope.sizes),
+        "page": examples.page(plain, scope.sizes),
     }
     description, schema = f"The {resource.collection}.", schema_of(resource, "Collection")
     return {"200": response(description, schema, documents, TAGGED_PAGE), **NOT_MODIFIED}
+
+
+def _moves(resource: Resource) -> str:
+    to_many = [f"`{name}`" for name, each in resource.relationships.items() if each.to_many]
+    return f"Resources in {', '.join(to_many)} that are linked elsewhere move. " if to_many else ""
 
 
 def _list(scope: Scope, errors: ErrorExamples) -> Json:
@@ -69,18 +75,15 @@ def _list(scope: Scope, errors: ErrorExamples) -> Json:
 def _create(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     location = header("The path of the resource.", resource_path(resource, 1))
-    created = response(
-        f"The new {resource.type}.",
-        schema_of(resource, "Document"),
-        {"created": examples.created(resource)},
-        {"Location": location, **TAGGED},
-    )
+    schema, documents = schema_of(resource, "Document"), {"created": examples.created(resource)}
+    headers = {"Location": location, **TAGGED}
+    created = response(f"The new {resource.type}.", schema, documents, headers)
     return Operation(
         tag=title(resource),
         operation_id=f"create_{resource.type}",
         summary=f"Create {with_article(resource.type)}",
-        description="The service assigns the id. Resources in `relationships` that are linked "
-        "elsewhere move. Without `fields`, the response contains the writable attributes.",
+        description="The service assigns the id. "
+        f"{_moves(resource)}Without `fields`, the response contains the writable attributes.",
         parameters=query_parameters(scope),
         responses={"201": created},
         errors=[*errors.query(scope), *errors.missing(resource), *errors.resource(resource)],
@@ -90,39 +93,31 @@ def _create(scope: Scope, errors: ErrorExamples) -> Json:
 
 def _read(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    documents = {
-        "plain": examples.plain(resource),
-        "included": examples.included(resource, scope.graph),
-    }
+    included = examples.included(resource, scope.graph)
+    documents = {"plain": examples.plain(resource), "included": included}
     schema = schema_of(resource, "Document")
+    document = response(f"The {resource.type}.", schema, documents, TAGGED)
     return Operation(
         tag=title(resource),
         operation_id=f"read_{resource.type}",
         summary=f"Read {with_article(resource.type)}",
         description="One resource by its id.",
         parameters=query_parameters(scope) | IF_NONE_MATCH,
-        responses={
-            "200": response(f"The {resource.type}.", schema, documents, TAGGED),
-            **NOT_MODIFIED,
-        },
+        responses={"200": document, **NOT_MODIFIED},
         errors=[*errors.query(scope), *errors.missing(resource)],
     ).to_object()
 
 
 def _update(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    updated = response(
-        f"The updated {resource.type}.",
-        schema_of(resource, "Document"),
-        {"updated": examples.updated(resource)},
-        TAGGED,
-    )
+    schema, documents = schema_of(resource, "Document"), {"updated": examples.updated(resource)}
+    updated = response(f"The updated {resource.type}.", schema, documents, TAGGED)
     return Operation(
         tag=title(resource),
         operation_id=f"update_{resource.type}",
         summary=f"Update {with_article(resource.type)}",
         description="Changes only the attributes and relationships in the request, all of them or "
-        "none. Linkage replaces the relationship; resources that are linked elsewhere move.",
+        f"none. {_moves(resource)}Linkage replaces the relationship.",
         parameters=query_parameters(scope) | IF_MATCH,
         responses={"200": updated},
         errors=[

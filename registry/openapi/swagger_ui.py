@@ -15,7 +15,7 @@ import aiohttp_swagger3
 from aiohttp import hdrs, web
 from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 
-from registry.http.app_keys import UI_PATH
+from registry.http.routes import UI_PATH
 
 
 class _UiSettings(SwaggerUiSettings):
@@ -62,11 +62,7 @@ def _add_swagger_docs(ui: web.Application, description: dict[str, Any]) -> None:
 
 def _add_missing_routes(ui: web.Application) -> None:
     """Add HEAD, OPTIONS and /openapi.json; aiohttp-swagger3 registers only GET."""
-    handlers = {
-        resource.canonical: route.handler
-        for resource in ui.router.resources()
-        for route in resource
-    }
+    handlers = {one.canonical: route.handler for one in ui.router.resources() for route in one}
     page, document = handlers["/"], handlers["/swagger.json"]
     ui.add_routes(
         [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -20,13 +19,9 @@ def run(service: Coroutine[Any, Any, None]) -> None:
     Only the first signal counts: later ones are ignored, so that they cannot interrupt the
     shutdown. Exceptions of the service propagate.
     """
+    # With the event loop of asyncio, reading one person takes 13 % more CPU time.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_signal(service))
-
-
-def log_to_stderr() -> None:
-    """Send the log records of this process to standard error."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
 async def _until_signal(service: Coroutine[Any, Any, None]) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 from registry.settings import Settings, StartError
 from registry.storage.mongod.embedded import mongod
 
-logger = logging.getLogger("registry")
+_log = logging.getLogger("registry")
 
 
 async def supervise(
@@ -25,20 +25,20 @@ async def supervise(
     """Serve with `settings.workers` processes on the port of `listener` until cancelled.
 
     Closes `listener` but keeps its port reserved. `announce` gets one line with the URLs of the
-    service once all workers are ready. Raises StartError if one of them cannot start, or if
-    gunicorn exits.
+    service once all workers are ready. Raises StartError if a worker cannot start, or if gunicorn
+    exits.
     """
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserve_port(listener))
-        # Starts before mongod, so that both load at the same time. Registered once more after
-        # mongod, so that it also stops before mongod: the workers still use the database.
+        # Loads in parallel with mongod; stop is registered twice, so that gunicorn always stops
+        # before mongod.
         gunicorn = await _Gunicorn.start()
         stack.push_async_callback(gunicorn.stop)
         if settings.mongodb_uri is None:
             uri = await stack.enter_async_context(mongod(settings))
             stack.push_async_callback(gunicorn.stop)
             settings = replace(settings, mongodb_uri=uri)
-        gunicorn.lifeline.write(pickle.dumps((settings, port.family, port.getsockname())))
+        gunicorn.stop_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
         watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce))
         # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
         exited = asyncio.create_task(gunicorn.process.wait())
@@ -52,8 +52,8 @@ def reserve_port(listener: socket.socket) -> socket.socket:
     """Replace `listener` by a socket that reserves its port for the workers but does not listen.
 
     Each worker binds a socket of its own with SO_REUSEPORT, so that the kernel spreads connections
-    evenly; with one shared socket, a burst of connections would go to a single worker. Another
-    service binds without SO_REUSEPORT and is refused.
+    evenly; with one shared socket, a burst of connections would go to a single worker. A service
+    that binds without SO_REUSEPORT fails.
     """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     reserved = socket.socket(listener.family)
@@ -70,10 +70,13 @@ def reserve_port(listener: socket.socket) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class _Gunicorn:
-    """gunicorn, the process that forks the workers: `registry.processes.workers`."""
+    """gunicorn, the process that forks the workers: `registry.processes.workers`.
+
+    stop_pipe: its standard input; gunicorn stops when it closes.
+    """
 
     process: Process
-    lifeline: asyncio.StreamWriter
+    stop_pipe: asyncio.StreamWriter
     reports: asyncio.StreamReader
 
     @classmethod
@@ -104,9 +107,9 @@ class _Gunicorn:
             elif ready < workers:
                 raise StartError(text)
             else:
-                logger.error("A worker cannot start: %s", text)
+                _log.error("A worker cannot start: %s", text)
 
     async def stop(self) -> None:
         """Stop gunicorn and its workers; wait until open requests are finished and all exited."""
-        self.lifeline.close()
+        self.stop_pipe.close()
         await self.process.wait()

@@ -1,6 +1,6 @@
 """The workers, forked by gunicorn; `registry.processes.supervisor` starts this as a program.
 
-Standard input is the lifeline. It carries, pickled, the Settings and the family and address of the
+Standard input is the stop pipe. It carries, pickled, the Settings and the family and address of the
 port; when it closes, even because the supervisor was killed, gunicorn and all workers stop. On
 standard output each worker reports one line: `ready` and the line to announce, or `failed` and the
 reason.
@@ -25,19 +25,20 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from registry.processes import event_loop
+from registry.processes.logs import log_to_stderr
 from registry.processes.service import FINISH_SECONDS, serve
 from registry.settings import Settings, StartError
 
 _RETRY_SECONDS = 5.0
 """Delay before a worker that could not start exits, so that gunicorn retries at this interval."""
 
-_LIFELINE, _REPORTS = 0, 1
+_STOP_PIPE, _REPORTS = 0, 1
 """File descriptors: standard input and output."""
 
 
 def main() -> None:
     """Run gunicorn until standard input closes."""
-    event_loop.log_to_stderr()
+    log_to_stderr()
     try:
         application = _Application(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from the supervisor
     except EOFError:  # the supervisor could not start
@@ -76,7 +77,7 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
 class _Arbiter(Arbiter):  # type: ignore[misc] # gunicorn has no types
     def manage_workers(self) -> None:
         """Fork workers until there are enough. gunicorn calls this at least once a second."""
-        if _lifeline_closes(within=0):
+        if _stop_pipe_closes(within=0):
             raise StopIteration  # makes gunicorn's main loop shut down
         super().manage_workers()
 
@@ -92,16 +93,16 @@ class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
             event_loop.run(self._serve())
         except StartError as error:
             _report(f"failed {error}")
-            _lifeline_closes(within=_RETRY_SECONDS)
+            _stop_pipe_closes(within=_RETRY_SECONDS)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
-            loop.remove_reader(_LIFELINE)
+            loop.remove_reader(_STOP_PIPE)
             signal.raise_signal(signal.SIGTERM)
 
-        loop.add_reader(_LIFELINE, stop)
+        loop.add_reader(_STOP_PIPE, stop)
         await self.wsgi(self.app.listen, self._announce)
 
     def _announce(self, line: str) -> None:
@@ -114,8 +115,8 @@ def _report(line: str) -> None:
         os.write(_REPORTS, f"{line}\n".encode())
 
 
-def _lifeline_closes(within: float) -> bool:
-    return bool(select.select([_LIFELINE], [], [], within)[0])
+def _stop_pipe_closes(within: float) -> bool:
+    return bool(select.select([_STOP_PIPE], [], [], within)[0])
 
 
 if __name__ == "__main__":

@@ -6,16 +6,19 @@ import re
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo.errors import PyMongoError
 
 from registry.model.graph import Graph
+from registry.model.record import Record
 from registry.settings import Settings, StartError
 from registry.storage.codecs import codec_options
 from registry.storage.mongod.embedded import mongod
 from registry.storage.thread_pool import THREADS
+
+Database: TypeAlias = AsyncIOMotorDatabase[Record]
 
 _OPTIONS: dict[str, Any] = {
     "appname": "registry",
@@ -30,22 +33,20 @@ _OPTIONS: dict[str, Any] = {
     "unicode_decode_error_handler": "replace",
     "datetime_conversion": "DATETIME_AUTO",
 }
-"""What the service relies on, whatever MONGODB_URI says."""
+"""Options that MONGODB_URI cannot override."""
 
 _SOCKET_SECONDS = 10.0
 """How long MongoDB may take to reply, in addition to the time limit of a query."""
 
-_ADVICE = "correct it or start that cluster, or leave it unset for a private mongod"
+_ADVICE = "correct it or start that cluster, or leave it unset for an embedded mongod"
 
 
 @asynccontextmanager
-async def connect(
-    settings: Settings, graph: Graph
-) -> AsyncIterator[AsyncIOMotorDatabase[dict[str, Any]]]:
-    """Yield the database: of the cluster in MONGODB_URI, or of a private mongod.
+async def connect(settings: Settings, graph: Graph) -> AsyncIterator[Database]:
+    """Yield the database: of the cluster in MONGODB_URI, or of an embedded mongod.
 
     Writes are acknowledged by the majority and journaled. The client belongs to the running event
-    loop. Raises StartError if the database cannot be reached, or refuses the first commands.
+    loop. Raises StartError if the database cannot be reached, or rejects the first commands.
     """
     async with AsyncExitStack() as stack:
         uri = settings.mongodb_uri
@@ -58,7 +59,7 @@ async def connect(
             yield client.get_database(settings.database, codec_options(client.codec_options, graph))
         except PyMongoError as error:
             if settings.mongodb_uri is None:
-                raise StartError(f"the private mongod: {_reason(error)}") from error
+                raise StartError(f"the embedded mongod: {_reason(error)}") from error
             raise StartError(f"MONGODB_URI: {_reason(error)}; {_ADVICE}") from error
 
 
@@ -78,7 +79,7 @@ async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> N
     if "setName" not in hello and hello.get("msg") != "isdbgrid":  # how a mongos identifies itself
         raise StartError(
             "MONGODB_URI: the server is not a member of a replica set: start it with --replSet "
-            "and initiate the set, or leave MONGODB_URI unset for a private mongod"
+            "and initiate the set, or leave MONGODB_URI unset for an embedded mongod"
         )
     if not hello["isWritablePrimary"]:
         raise StartError(

@@ -1,4 +1,4 @@
-"""What a read or write of stored resources can fail with, whatever the driver and the protocol."""
+"""Errors of reading and writing stored resources, independent of the driver and the protocol."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RecordNotFound(StorageError):
     @classmethod
     def by_identifiers(cls, type_name: str, missing: Iterable[Identifier]) -> RecordNotFound:
         """Return the error for resource identifiers of a request document."""
-        return cls(type_name, ((one.text, one.pointer) for one in missing))
+        return cls(type_name, ((id_.text, id_.pointer) for id_ in missing))
 
 
 class VersionConflict(StorageError):
@@ -49,7 +49,7 @@ class IdTaken(StorageError):
 
 
 class Unavailable(StorageError):
-    """The database did not respond in time, or refused the command; a write may be in effect."""
+    """The database did not respond in time, or rejected the command; a write may be in effect."""
 
 
 class QueryTimeout(StorageError):

@@ -17,11 +17,10 @@ Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
 
 ONE_BATCH = 100_000
-"""A batch size beyond what a reply has room for: the first batch then brings all that fits instead
-of 101 records, and most queries take one round trip."""
+"""Larger than any reply, so that the first batch is as large as MongoDB allows."""
 
 _MAX_VERSION = 10**18 - 1
-"""No record gets there; an external writer stored what is greater, which counts as no version."""
+"""Greater values come from external writers and count as missing."""
 
 _CURRENT_VERSION: Stage = {
     "$cond": [
@@ -59,7 +58,7 @@ def key_of(record: Record, field: str) -> int | None:
 
 
 def by_id(records: Iterable[Record]) -> list[Record]:
-    """Return the records by ascending id; ids of external writers that are no numbers come last."""
+    """Return the records by ascending id; non-numeric ids of external writers come last."""
     result = list(records)
     try:
         result.sort(key=itemgetter("_id"))
@@ -73,10 +72,10 @@ def _sort_key(record: Record) -> tuple[bool, Any]:
     return (False, id_) if isinstance(id_, int | float) else (True, str(id_))
 
 
-def new_record(resource: Resource, number: int, change: Change) -> Record:
+def new_record(resource: Resource, id_: int, change: Change) -> Record:
     """Return the record of a resource that a request creates."""
     record = {
-        "_id": number,
+        "_id": id_,
         **resource.hidden,
         **resource.read_only_defaults,
         **{link.foreign_key: None for link in resource.links},

@@ -1,11 +1,9 @@
-"""The verbs on stored resources: get, find, list, insert, update, delete, execute."""
+"""Operations on stored resources."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.atomic_operations import Operation
@@ -17,6 +15,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import stored_fields
+from registry.storage.client import Database
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.projections import fields_of, visible_fields
 from registry.storage.reads.collection_queries import ReadContext
@@ -26,7 +25,7 @@ from registry.storage.records import Versions, recompute
 from registry.storage.transactions import Transactions
 from registry.storage.writes import atomic_operations
 from registry.storage.writes.attribute_writes import AttributeWrites
-from registry.storage.writes.deletions import Deletion
+from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.link_writes import LinkWrites
 from registry.storage.writes.unit_of_work import WriteRequest
@@ -38,21 +37,22 @@ _RECOMPUTE_BATCH_SIZE = 10_000
 class Repository:
     """The resources of one database.
 
-    seconds: the time limit of queries that filter or sort. All methods but `prepare` raise
+    query_seconds: the time limit of queries that filter or sort. All methods but `prepare` raise
     Unavailable.
     """
 
-    def __init__(
-        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, seconds: float
-    ) -> None:
+    def __init__(self, database: Database, graph: Graph, query_seconds: float) -> None:
         self._database = database
         self._graph = graph
         self._lookups = Lookups(database)
-        self._reads = ReadContext(database, graph, seconds)
+        self._reads = ReadContext(database, graph, query_seconds)
         self._counters = Counters(database, graph)
-        self._transactions = Transactions(database.client)
-        self._attribute_writes = AttributeWrites(database, graph, self._counters)
-        self._link_writes = LinkWrites(database, graph, self._transactions)
+        self._transactions = Transactions(database, graph)
+        self._link_writes = LinkWrites(self._transactions)
+        self._attribute_writes = {
+            resource.type: AttributeWrites(resource, database, self._counters)
+            for resource in graph.values()
+        }
 
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
@@ -60,11 +60,8 @@ class Repository:
         Raises PyMongoError.
         """
         for resource in self._graph.values():
-            indexes = [
-                IndexModel([(field, ASCENDING), ("_id", ASCENDING)])
-                for field in (one.stored_name for one in stored_fields(resource).values())
-                if field != "_id"
-            ]
+            fields = sorted({one.stored_name for one in stored_fields(resource).values()} - {"_id"})
+            indexes = [IndexModel([(field, ASCENDING), ("_id", ASCENDING)]) for field in fields]
             if indexes:
                 await self._database[resource.collection].create_indexes(indexes)
             await self._recompute(resource)
@@ -118,15 +115,15 @@ class Repository:
         stored.
         """
 
-        async def insert() -> Record:
+        async def attempt() -> Record:
             if not change.linkages:
-                return await self._attribute_writes.insert(resource, change)
+                return await self._attribute_writes[resource.type].insert(change)
             (id_,) = await self._counters.allocate(resource, 1)
             record = await self._link_writes.write(WriteRequest(resource, id_, change, is_new=True))
             assert record is not None  # noqa: S101 - for mypy: only updates find no record
             return record
 
-        return await self._counters.retry_if_taken(insert)
+        return await self._counters.retry_if_taken(attempt)
 
     async def update(
         self, resource: Resource, id_: int, change: Change, versions: Versions = None
@@ -140,7 +137,7 @@ class Repository:
             request = WriteRequest(resource, id_, change, versions)
             record = await self._link_writes.write(request)
         else:
-            record = await self._attribute_writes.update(resource, id_, change, versions)
+            record = await self._attribute_writes[resource.type].update(id_, change, versions)
         if record is None:
             raise RecordNotFound.by_id(resource.type, id_)
         return record
@@ -148,32 +145,29 @@ class Repository:
     async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
         """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""
         record = await self._transactions.run(
-            lambda session: Deletion(self._database, self._graph, session).delete(
-                resource, id_, versions
-            )
+            lambda transaction: delete(transaction, resource, id_, versions)
         )
         if record is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
-    async def execute(self, operations: Sequence[Operation]) -> Sequence[Record]:
-        """Execute all operations in order, or none; return the record that each one wrote.
+    async def execute(self, operations: Sequence[Operation]) -> list[tuple[Operation, Record]]:
+        """Execute all operations in order, or none.
 
+        Returns each operation, its placeholders replaced by ids, with the record that it wrote.
         Raises RecordNotFound with the pointer into the first operation that fails.
         """
 
-        async def execute() -> Sequence[Record]:
-            numbered = await atomic_operations.with_ids(operations, self._counters)
+        async def attempt() -> list[tuple[Operation, Record]]:
+            with_ids = await atomic_operations.with_ids(operations, self._counters)
             return await self._transactions.run(
-                lambda session: atomic_operations.execute(
-                    numbered, self._database, self._graph, session
-                )
+                lambda transaction: atomic_operations.execute(with_ids, transaction)
             )
 
-        return await self._counters.retry_if_taken(execute)
+        return await self._counters.retry_if_taken(attempt)
 
     async def _recompute_for(self, resource: Resource, query: Query) -> None:
         """Store missing values of the computed fields that the query filters or sorts by."""
-        named = {(resource.type, field) for one in query.filters for field in filtered_fields(one)}
+        named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
         for key in query.order:
             named.add(
                 (key.relationship.target if key.relationship else resource.type, key.stored_name)

@@ -7,11 +7,10 @@ import os
 THREADS = 100
 """Threads, and connections for them.
 
-In flight at the same time are at most 12 batches per type and 5 more per link, one transaction of
-link writes (30 in all with two types), and 50 collection queries, which may take seconds each. The
-other 20 are for what is short: deletions, atomic operations, id allocation, unbatched look-ups.
-Motor's default, five threads per core, lets ten slow queries block every write on two cores.
-Threads start on demand.
+At most 12 batches per type, 5 per link and one of link writes are in flight: 30 with two types. 50
+are for collection queries, which may take seconds; 20 for deletions, atomic operations, id
+allocation and unbatched lookups. With motor's default, five per core, ten slow queries block every
+write on two cores. Threads start on demand.
 """
 
 # Motor reads this when it is imported, and offers no other way to set the size.

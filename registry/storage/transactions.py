@@ -6,39 +6,56 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorClientSession
+from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
 from pymongo.errors import OperationFailure
 
+from registry.model.graph import Graph
+from registry.model.record import Record
+from registry.model.resource import Resource
+from registry.storage.client import Database
 from registry.storage.errors import Unavailable, translated_errors
 
 _Result = TypeVar("_Result")
-
-Session: TypeAlias = AsyncIOMotorClientSession
 
 _RETRY_SECONDS = 10.0
 """How long a transaction is retried while others write the same documents."""
 
 
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction in progress."""
+
+    database: Database
+    graph: Graph
+    session: AsyncIOMotorClientSession
+
+    def collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
+        """Return the collection of a type; pass `session` to its methods."""
+        return self.database[resource.collection]
+
+
 class _TransientError(Exception):
-    """Another transaction wrote the same documents first."""
+    """MongoDB aborted the transaction, usually because another wrote the same documents first."""
 
 
 class Transactions:
-    """Runs callbacks in transactions of one client."""
+    """Runs callbacks in transactions of one database."""
 
-    def __init__(self, client: AsyncIOMotorClient[dict[str, Any]]) -> None:
-        self._client = client
+    def __init__(self, database: Database, graph: Graph) -> None:
+        self._database = database
+        self._graph = graph
         self._retries = asyncio.Lock()
 
-    async def run(self, callback: Callable[[Session], Awaitable[_Result]]) -> _Result:
+    async def run(self, callback: Callable[[Transaction], Awaitable[_Result]]) -> _Result:
         """Return what the callback returns; it is called again after a write conflict.
 
-        pymongo's `with_transaction` retries for two minutes, even without a database. Raises
-        Unavailable if the database does not respond or conflicts persist, and what the callback
-        raises.
+        Raises Unavailable if the database does not respond or conflicts persist, and what the
+        callback raises.
         """
+        # pymongo's `with_transaction` retries for two minutes, even without a database.
         deadline = time.monotonic() + _RETRY_SECONDS
         with suppress(_TransientError):
             return await self._attempt(callback)
@@ -49,14 +66,14 @@ class Transactions:
                     return await self._attempt(callback)
         raise Unavailable
 
-    async def _attempt(self, callback: Callable[[Session], Awaitable[_Result]]) -> _Result:
+    async def _attempt(self, callback: Callable[[Transaction], Awaitable[_Result]]) -> _Result:
         with translated_errors():
             try:
                 async with (
-                    await self._client.start_session() as session,
+                    await self._database.client.start_session() as session,
                     session.start_transaction(),
                 ):
-                    return await callback(session)
+                    return await callback(Transaction(self._database, self._graph, session))
             except OperationFailure as error:
                 if error.has_error_label("TransientTransactionError"):
                     raise _TransientError from error

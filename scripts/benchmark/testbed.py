@@ -1,4 +1,4 @@
-"""The test bed: a private mongod on a real disk, and a temporary directory."""
+"""The test bed: an embedded mongod on a real disk, and a temporary directory."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from registry.jsonapi import documents as document
-from registry.jsonapi.documents import Part
+from registry.jsonapi.documents import Part, encode_collection
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.graph import Graph
@@ -29,7 +28,7 @@ async def parts(type_name: str, *sizes: int) -> AsyncIterator[Part]:
 
 
 async def read(primary: AsyncIterator[Part], included: AsyncIterator[Part] | None) -> Any:
-    pieces = document.collection(primary, included, EVERYTHING, "http://h/computers")
+    pieces = encode_collection(primary, included, EVERYTHING, "http://h/computers")
     return orjson.loads(b"".join([piece async for piece in pieces]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from registry.jsonapi import documents as document
+from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.errors import (
     ApiError,
     ApiErrors,
@@ -44,6 +44,6 @@ def test_errors_of_one_status_keep_it_and_others_are_400(
 
 
 def test_lone_surrogates_in_an_error_are_replaced() -> None:
-    body = document.errors([InvalidParameter("\udcff", parameter="x\ud800")], "1")
+    body = encode_errors([InvalidParameter("\udcff", parameter="x\ud800")], "1")
     (error,) = orjson.loads(body)["errors"]
     assert (error["detail"], error["source"]) == ("?", {"parameter": "x?"})

@@ -141,11 +141,11 @@ async def test_the_log_covers_the_last_start_only(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     log = tmp_path / "mongod.log"
-    log.write_text("a former start\n" + log.read_text())
+    log.write_text("a previous start\n" + log.read_text())
     async with running(tmp_path):
         pass
     assert "Waiting for connections" in log.read_text()
-    assert "a former start" not in log.read_text()
+    assert "a previous start" not in log.read_text()
 
 
 async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_a_directory_in_use_is_rejected(tmp_path: Path) -> None:
     assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
 
 
-async def test_a_start_waits_for_a_former_mongod_and_names_it(
+async def test_a_start_waits_for_a_previous_mongod_and_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path):
@@ -188,7 +188,7 @@ async def test_a_start_waits_for_a_former_mongod_and_names_it(
         file.write("4711\n")
         file.flush()
         with monkeypatch.context() as patch:
-            patch.setattr(embedded, "_FORMER_SECONDS", 0.1)
+            patch.setattr(embedded, "_PREVIOUS_SECONDS", 0.1)
             assert "process 4711" in await start_error(tmp_path)
         waiting = asyncio.create_task(running(tmp_path).__aenter__())
         await asyncio.sleep(0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pymongo.errors import AutoReconnect, ExecutionTimeout
 
-from registry.http.storage_errors import to_api_errors
+from registry.http.error_responses import from_storage_error
 from registry.jsonapi.errors import MAX_ERRORS
 from registry.jsonapi.request_documents import Identifier
 from registry.storage.errors import (
@@ -30,26 +30,26 @@ from registry.storage.errors import (
     ],
 )
 def test_each_error_has_a_status(error: StorageError, status: int, code: str) -> None:
-    errors = to_api_errors(error)
+    errors = from_storage_error(error)
     assert errors.status == status
     assert [one.code for one in errors.errors] == [code]
     assert [one.pointer for one in errors.errors] == [None]
 
 
 def test_a_query_timeout_states_the_limit() -> None:
-    assert "within 0.5 s" in str(to_api_errors(QueryTimeout(0.5)))
+    assert "within 0.5 s" in str(from_storage_error(QueryTimeout(0.5)))
 
 
 def test_each_missing_target_has_an_error_with_its_pointer() -> None:
     missing = [Identifier(None, "x", "/data/0/id"), Identifier(9, "9", "/data/1/id")]
-    errors = to_api_errors(RecordNotFound.by_identifiers("computer", missing)).errors
+    errors = from_storage_error(RecordNotFound.by_identifiers("computer", missing)).errors
     assert [error.pointer for error in errors] == ["/data/0/id", "/data/1/id"]
     assert "`computer` with the id `x`" in errors[0].detail
 
 
 def test_missing_targets_are_reported_up_to_the_limit() -> None:
     missing = [Identifier(id_, str(id_), f"/data/{id_}/id") for id_ in range(MAX_ERRORS + 1)]
-    errors = to_api_errors(RecordNotFound.by_identifiers("computer", missing)).errors
+    errors = from_storage_error(RecordNotFound.by_identifiers("computer", missing)).errors
     assert len(errors) == MAX_ERRORS
 
 

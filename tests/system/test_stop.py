@@ -115,7 +115,8 @@ def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
 def test_the_exit_of_mongod_is_logged_and_the_service_still_stops_cleanly(start: Start) -> None:
     service = start()
     os.kill(service.mongod, signal.SIGKILL)
-    assert "mongod has ended: signal 9 (Killed)" in service.read_line(service.process.stderr)
+    line = service.read_line(service.process.stderr)
+    assert "mongod exited unexpectedly: signal 9 (Killed)" in line
     assert service.stop() == 0
 
 

@@ -1,26 +1,31 @@
-"""What all views share: reading a request, and responding with a document."""
+"""The base classes of views: reading a request, and responding with a document."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, TypeAlias
 
 from aiohttp import hdrs, web
 
+from registry.compound.include_resolver import resolve
 from registry.http.app_keys import LIMITS, REPOSITORY, SETTINGS
 from registry.http.etags import make_etag, matches_if_none_match
 from registry.http.responses import DocumentResponse
 from registry.http.urls import absolute_url
-from registry.jsonapi import content_negotiation as media
-from registry.jsonapi.errors import (
-    BodyTooLarge,
-    MalformedRequest,
-    RequestTimeout,
-)
+from registry.jsonapi import content_negotiation
+from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.jsonapi.documents import Compound, encode_document, written_linkage
+from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, NotFound, RequestTimeout
+from registry.jsonapi.links import resource_path
 from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, unknown_parameter
+from registry.jsonapi.request_documents import Change
+from registry.jsonapi.resource_objects import resource_objects
+from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
+from registry.model.resource import Resource
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
@@ -72,34 +77,35 @@ class DocumentView(web.View):
         """
         self.negotiate()
         url = self.request.rel_url
+        # Parsing an empty query string as well takes 9 % more CPU time for reading one person.
         return parse(url.query.items(), scope) if url.raw_query_string else EVERYTHING
 
     def negotiate(self, extension: str | None = None) -> None:
-        """Check `Accept` and `Content-Type`. extension: the URI of the one that they may name.
+        """Check `Accept` and `Content-Type`. extension: the URI of the allowed extension.
 
         Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
         """
         headers = self.request.headers
         if accept := headers.getall(hdrs.ACCEPT, ()):
-            media.check_accept(accept, extension)
-        media.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
+            content_negotiation.check_accept(accept, extension)
+        content_negotiation.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
 
     def reject_parameters(self) -> None:
         """Raise InvalidParameter if there is a query parameter, where a path supports none.
 
         JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
         """
-        for name in self.request.query:
+        if name := next(iter(self.request.query), None):
             raise unknown_parameter(name)
 
     async def read_body(self, extension: str | None = None) -> bytes:
-        """Return the body. extension: the URI of the one that its media type has to name.
+        """Return the body. extension: the URI of the extension that its media type must name.
 
         Raises UnsupportedMediaType, BodyTooLarge, RequestTimeout or MalformedRequest.
         """
         request = self.request
-        media.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
-        media.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
+        content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
+        content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
         limits = request.app[LIMITS]
         if (request.content_length or 0) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
@@ -115,7 +121,7 @@ class DocumentView(web.View):
 
     async def _receive_body(self, seconds: float) -> bytes:
         content = self.request.content
-        if content.is_eof():  # most bodies arrive with the head; a timeout costs ten times as much
+        if content.is_eof():  # most arrive with the head: creating takes 7.5 % more CPU otherwise
             return content.read_nowait()
         async with asyncio.timeout(seconds):
             return await self.request.read()
@@ -137,5 +143,50 @@ class DocumentView(web.View):
         is_read = request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
         if is_read and matches_if_none_match(request, etag):
             return DocumentResponse(304, b"", all_headers)
-        all_headers[hdrs.CONTENT_TYPE] = media.MEDIA_TYPE
+        all_headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         return DocumentResponse(status, body, all_headers)
+
+
+class TypeView(DocumentView):
+    """A view below the path of a type.
+
+    scope: of the query parameters, for a single resource of the type.
+    """
+
+    resource: ClassVar[Resource]
+    scope: ClassVar[Scope]
+
+    @property
+    def resource_id(self) -> int:
+        """The id in the path. Raises NotFound if it is not a valid id."""
+        id_ = parse_id(self.request.match_info["id"])
+        if id_ is None:
+            raise NotFound.resource(self.resource.type, self.request.match_info["id"])
+        return id_
+
+    async def find(self) -> Record:
+        """Return the record of the resource that the path names. Raises RecordNotFound."""
+        return await self.repository.get(self.resource, self.resource_id)
+
+    def resolve(
+        self, resource: Resource, records: Sequence[Record], query: Query
+    ) -> Awaitable[Compound]:
+        """Return the relationships and included resources of primary records."""
+        return resolve(resource, records, query, self.repository, self.graph)
+
+    async def respond_with_resource(
+        self, record: Record, query: Query, change: Change | None = None, status: int = 200
+    ) -> DocumentResponse:
+        """Respond with a single resource. change: shows the relationships that were written."""
+        resource = self.resource
+        compound = await self.resolve(resource, [record], query)
+        if change and change.linkages:
+            shown = {**compound.linkage.get(resource.type, {})}
+            for name, written in written_linkage(record, change).items():
+                shown[name] = {**written, **shown.get(name, {})}
+            compound = replace(compound, linkage={**compound.linkage, resource.type: shown})
+        path = resource_path(resource, record["_id"])
+        (data,) = resource_objects(resource, [record], compound.linkage, query)
+        body = encode_document(data, compound, query, self.graph, {"self": path})
+        headers: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
+        return self.respond(body, record, status=status, headers=headers)

@@ -6,9 +6,9 @@ from aiohttp import hdrs
 
 from registry.http.responses import DocumentResponse
 from registry.http.views.base import DocumentView
-from registry.jsonapi import content_negotiation as media
-from registry.jsonapi import documents as document
 from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
+from registry.jsonapi.content_negotiation import media_type
+from registry.jsonapi.documents import encode_results, written_linkage
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.record import Record
@@ -23,18 +23,10 @@ class OperationsView(DocumentView):
         self.reject_parameters()
         body = await self.read_body(EXTENSION)
         operations = load_operations(body, self.graph, self.settings.most_operations)
-        records = await self.repository.execute(operations)
-        performed = list(zip(operations, records, strict=True))
-        ids = {
-            operation.target.id: record["_id"]
-            for operation, record in performed
-            if operation.target.id is not None
-        }
-        results = [
-            _result(operation.with_assigned_ids(ids), record) for operation, record in performed
-        ]
-        headers: dict[str, str] = {hdrs.CONTENT_TYPE: media.media_type(EXTENSION)}
-        return DocumentResponse(200, document.results(results), headers)
+        performed = await self.repository.execute(operations)
+        results = [_result(operation, record) for operation, record in performed]
+        headers: dict[str, str] = {hdrs.CONTENT_TYPE: media_type(EXTENSION)}
+        return DocumentResponse(200, encode_results(results), headers)
 
 
 def _result(operation: Operation, record: Record) -> str | None:
@@ -44,6 +36,6 @@ def _result(operation: Operation, record: Record) -> str | None:
     resource = operation.resource
     creating = operation.verb is Verb.CREATE
     query = Query({resource.type: resource.writable}) if creating else Query()
-    links = {resource.type: document.written_links(record, operation.change)}
-    (result,) = resource_objects(resource, [record], links, query)
+    linkage = {resource.type: written_linkage(record, operation.change)}
+    (result,) = resource_objects(resource, [record], linkage, query)
     return result

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
 from aiohttp import web
 
-from registry.compound import include_resolver as include
+from registry.compound.include_resolver import resolve_linkage
 from registry.http.etags import if_match_versions
 from registry.http.responses import DocumentResponse
-from registry.http.views.collection import ListView, counts
-from registry.jsonapi import documents as document
+from registry.http.views.listing import ListView, counts
+from registry.jsonapi.documents import encode_document
 from registry.jsonapi.links import related_path, relationship_links
 from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query, Scope
@@ -46,13 +46,13 @@ class _RelationshipView(ListView):
         within = {self.relationship.foreign_key: owner["_id"]}
         return await self.repository.listing(self.target, query, within)
 
-    async def related(self, owner: Record) -> Record | None:
-        """Return the related resource of a to-one relationship."""
+    async def related(self, owner: Record) -> list[Record]:
+        """Return the related resource of a to-one relationship, if there is one."""
         key = key_of(owner, self.relationship.foreign_key)
         if key is not None:
-            with suppress(RecordNotFound):  # a key that leads to no resource counts as no link
-                return await self.repository.get(self.target, key)
-        return None
+            with suppress(RecordNotFound):  # a dangling key counts as null
+                return [await self.repository.get(self.target, key)]
+        return []
 
 
 class RelatedView(_RelationshipView):
@@ -65,13 +65,12 @@ class RelatedView(_RelationshipView):
         if self.relationship.to_many:
             listing = await self.listing(owner, query)
             return await self.respond_with_listing(self.target, listing, query)
-        record = await self.related(owner)
-        records = [record] if record else []
+        records = await self.related(owner)
         compound = await self.resolve(self.target, records, query)
-        path = related_path(self.resource, owner["_id"], self.relationship.name)
-        objects = resource_objects(self.target, records, compound.links, query)
-        data = next(iter(objects), "null")
-        return self.respond(document.whole(data, compound, query, self.graph, {"self": path}))
+        objects = resource_objects(self.target, records, compound.linkage, query)
+        data = objects[0] if objects else "null"
+        links = {"self": related_path(self.resource, owner["_id"], self.relationship.name)}
+        return self.respond(encode_document(data, compound, query, self.graph, links))
 
     head = get
 
@@ -81,53 +80,47 @@ class LinkageView(_RelationshipView):
 
     async def get(self) -> DocumentResponse:
         """Respond with the identifiers of the related resources."""
-        linkage = (self.resource, self.relationship)
-        query = self.read_query(replace(self.related_scope, linkage=linkage))
+        start = (self.resource, self.relationship)
+        query = self.read_query(replace(self.related_scope, linkage=start))
         owner = await self.find()
         if self.relationship.to_many:
             return await self._respond_with_many(owner, query)
-        record = await self.related(owner)
-        records = [record] if record else []
-        data = identifier(self.target.type, record["_id"]) if record else "null"
+        records = await self.related(owner)
+        data = identifier(self.target.type, records[0]["_id"]) if records else "null"
         links = relationship_links(self.resource, owner["_id"], self.relationship.name)
-        return await self._respond_with_linkage(owner, data, records, query, links)
+        return await self._respond_with_linkage(
+            owner, data, Window(records, more=False), query, links
+        )
+
+    head = get
 
     async def _respond_with_many(self, owner: Record, query: Query) -> DocumentResponse:
         """Respond with the identifiers of a page, or of all: they are too small to stream."""
         listing = await self.listing(owner, query)
-        links: dict[str, str | None] = {"self": self.url, "related": self._related_url}
+        # Absolute, as the links of a collection are.
+        related = f"{self.url.partition('?')[0].rsplit('/', 2)[0]}/{self.relationship.name}"
+        links: dict[str, str | None] = {"self": self.url, "related": related}
         if query.page is None:
             window = Window(await listing.all(), more=False)
         else:
             window = await listing.window(query.page)
             links |= page_links(query.page, window, self.url)
         data = linkage(self.target.type, (record["_id"] for record in window.records))
-        return await self._respond_with_linkage(
-            owner, data, window.records, query, links, counts(window)
-        )
+        return await self._respond_with_linkage(owner, data, window, query, links)
 
     async def _respond_with_linkage(
         self,
         owner: Record,
         data: str,
-        records: Sequence[Record],
+        window: Window,
         query: Query,
         links: Mapping[str, str | None],
-        meta: Mapping[str, int] | None = None,
     ) -> DocumentResponse:
-        compound = await include.resolve_linkage(
-            self.relationship, records, query, self.repository, self.graph
+        compound = await resolve_linkage(
+            self.relationship, window.records, query, self.repository, self.graph
         )
-        body = document.whole(data, compound, query, self.graph, links, meta)
-        return self.respond(body, owner)
-
-    @property
-    def _related_url(self) -> str:
-        """The URL of the related resources, absolute as `self` of a collection is."""
-        above = self.url.partition("?")[0].rsplit("/", 2)[0]
-        return f"{above}/{self.relationship.name}"
-
-    head = get
+        meta = counts(window) if self.relationship.to_many else None
+        return self.respond(encode_document(data, compound, query, self.graph, links, meta), owner)
 
     async def patch(self) -> web.Response:
         """Replace the linkage; resources that were linked elsewhere move."""
@@ -136,10 +129,10 @@ class LinkageView(_RelationshipView):
     async def _change(self, mode: Mode) -> web.Response:
         self.negotiate()
         self.reject_parameters()
-        identifier = self.identifier
+        id_ = self.resource_id
         change = load_linkage(await self.read_body(), self.relationship, mode)
         versions = if_match_versions(self.request)
-        await self.repository.update(self.resource, identifier, change, versions)
+        await self.repository.update(self.resource, id_, change, versions)
         return web.Response(status=204)
 
 

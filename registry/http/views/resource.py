@@ -1,78 +1,13 @@
-"""The view of a single resource, and what it shares with the other views of a type."""
+"""The view of a single resource."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from aiohttp import web
 
-from aiohttp import hdrs, web
-
-from registry.compound import include_resolver as include
 from registry.http.etags import if_match_versions
 from registry.http.responses import DocumentResponse
-from registry.http.views.base import DocumentView
-from registry.jsonapi import documents as document
-from registry.jsonapi.documents import Compound
-from registry.jsonapi.errors import NotFound
-from registry.jsonapi.links import resource_path
-from registry.jsonapi.query import Query, Scope
-from registry.jsonapi.request_documents import Change, load
-from registry.jsonapi.resource_objects import resource_objects
-from registry.model.attributes.identifier import parse_id
-from registry.model.record import Record
-from registry.model.resource import Resource
-
-
-class TypeView(DocumentView):
-    """A view below the path of a type.
-
-    scope: of the query parameters, for a single resource of the type.
-    """
-
-    resource: ClassVar[Resource]
-    scope: ClassVar[Scope]
-
-    @property
-    def identifier(self) -> int:
-        """The id in the path. Raises NotFound if it is not a valid id."""
-        identifier = parse_id(self.request.match_info["id"])
-        if identifier is None:
-            raise NotFound.resource(self.resource.type, self.request.match_info["id"])
-        return identifier
-
-    async def find(self) -> Record:
-        """Return the record of the resource that the path names. Raises RecordNotFound."""
-        return await self.repository.get(self.resource, self.identifier)
-
-    def resolve(
-        self, resource: Resource, records: Sequence[Record], query: Query
-    ) -> Awaitable[Compound]:
-        """Return the relationships and included resources of primary records."""
-        return include.resolve(resource, records, query, self.repository, self.graph)
-
-    async def respond_with_change(
-        self, record: Record, change: Change, query: Query, status: int = 200
-    ) -> DocumentResponse:
-        """Respond with a written resource, and the relationships that were written."""
-        compound = await self.resolve(self.resource, [record], query)
-        if not change.linkages:
-            return self.respond_with_resource(record, compound, query, status)
-        changed = document.written_links(record, change)
-        followed = compound.links.get(self.resource.type, {})
-        shown = {**changed, **{n: {**changed.get(n, {}), **of} for n, of in followed.items()}}
-        links = {**compound.links, self.resource.type: shown}
-        return self.respond_with_resource(record, replace(compound, links=links), query, status)
-
-    def respond_with_resource(
-        self, record: Record, compound: Compound, query: Query, status: int = 200
-    ) -> DocumentResponse:
-        """Respond with the document of a single resource."""
-        path = resource_path(self.resource, record["_id"])
-        (data,) = resource_objects(self.resource, [record], compound.links, query)
-        body = document.whole(data, compound, query, self.graph, {"self": path})
-        location: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
-        return self.respond(body, record, status=status, headers=location)
+from registry.http.views.base import TypeView
+from registry.jsonapi.request_documents import load
 
 
 class DetailView(TypeView):
@@ -81,25 +16,23 @@ class DetailView(TypeView):
     async def get(self) -> DocumentResponse:
         """Respond with the resource."""
         query = self.read_query(self.scope)
-        record = await self.find()
-        compound = await self.resolve(self.resource, [record], query)
-        return self.respond_with_resource(record, compound, query)
+        return await self.respond_with_resource(await self.find(), query)
 
     head = get
 
     async def patch(self) -> DocumentResponse:
         """Change the attributes and relationships in the body, all or none."""
         query = self.read_query(self.scope)
-        identifier = self.identifier
+        id_ = self.resource_id
         change = load(await self.read_body(), self.resource, creating=False)
         versions = if_match_versions(self.request)
-        record = await self.repository.update(self.resource, identifier, change, versions)
-        return await self.respond_with_change(record, change, query)
+        record = await self.repository.update(self.resource, id_, change, versions)
+        return await self.respond_with_resource(record, query, change)
 
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""
         self.negotiate()
         self.reject_parameters()
         versions = if_match_versions(self.request)
-        await self.repository.delete(self.resource, self.identifier, versions)
+        await self.repository.delete(self.resource, self.resource_id, versions)
         return web.Response(status=204)

@@ -21,7 +21,7 @@ kill "$watcher" 2>/dev/null
 command -p rm -rf "$PWD"
 exit "$status"
 """
-"""Terminates the program at the end of standard input, when this process has ended in any way.
+"""Terminates the program when standard input closes: when this process ends in any way.
 Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
 
 
@@ -32,7 +32,7 @@ class ChildProcess:
     """
 
     def __init__(self, command: Sequence[str], directory: Path, log: BinaryIO) -> None:
-        reading, self._lifeline = os.pipe()
+        reading, self._stop_pipe = os.pipe()
         self._stopping = False
         self._shell = subprocess.Popen(  # noqa: S603 - the command has no external input
             ["/bin/sh", "-c", _SCRIPT, "registry-child", *command],
@@ -66,7 +66,7 @@ class ChildProcess:
     def stop(self) -> None:
         """Terminate the program and wait for its end; kill it after a minute."""
         self._stopping = True
-        os.close(self._lifeline)
+        os.close(self._stop_pipe)
         try:
             self._shell.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The private mongod: a one-node replica set on a unix socket that only this user can open."""
+"""The embedded mongod: a one-node replica set on a unix socket that only this user can open."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOCKET = "mongodb-27017.sock"
 
 _MEMBER = f"./{_SOCKET}"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
-is stored with the data, stays valid when they are moved; the leading dot avoids a DNS look-up."""
+is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
 
 _MAX_HOME_LENGTH = 60
 """Maximum characters of a data directory that contains the socket, whose path is limited to 103
@@ -43,21 +43,18 @@ _OPTIONS = (
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
 )
 
-_CACHE_LIMITS_GIB = 0.25, 2.0
-"""Minimum of mongod, and a maximum with room for millions of records."""
-
 _ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
 
 _POLL_SECONDS = 0.005
-_FORMER_SECONDS = 30.0
+_PREVIOUS_SECONDS = 30.0
 _START_SECONDS = 120.0  # after a crash there may be a journal to replay
 
-logger = logging.getLogger("registry")
+_log = logging.getLogger("registry")
 
 
 @asynccontextmanager
 async def mongod(settings: Settings) -> AsyncIterator[str]:
-    """Run a private mongod on `settings.data_dir`; yield its URI once it accepts writes.
+    """Run a mongod on `settings.data_dir`; yield its URI once it accepts writes.
 
     It ends with the context, or soon after this process, even after kill -9, and is not bound to
     an event loop. Raises StartError if it cannot run.
@@ -65,16 +62,10 @@ async def mongod(settings: Settings) -> AsyncIterator[str]:
     binary = _binary(settings.mongod)
     home = settings.data_dir.absolute()
     with _owned(home) as log:
-        await _wait_for_former(home / "mongodb" / "mongod.lock")
+        await _wait_for_previous(home / "mongodb" / "mongod.lock")
         sockets = _socket_directory(home)
-        options = [
-            "--dbpath",
-            str(home / "mongodb"),
-            "--wiredTigerCacheSizeGB",
-            _cache_gib(),
-            *_OPTIONS,
-        ]
-        child = ChildProcess([str(binary), *options], sockets, log)
+        data, cache = ("--dbpath", str(home / "mongodb")), ("--wiredTigerCacheSizeGB", _cache_gib())
+        child = ChildProcess([str(binary), *data, *cache, *_OPTIONS], sockets, log)
         try:
             yield await _started(child, sockets / _SOCKET, log)
         finally:
@@ -90,9 +81,8 @@ async def _started(child: ChildProcess, path: Path, log: BinaryIO) -> str:
     except (TimeoutError, ChildProcessError, PyMongoError) as error:
         reason = _first_error(log) or str(error) or f"it was not ready after {_START_SECONDS:g} s"
         raise StartError(f"mongod does not start: {reason} (its log is {log.name})") from error
-    child.on_end(
-        lambda: logger.error("mongod has ended: %s; its log is %s", child.ending(), log.name)
-    )
+    message = "mongod exited unexpectedly: %s; its log is %s"
+    child.on_end(lambda: _log.error(message, child.ending(), log.name))
     return uri
 
 
@@ -115,10 +105,12 @@ def _binary(configured: Path | None) -> Path:
 
 
 def _cache_gib() -> str:
-    """Return the cache size: a quarter of the memory, where mongod would take half."""
-    minimum, maximum = _CACHE_LIMITS_GIB
+    """Return the cache size: a quarter of the memory, where mongod would take half.
+
+    At least the minimum of mongod, at most what millions of records need.
+    """
     quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**32
-    return f"{min(max(minimum, quarter), maximum):.2f}"
+    return f"{min(max(0.25, quarter), 2.0):.2f}"
 
 
 @contextmanager
@@ -153,7 +145,7 @@ def _lock(file: TextIO, home: Path) -> None:
 
 
 def _socket_directory(home: Path) -> Path:
-    for directory in home.glob("socket-*"):  # after a crash of the machine
+    for directory in home.glob("socket-*"):  # after a system crash
         shutil.rmtree(directory, ignore_errors=True)
     plain = str(home).isascii() and len(str(home)) <= _MAX_HOME_LENGTH
     parent = home if plain else "/tmp"  # noqa: S108 - a short path; mkdtemp makes it private
@@ -171,12 +163,12 @@ def _writing(home: Path) -> Iterator[None]:
         ) from error
 
 
-async def _wait_for_former(lock: Path) -> None:
+async def _wait_for_previous(lock: Path) -> None:
     """Wait for the mongod of a service that was killed: it may still be closing its files."""
-    deadline = time.monotonic() + _FORMER_SECONDS
+    deadline = time.monotonic() + _PREVIOUS_SECONDS
     while process := _locked_by(lock):
         if time.monotonic() > deadline:
-            raise StartError(f"mongod (process {process}) still uses {lock.parent}: end it first")
+            raise StartError(f"mongod (process {process}) still uses {lock.parent}: stop it first")
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -202,9 +194,7 @@ async def _wait_for_socket(path: Path, child: ChildProcess) -> None:
 async def _wait_for_primary(uri: str) -> None:
     """Initiate the replica set if there is none yet, and wait until it accepts writes."""
     # Used here only: a client that connected before the initiation assumes no session support.
-    client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(
-        uri, serverSelectionTimeoutMS=5000
-    )
+    client = AsyncIOMotorClient[dict[str, Any]](uri, serverSelectionTimeoutMS=5000)
     try:
         while not (hello := await client.admin.command("hello"))["isWritablePrimary"]:
             if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one

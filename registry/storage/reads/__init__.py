@@ -1,1 +1,1 @@
-"""Queries: look-ups by id or foreign key, collections, pages and filters."""
+"""Queries: lookups by id or foreign key, collections, pages and filters."""

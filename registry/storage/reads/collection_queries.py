@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ASCENDING, DESCENDING
 
 from registry.jsonapi.filtering import Filter
@@ -18,6 +16,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.batching import Coalescer
+from registry.storage.client import Database
 from registry.storage.projections import fields_of, only
 from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
@@ -27,13 +26,13 @@ Conditions: TypeAlias = Sequence[Mapping[str, Any]]
 """MongoDB queries, all of which a record has to match."""
 
 _RELATED = "_related"
-"""The field of a record that holds the sort fields of related resources."""
+"""The field of a record with the sort fields of related resources."""
 
 _TARGET = "_target"
-"""The field that holds the record of a related resource within the pipeline."""
+"""The field with the record of a related resource within the pipeline."""
 
 _MAX_QUERIES = 50
-"""Queries in flight; these have no bound but the time limit, and must not use up all threads."""
+"""Queries in flight: each may take up to the time limit, and must not use up all threads."""
 
 _MAX_CALLERS = 256
 """Requests that share the result of one page."""
@@ -46,23 +45,15 @@ class ReadContext:
     bound on queries in flight.
     """
 
-    def __init__(
-        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, seconds: float
-    ) -> None:
+    def __init__(self, database: Database, graph: Graph, seconds: float) -> None:
         self.database = database
         self.graph = graph
         self.seconds = seconds
-        self.range_scans = RangeScans(database, graph)
+        self.range_scans = {
+            resource.type: RangeScans(database[resource.collection]) for resource in graph.values()
+        }
         self.pages = Coalescer[Window](max_batch_size=_MAX_CALLERS)
         self.slots = asyncio.Semaphore(_MAX_QUERIES)
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Which part of a sorted result to return. size: 0 for no limit."""
-
-    size: int = 0
-    offset: int = 0
 
 
 class CollectionQuery:
@@ -74,7 +65,7 @@ class CollectionQuery:
     def __init__(
         self, context: ReadContext, resource: Resource, filters: Sequence[Filter], query: Query
     ) -> None:
-        self.conditions: Conditions = [one for one in map(match, filters) if one]
+        self.conditions: Conditions = [condition for condition in map(match, filters) if condition]
         self.order = query.order
         self.relationships = {key.relationship for key in query.order if key.relationship}
         self._context = context
@@ -97,13 +88,13 @@ class CollectionQuery:
         if not offset and self._is_range_scan(conditions, order):
             direction = DESCENDING if order[0].descending else ASCENDING
             query = RangeQuery(conditions, direction, size, self._fields)
-            return await self._context.range_scans.find(self._resource, query)
+            return await self._context.range_scans[self._resource.type].find(query)
         # With room for one more, the first batch exhausts the cursor.
-        cursor = self.cursor(conditions, order, Limit(size, offset), batch_size=size + 1)
+        cursor = self.cursor(conditions, order, size, offset, batch_size=size + 1)
         return await self.next_batch(cursor)
 
     async def next_batch(self, cursor: Any, size: int | None = None) -> list[Record]:
-        """Return the next records of a cursor, all that are left if no size is given."""
+        """Return the next records of a cursor, all remaining ones if no size is given."""
         async with self._context.slots:
             records: list[Record] = await cursor.to_list(size)
         return records
@@ -115,22 +106,33 @@ class CollectionQuery:
                 all_of(self.conditions), maxTimeMS=self._milliseconds
             )
 
-    def cursor(self, conditions: Conditions, order: Order, limit: Limit, *, batch_size: int) -> Any:
-        """Return a cursor: of `find`, or of the slower `aggregate` if the order needs it."""
+    def cursor(
+        self,
+        conditions: Conditions,
+        order: Order,
+        size: int = 0,
+        offset: int = 0,
+        *,
+        batch_size: int,
+    ) -> Any:
+        """Return a cursor: of `find`, or of the slower `aggregate` if the order needs it.
+
+        size: the maximum number of records, 0 for no limit.
+        """
         sort = {sort_field(key): DESCENDING if key.descending else ASCENDING for key in order}
         if self.relationships:
-            stages = self._stages(conditions, sort, limit)
+            stages = self._stages(conditions, sort, size, offset)
             return self._collection.aggregate(
                 stages, batchSize=batch_size, maxTimeMS=self._milliseconds, allowDiskUse=True
             )
-        # A range scan takes no longer than its result is large, which a time limit would break off.
-        unlimited = not limit.offset and self._is_range_scan(conditions, order)
+        # A range scan takes time proportional to its result; a limit would truncate long streams.
+        unlimited = not offset and self._is_range_scan(conditions, order)
         return self._collection.find(
             all_of(conditions),
             self._projection,
             sort=sort,
-            skip=limit.offset,
-            limit=limit.size,
+            skip=offset,
+            limit=size,
             batch_size=batch_size,
             max_time_ms=None if unlimited else self._milliseconds,
             allow_disk_use=True,
@@ -146,15 +148,17 @@ class CollectionQuery:
             and all(condition.keys() == {id_field} for condition in conditions)
         )
 
-    def _stages(self, conditions: Conditions, sort: dict[str, int], limit: Limit) -> list[Stage]:
+    def _stages(
+        self, conditions: Conditions, sort: dict[str, int], size: int, offset: int
+    ) -> list[Stage]:
         own = len(self.conditions)  # the others are about fields of related resources too
         return [
             {"$match": all_of(conditions[:own])},
             *self._lookups(),
             {"$match": all_of(conditions[own:])},
             {"$sort": sort},
-            *([{"$skip": limit.offset}] if limit.offset else []),
-            *([{"$limit": limit.size}] if limit.size else []),
+            *([{"$skip": offset}] if offset else []),
+            *([{"$limit": size}] if size else []),
             {"$project": self._projection},
         ]
 

@@ -12,7 +12,7 @@ from registry.jsonapi.query import Query
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.errors import translated_errors
-from registry.storage.reads.collection_queries import CollectionQuery, Limit, ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
 from registry.storage.reads.keyset_pages import keyset_page
 
 CHUNK = 1_000
@@ -34,7 +34,7 @@ class Listing:
     async def chunks(self) -> AsyncGenerator[list[Record]]:
         """Yield all records, CHUNK at a time."""
         query = self._query
-        cursor = query.cursor(query.conditions, query.order, Limit(), batch_size=CHUNK)
+        cursor = query.cursor(query.conditions, query.order, batch_size=CHUNK)
         try:
             while True:
                 with translated_errors(self._context.seconds):
@@ -59,13 +59,10 @@ class Listing:
 
     async def _window(self, page: Page) -> Window:
         with translated_errors(self._context.seconds):
-            if isinstance(page, NumberedPage):
-                return await self._numbered_page(page)
-            return await keyset_page(self._query, page)
-
-    async def _numbered_page(self, page: NumberedPage) -> Window:
-        query, offset = self._query, (page.number - 1) * page.size
-        # One more tells whether others follow.
-        records = await query.find(query.conditions, query.order, page.size + 1, offset)
-        total = await query.count() if page.total else None
-        return Window(records[: page.size], len(records) > page.size, total=total)
+            if not isinstance(page, NumberedPage):
+                return await keyset_page(self._query, page)
+            query, offset = self._query, (page.number - 1) * page.size
+            # One more reveals whether others follow.
+            records = await query.find(query.conditions, query.order, page.size + 1, offset)
+            total = await query.count() if page.total else None
+            return Window(records[: page.size], len(records) > page.size, total=total)

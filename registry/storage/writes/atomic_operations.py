@@ -2,64 +2,59 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
-
-from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.jsonapi.atomic_operations import Operation, Verb
-from registry.model.graph import Graph
 from registry.model.record import Record
+from registry.model.resource import Resource
 from registry.storage.errors import RecordNotFound
-from registry.storage.transactions import Session
-from registry.storage.writes.deletions import Deletion
+from registry.storage.transactions import Transaction
+from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.unit_of_work import Outcome, UnitOfWork, WriteRequest
 
 
 async def with_ids(operations: Sequence[Operation], counters: Counters) -> list[Operation]:
     """Return the operations with an id for each resource that they create. Raises Unavailable."""
-    created: dict[str, list[Operation]] = {}
+    created: dict[Resource, list[Operation]] = defaultdict(list)
     for operation in operations:
         if operation.verb is Verb.CREATE:
-            created.setdefault(operation.resource.type, []).append(operation)
+            created[operation.resource].append(operation)
     ids: dict[int, int] = {}
-    for several in created.values():
-        allocated = await counters.allocate(several[0].resource, len(several))
-        for operation, id_ in zip(several, allocated, strict=True):
+    for resource, creations in created.items():
+        allocated = await counters.allocate(resource, len(creations))
+        for operation, id_ in zip(creations, allocated, strict=True):
             if operation.target.id is not None:
                 ids[operation.target.id] = id_
     return [operation.with_assigned_ids(ids) for operation in operations]
 
 
 async def execute(
-    operations: Sequence[Operation],
-    database: AsyncIOMotorDatabase[dict[str, Any]],
-    graph: Graph,
-    session: Session,
-) -> list[Record]:
-    """Execute operations on known ids, in order; return the record that each one wrote.
+    operations: Sequence[Operation], transaction: Transaction
+) -> list[tuple[Operation, Record]]:
+    """Execute operations on known ids, in order; return each with the record that it wrote.
 
     Raises PyMongoError, IdTaken, or RecordNotFound with the pointer into the first operation that
     fails; the caller then aborts the transaction.
     """
-    records: list[Record] = []
-    for verb, group in groupby(operations, key=lambda one: one.verb is Verb.DELETE):
-        several = list(group)
-        if verb:
-            outcomes = [await _delete(one, Deletion(database, graph, session)) for one in several]
+    performed: list[tuple[Operation, Record]] = []
+    for is_deletion, group in groupby(operations, key=lambda each: each.verb is Verb.DELETE):
+        members = list(group)
+        if is_deletion:
+            outcomes = [await _delete(operation, transaction) for operation in members]
         else:
-            requests = [_write_request(one) for one in several]
-            outcomes = await UnitOfWork(database, graph, session).apply(requests)
-        records += map(_record, several, outcomes)
-    return records
+            requests = [_write_request(operation) for operation in members]
+            outcomes = await UnitOfWork(transaction).apply(requests)
+        performed += zip(members, map(_record, members, outcomes), strict=True)
+    return performed
 
 
-async def _delete(operation: Operation, deletion: Deletion) -> Outcome:
+async def _delete(operation: Operation, transaction: Transaction) -> Outcome:
     if operation.target.id is None:
         return None
-    return await deletion.delete(operation.resource, operation.target.id)
+    return await delete(transaction, operation.resource, operation.target.id)
 
 
 def _write_request(operation: Operation) -> WriteRequest:

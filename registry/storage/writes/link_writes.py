@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo.errors import BulkWriteError
 
-from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.storage.batching import Batcher
 from registry.storage.errors import Unavailable
@@ -16,7 +13,7 @@ from registry.storage.transactions import Transactions
 from registry.storage.writes.unit_of_work import Outcome, UnitOfWork, WriteRequest
 
 _MAX_BATCH_SIZE = 128
-"""Requests per batch."""
+"""Requests per batch. In batches of one, a write takes 11.6 times the CPU time."""
 
 _MAX_IDENTIFIERS = 1_000
 """Resource identifiers per transaction. A request with more has one of its own: it may exceed a
@@ -29,14 +26,7 @@ class LinkWrites:
     One batch is in flight at a time, as parallel transactions would conflict with each other.
     """
 
-    def __init__(
-        self,
-        database: AsyncIOMotorDatabase[dict[str, Any]],
-        graph: Graph,
-        transactions: Transactions,
-    ) -> None:
-        self._database = database
-        self._graph = graph
+    def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._batcher = Batcher[WriteRequest, Record | None](
             self._write, max_batch_size=_MAX_BATCH_SIZE
@@ -45,7 +35,7 @@ class LinkWrites:
     async def write(self, request: WriteRequest) -> Record | None:
         """Return the written record, None if there is none to update.
 
-        Raises Unavailable, or what `UnitOfWork.apply` names as the reason of a refusal.
+        Raises Unavailable, or the error that `UnitOfWork.apply` returns as the outcome.
         """
         return await self._batcher.load(request)
 
@@ -53,10 +43,10 @@ class LinkWrites:
         return [outcome for batch in _split(requests) for outcome in await self._write_batch(batch)]
 
     async def _write_batch(self, requests: Sequence[WriteRequest]) -> Sequence[Outcome]:
-        """Write in one transaction, or in one per request if the database refuses a record."""
+        """Write in one transaction, or in one per request if the database rejects a record."""
         try:
             return await self._transactions.run(
-                lambda session: UnitOfWork(self._database, self._graph, session).apply(requests)
+                lambda transaction: UnitOfWork(transaction).apply(requests)
             )
         except Unavailable as error:
             if len(requests) == 1 or not isinstance(error.__cause__, BulkWriteError):

@@ -6,13 +6,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorDatabase
 from pymongo import InsertOne, UpdateMany, UpdateOne
 
 from registry.jsonapi.request_documents import Change, Linkage, Mode
-from registry.model.graph import Graph
 from registry.model.record import VERSION, Record
 from registry.model.resource import Resource
 from registry.storage.errors import IdTaken, RecordNotFound, StorageError, VersionConflict
@@ -27,12 +25,12 @@ from registry.storage.records import (
     recompute,
     version_of,
 )
-from registry.storage.transactions import Session
+from registry.storage.transactions import Transaction
 
 _WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
 
 Outcome: TypeAlias = Record | StorageError | None
-"""The record after the change, why it was refused, or None if there is no such record."""
+"""The record after the change, the error of a rejected one, or None if there is no such record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +53,19 @@ class UnitOfWork:
 
     It needs a transaction, so that what it has loaded is still current when it writes. A resource
     gets its next version when its attributes or relationships change, on whichever side those are
-    stored: of a request that links to a resource and one that deletes it, one then comes first.
+    stored, so that concurrent requests to link to it and to delete it conflict.
     """
 
-    def __init__(
-        self, database: AsyncIOMotorDatabase[dict[str, Any]], graph: Graph, session: Session
-    ) -> None:
-        self._database = database
-        self._graph = graph
-        self._session = session
-        self._identity_maps = {resource.type: _IdentityMap(resource) for resource in graph.values()}
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._graph = transaction.graph
+        self._identity_maps = {one.type: _IdentityMap(one) for one in self._graph.values()}
 
     async def apply(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
         """Apply the requests in order; return the outcome of each. Raises PyMongoError.
 
-        A refused request changes nothing, and does not affect the others: its outcome is a
-        RecordNotFound with the identifiers that a linkage names in vain, VersionConflict or
-        IdTaken.
+        A rejected request changes nothing, and does not affect the others: its outcome is
+        VersionConflict, IdTaken, or RecordNotFound with the missing targets of a linkage.
         """
         await self._load(requests)
         outcomes = [self._apply(request) for request in requests]
@@ -95,8 +89,11 @@ class UnitOfWork:
             conditions = [{field: {"$in": list(ids)}} for field, ids in by_field.items() if ids]
             if not conditions:
                 continue
-            cursor = self._database[resource.collection].find(
-                {"$or": conditions}, visible(resource), batch_size=ONE_BATCH, session=self._session
+            cursor = self._transaction.collection(resource).find(
+                {"$or": conditions},
+                visible(resource),
+                batch_size=ONE_BATCH,
+                session=self._transaction.session,
             )
             self._identity_maps[type_name].load(await cursor.to_list(None))
 
@@ -130,10 +127,9 @@ class UnitOfWork:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
             records = self._identity_maps[target]
-            missing = [
-                one for one in linkage.identifiers if one.id is None or records.get(one.id) is None
-            ]
-            if missing:
+            if missing := [
+                id_ for id_ in linkage.identifiers if id_.id is None or not records.get(id_.id)
+            ]:
                 return RecordNotFound.by_identifiers(target, missing)
         return None
 
@@ -148,16 +144,16 @@ class UnitOfWork:
 
     def _link_target(self, linkage: Linkage, before: Record) -> None:
         targets = self._identity_maps[linkage.relationship.target]
-        former = key_of(before, linkage.relationship.foreign_key)
-        if former != linkage.linked_ids:
-            targets.increment_version(former)
+        previous = key_of(before, linkage.relationship.foreign_key)
+        if previous != linkage.linked_ids:
+            targets.increment_version(previous)
             targets.increment_version(next(iter(linkage.ids), None))
 
     async def _flush(self) -> None:
         for type_name, identity_map in self._identity_maps.items():
             if operations := list(identity_map.operations()):
-                collection = self._database[self._graph[type_name].collection]
-                await collection.bulk_write(operations, session=self._session)
+                collection = self._transaction.collection(self._graph[type_name])
+                await collection.bulk_write(operations, session=self._transaction.session)
 
 
 class _IdentityMap:
@@ -199,7 +195,7 @@ class _IdentityMap:
         self._set(id_, before | changed)
 
     def increment_version(self, id_: int | None) -> None:
-        """Increment the version of a record, which need not be loaded or exist."""
+        """Increment the version of a record, even one that is not loaded or does not exist."""
         if id_ in self._records:
             self.update(id_, {})
         elif id_ is not None:

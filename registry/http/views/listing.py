@@ -1,0 +1,71 @@
+"""The base class of views that respond with a collection: a page, or a stream of all resources."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from aiohttp import hdrs, web
+
+from registry.compound.stream import CompoundStream
+from registry.http.responses import DocumentResponse, common_headers, request_id
+from registry.http.views.base import TypeView
+from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.jsonapi.documents import encode_collection, encode_document
+from registry.jsonapi.pagination import Page, Window, page_links
+from registry.jsonapi.query import Query
+from registry.jsonapi.resource_objects import array, resource_objects
+from registry.model.resource import Resource
+from registry.storage.reads.listings import Listing
+
+
+class ListView(TypeView):
+    """A view that responds with resources of one type, all of them or a page."""
+
+    async def respond_with_listing(
+        self, resource: Resource, listing: Listing, query: Query
+    ) -> web.StreamResponse:
+        """Respond with the page that the query names, or stream the whole collection."""
+        if query.page is None:
+            return await self._stream(resource, listing, query)
+        return await self._respond_with_page(resource, listing, query, query.page)
+
+    async def _respond_with_page(
+        self, resource: Resource, listing: Listing, query: Query, page: Page
+    ) -> DocumentResponse:
+        window, url = await listing.window(page), self.url
+        compound = await self.resolve(resource, window.records, query)
+        links = {"self": url, **page_links(page, window, url)}
+        data = array(resource_objects(resource, window.records, compound.linkage, query))
+        body = encode_document(data, compound, query, self.graph, links, counts(window))
+        return self.respond(body)
+
+    async def _stream(
+        self, resource: Resource, listing: Listing, query: Query
+    ) -> web.StreamResponse:
+        headers = common_headers(request_id(self.request))
+        headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
+        response = web.StreamResponse(headers=headers)
+        compound = CompoundStream(resource, query, self.repository, self.graph)
+        async with (
+            aclosing(listing.chunks()) as chunks,
+            aclosing(compound.primary(chunks)) as primary,
+            aclosing(compound.included()) as all_included,
+        ):
+            included = None if query.include is None else all_included
+            async with aclosing(encode_collection(primary, included, query, self.url)) as pieces:
+                # Until the first piece is ready, an error still becomes an error document.
+                piece = await anext(pieces)
+                await response.prepare(self.request)
+                if self.request.method == hdrs.METH_HEAD:
+                    return response
+                await response.write(piece)
+                async for piece in pieces:
+                    await response.write(piece)
+        await response.write_eof()
+        return response
+
+
+def counts(window: Window) -> dict[str, int]:
+    """Return `meta`: the number of resources in `data`, and on all pages if it was counted."""
+    count = {"count": len(window.records)}
+    return count if window.total is None else {**count, "total": window.total}

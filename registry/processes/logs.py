@@ -1,0 +1,10 @@
+"""The log of each process."""
+
+from __future__ import annotations
+
+import logging
+
+
+def log_to_stderr() -> None:
+    """Send the log records of this process to standard error."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -1,7 +1,5 @@
 """The command line: `python -m registry --help` lists the settings."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The application: wiring and lifetimes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable
 
 from aiohttp import web

@@ -1,7 +1,5 @@
 """The settings of the service, from command-line flags and environment variables."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """A compact set of ids, for the resources of large compound documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 _PAGE_BITS = 10

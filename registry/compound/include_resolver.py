@@ -1,7 +1,5 @@
 """Include paths -> the included resources of a compound document, one query per step."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Compound documents of collections of any size, in constant memory."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Keys of the application: the objects that views and the server share."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from registry.http.limits import Limits

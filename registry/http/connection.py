@@ -4,8 +4,6 @@ The service uses private attributes of aiohttp only here; `tests/http/test_conne
 new version of aiohttp changes one of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any

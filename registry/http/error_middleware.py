@@ -1,7 +1,5 @@
 """The middleware that responds to exceptions from routing and views, and adds common headers."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from aiohttp import web

@@ -1,7 +1,5 @@
 """Error documents (JSON:API 1.0, Errors), with the id under which the log has the request."""
 
-from __future__ import annotations
-
 import logging
 from http.client import responses
 

@@ -1,7 +1,5 @@
 """Entity tags and preconditions (RFC 9110, sections 8.8.3 and 13)."""
 
-from __future__ import annotations
-
 import re
 from hashlib import sha256
 

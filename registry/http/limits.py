@@ -1,7 +1,5 @@
 """Limits of size and time on requests and connections."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Responses: the headers they all have, and the one that sends a document in a single write."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from secrets import token_hex
 

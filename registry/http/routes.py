@@ -1,7 +1,5 @@
 """The routes of the service: its paths and their views."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The HTTP server: runs an application on the connections of the service."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable
 
 from aiohttp import hdrs, web

@@ -1,7 +1,5 @@
 """Absolute URL of a request, for `links.self` and the links between pages."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote
 

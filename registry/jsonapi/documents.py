@@ -1,7 +1,5 @@
 """Stored records -> response document (JSON:API 1.0, Document Structure)."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Operations of the OpenAPI document: parameters, request bodies, responses and headers."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass

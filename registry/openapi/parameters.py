@@ -1,7 +1,5 @@
 """OpenAPI parameters: path, query string and headers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from registry.jsonapi.filtering import filter_operators

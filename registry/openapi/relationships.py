@@ -1,7 +1,5 @@
 """The operations on a relationship: on its linkage and on the related resources."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from registry.jsonapi.links import related_path

@@ -1,7 +1,5 @@
 """The operations on a type: on its collection and on one resource."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from registry.jsonapi.links import collection_path, resource_path

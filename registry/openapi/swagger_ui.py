@@ -1,7 +1,5 @@
 """Swagger UI, served with the OpenAPI document."""
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """The event loop of each process: runs a coroutine until a termination signal cancels it."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Coroutine

@@ -1,7 +1,5 @@
 """The log of each process."""
 
-from __future__ import annotations
-
 import logging
 
 

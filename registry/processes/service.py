@@ -1,7 +1,5 @@
 """The service in one process: serves the application until cancelled, then shuts it down."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

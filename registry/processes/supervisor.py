@@ -1,7 +1,5 @@
 """Several workers on one port: this process owns the port and mongod, gunicorn the workers."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import pickle

@@ -6,8 +6,6 @@ standard output each worker reports one line: `ready` and the line to announce, 
 reason.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """A computer, which a person may own (section 2.2 of the service description)."""
 
-from __future__ import annotations
-
 from marshmallow import Schema
 
 from registry.model.attributes import Text

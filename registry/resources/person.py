@@ -1,7 +1,5 @@
 """A person, who may own computers (section 2.1 of the service description)."""
 
-from __future__ import annotations
-
 from marshmallow import Schema
 
 from registry.model.attributes import ComputedText, Email, Text

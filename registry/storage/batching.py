@@ -1,7 +1,5 @@
 """Batching across requests: concurrent callers share a round trip to the database."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence

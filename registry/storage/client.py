@@ -1,7 +1,5 @@
 """The MongoDB client: opened when the service starts, closed when it ends."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import AsyncIterator

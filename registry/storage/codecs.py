@@ -1,7 +1,5 @@
 """Codecs for Python types that have no equivalent in BSON."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

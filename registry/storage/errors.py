@@ -1,10 +1,9 @@
 """Errors of reading and writing stored resources, independent of the driver and the protocol."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from pymongo.errors import ExecutionTimeout, PyMongoError
 
@@ -30,12 +29,12 @@ class RecordNotFound(StorageError):
         super().__init__(f"{type_name}: {', '.join(sent for sent, _ in self.missing)}")
 
     @classmethod
-    def by_id(cls, type_name: str, id_: int) -> RecordNotFound:
+    def by_id(cls, type_name: str, id_: int) -> Self:
         """Return the error for a record that was requested by its id alone."""
         return cls(type_name, [(str(id_), None)])
 
     @classmethod
-    def by_identifiers(cls, type_name: str, missing: Iterable[Identifier]) -> RecordNotFound:
+    def by_identifiers(cls, type_name: str, missing: Iterable[Identifier]) -> Self:
         """Return the error for resource identifiers of a request document."""
         return cls(type_name, ((id_.text, id_.pointer) for id_ in missing))
 

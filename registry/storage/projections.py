@@ -1,7 +1,5 @@
 """Projections: the stored fields that a query returns. Hidden fields never leave the database."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Records: the stored form of resources, their versions, and the updates that write them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeAlias

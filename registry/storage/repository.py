@@ -1,7 +1,5 @@
 """Operations on stored resources."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from pymongo import ASCENDING, IndexModel

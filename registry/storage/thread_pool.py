@@ -1,7 +1,5 @@
 """The size of the thread pool that runs motor's commands."""
 
-from __future__ import annotations
-
 import os
 
 THREADS = 100

@@ -1,7 +1,5 @@
 """Transactions: all of a change or nothing of it, retried when it conflicts with another."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

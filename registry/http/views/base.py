@@ -1,7 +1,5 @@
 """The base classes of views: reading a request, and responding with a document."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The view of all resources of a type."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from aiohttp import web

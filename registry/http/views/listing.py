@@ -1,7 +1,5 @@
 """The base class of views that respond with a collection: a page, or a stream of all resources."""
 
-from __future__ import annotations
-
 from contextlib import aclosing
 
 from aiohttp import hdrs, web

@@ -1,7 +1,5 @@
 """The view of the Atomic Operations extension: several changes in one request, all or none."""
 
-from __future__ import annotations
-
 from aiohttp import hdrs
 
 from registry.http.responses import DocumentResponse

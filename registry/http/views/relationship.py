@@ -1,7 +1,5 @@
 """The views of relationships: their linkage and the related resources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The view of a single resource."""
 
-from __future__ import annotations
-
 from aiohttp import web
 
 from registry.http.etags import if_match_versions

@@ -1,7 +1,5 @@
 """A child process that never outlives this process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

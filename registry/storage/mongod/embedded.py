@@ -1,7 +1,5 @@
 """The embedded mongod: a one-node replica set on a unix socket that only this user can open."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import importlib.util

@@ -1,7 +1,5 @@
 """Queries on one collection: filtered, sorted, with a limit and an offset."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Queries as single commands, for batches whose records nearly always fit in one reply."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`filter` -> MongoDB queries."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never

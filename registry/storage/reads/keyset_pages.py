@@ -1,7 +1,5 @@
 """`page[after]`, `page[before]` -> queries (keyset pagination: by values of the last record)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Collections as a client lists them: whole, or page by page."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial

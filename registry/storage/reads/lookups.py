@@ -3,8 +3,6 @@
 Without batching, reading a resource takes 2.8 times the CPU time, a page with `include` 1.5 times.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

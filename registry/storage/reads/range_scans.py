@@ -3,8 +3,6 @@
 Without batching, a page takes 1.5 times the CPU time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

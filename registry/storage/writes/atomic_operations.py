@@ -1,7 +1,5 @@
 """Atomic operations: creations, updates and deletions in order, all in one transaction."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Writes that change attributes alone: concurrent requests share a round trip."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import Any, TypeAlias

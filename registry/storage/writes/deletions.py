@@ -1,7 +1,5 @@
 """Deletion of a resource and the links to it."""
 
-from __future__ import annotations
-
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.errors import VersionConflict

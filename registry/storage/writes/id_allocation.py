@@ -1,7 +1,5 @@
 """Allocation of integer ids: ascending from 1 and never reused; a failure may leave a gap."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 

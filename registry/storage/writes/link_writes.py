@@ -1,7 +1,5 @@
 """Writes that change links: concurrent requests share a transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from pymongo.errors import BulkWriteError

@@ -1,7 +1,5 @@
 """The unit of work: loads records, applies changes in memory, and writes the result at once."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,17 +4,19 @@ import os
 import signal
 import socket
 import sys
-from typing import NoReturn
+from functools import partial
 
 from registry.processes import event_loop
 from registry.processes.logs import log_to_stderr
 from registry.settings import Settings, StartError
 
+_announce = partial(print, flush=True)  # the one line of output
+
 
 def main() -> None:
     """Serve until SIGINT or SIGTERM; exit with status 1 if the service cannot start."""
     for number in event_loop.SIGNALS:
-        signal.signal(number, _exit)
+        signal.signal(number, lambda *_: sys.exit())
     settings = Settings.parse(sys.argv[1:], os.environ)
     log_to_stderr()
     try:
@@ -22,10 +24,6 @@ def main() -> None:
             event_loop.run(_serve(settings, listener))
     except StartError as error:
         sys.exit(f"registry: {error}")
-
-
-def _exit(*_: object) -> NoReturn:
-    sys.exit(0)
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -52,10 +50,6 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         from registry.processes.supervisor import supervise  # noqa: PLC0415
 
         await supervise(settings, listener, _announce)
-
-
-def _announce(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - the one line of output
 
 
 if __name__ == "__main__":

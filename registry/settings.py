@@ -26,24 +26,21 @@ def _database(text: str) -> str:
     return text
 
 
-def _port(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:
-        raise ValueError(f"{text!r} is not a valid port: use 0 to 65535, where 0 picks a free one")
-    return int(text)
+def _integer(least: int, greatest: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        digits = f"[0-9]{{1,{len(str(greatest))}}}"
+        if not re.fullmatch(digits, text) or not least <= int(text) <= greatest:
+            raise ValueError(f"{text!r} is not an integer from {least} to {greatest}")
+        return int(text)
+
+    return parse
 
 
 def _workers(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,2}", text) or not 1 <= int(text) <= _MAX_WORKERS:
-        raise ValueError(f"{text!r} is not an integer from 1 to {_MAX_WORKERS}")
-    if text != "1" and sys.platform != "linux":
+    workers = _integer(1, _MAX_WORKERS)(text)
+    if workers > 1 and sys.platform != "linux":
         raise ValueError("only Linux balances connections between processes: use 1 worker")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,6}", text) or not int(text):
-        raise ValueError(f"{text!r} is not an integer from 1 to 999999")
-    return int(text)
+    return workers
 
 
 def _seconds(text: str) -> float:
@@ -60,44 +57,35 @@ def _public_url(text: str) -> str:
     return text.rstrip("/")
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    """How the text of a setting is parsed, and its description in `--help`."""
-
-    parse: Callable[[str], Any]
-    help: str
+_count = _integer(1, 999_999)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The validated settings of one service.
 
-    The flag of `data_dir` is `--data-dir`, its environment variable `REGISTRY_DATA_DIR`.
+    The flag of `data_dir` is `--data-dir`, its environment variable `REGISTRY_DATA_DIR`. Each
+    annotation names the parser of the text and has the description in `--help`.
     """
 
     mongodb_uri: Annotated[
-        str | None,
-        _Option(str, "replica set or sharded cluster to use instead of an embedded mongod"),
+        str | None, str, "replica set or sharded cluster to use instead of an embedded mongod"
     ] = None
-    database: Annotated[str, _Option(_database, "name of the database")] = "registry"
-    data_dir: Annotated[Path, _Option(Path, "data directory of the embedded mongod")] = Path("data")
-    mongod: Annotated[Path | None, _Option(Path, "path of the mongod to embed")] = None
-    host: Annotated[str, _Option(str, "address to listen on")] = "127.0.0.1"
-    port: Annotated[int, _Option(_port, "port to listen on; 0 picks a free one")] = 8080
-    workers: Annotated[
-        int, _Option(_workers, f"number of worker processes, 1 to {_MAX_WORKERS}")
-    ] = 1
+    database: Annotated[str, _database, "name of the database"] = "registry"
+    data_dir: Annotated[Path, Path, "data directory of the embedded mongod"] = Path("data")
+    mongod: Annotated[Path | None, Path, "path of the mongod to embed"] = None
+    host: Annotated[str, str, "address to listen on"] = "127.0.0.1"
+    port: Annotated[int, _integer(0, 65_535), "port to listen on; 0 picks a free one"] = 8080
+    workers: Annotated[int, _workers, f"number of worker processes, 1 to {_MAX_WORKERS}"] = 1
     public_url: Annotated[
-        str | None, _Option(_public_url, "base URL under which clients reach the service")
+        str | None, _public_url, "base URL under which clients reach the service"
     ] = None
 
-    page_size: Annotated[int, _Option(_count, "page size unless the request sets one")] = 50
-    largest_page: Annotated[int, _Option(_count, "maximum page size")] = 1_000
-    most_operations: Annotated[int, _Option(_count, "maximum atomic operations per request")] = (
-        1_000
-    )
+    page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
+    largest_page: Annotated[int, _count, "maximum page size"] = 1_000
+    most_operations: Annotated[int, _count, "maximum atomic operations per request"] = 1_000
     query_seconds: Annotated[
-        float, _Option(_seconds, "time limit of a query with a filter or sort, in seconds")
+        float, _seconds, "time limit of a query with a filter or sort, in seconds"
     ] = 5.0
 
     @property
@@ -118,33 +106,34 @@ class Settings:
             allow_abbrev=False,
         )
         hints = get_type_hints(cls, include_extras=True)
-        options: dict[str, _Option] = {name: hint.__metadata__[0] for name, hint in hints.items()}
+        options = {name: hint.__metadata__ for name, hint in hints.items()}
         for field in fields(cls):
             default = "none" if field.default is None else field.default
+            _, description = options[field.name]
             parser.add_argument(
                 _flag(field.name),
                 metavar="VALUE",
-                help=f"{options[field.name].help} [{_variable(field.name)}, default: {default}]",
+                help=f"{description} [{_variable(field.name)}, default: {default}]",
             )
         flags = vars(parser.parse_args(arguments))
         values = {}
-        for name, option in options.items():
+        for name, (parse, _) in options.items():
             if flags[name] is not None:
-                values[name] = parser.parse_value(_flag(name), flags[name], option)
+                values[name] = parser.parse_value(_flag(name), flags[name], parse)
             elif text := environment.get(_variable(name)):
-                values[name] = parser.parse_value(_variable(name), text, option)
+                values[name] = parser.parse_value(_variable(name), text, parse)
         return cls(**values)
 
 
 class _Parser(argparse.ArgumentParser):
     """An argument parser whose error messages are one line."""
 
-    def parse_value(self, source: str, text: str, option: _Option) -> Any:
+    def parse_value(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
         """Return the parsed value; source: the flag or variable that an error message names."""
         try:
             if not text:
                 raise ValueError("the value is empty")
-            return option.parse(text)
+            return parse(text)
         except ValueError as error:
             self.error(f"{source}: {error}")
 

@@ -30,8 +30,7 @@ from registry.settings import Settings, StartError
 _RETRY_SECONDS = 5.0
 """Delay before a worker that could not start exits, so that gunicorn retries at this interval."""
 
-_STOP_PIPE, _REPORTS = 0, 1
-"""File descriptors: standard input and output."""
+_STOP_PIPE, _REPORTS = 0, 1  # standard input and output
 
 
 def main() -> None:

@@ -24,21 +24,12 @@ def codec_options(options: CodecOptions[Any], graph: Graph) -> CodecOptions[Any]
 class DecimalCodec(TypeCodec):
     """Stores exact decimal numbers as Decimal128, so that MongoDB compares them as numbers."""
 
-    @property
-    def python_type(self) -> type:
-        """The class in records."""
-        return Decimal
-
-    @property
-    def bson_type(self) -> type:
-        """The class in BSON."""
-        return Decimal128
+    python_type, bson_type = Decimal, Decimal128
 
     def transform_python(self, value: Any) -> Decimal128:
         """Return a number, of at most 34 digits, as it is stored."""
         return Decimal128(value)
 
-    def transform_bson(self, value: Any) -> Decimal:
+    def transform_bson(self, value: Decimal128) -> Decimal:
         """Return a stored number."""
-        number: Decimal = value.to_decimal()
-        return number
+        return value.to_decimal()

@@ -20,19 +20,12 @@ ONE_BATCH = 100_000
 _MAX_VERSION = 10**18 - 1
 """Greater values come from external writers and count as missing."""
 
-_CURRENT_VERSION: Stage = {
-    "$cond": [
-        {
-            "$and": [
-                {"$in": [{"$type": f"${VERSION}"}, ["int", "long"]]},
-                {"$gte": [f"${VERSION}", 0]},
-                {"$lte": [f"${VERSION}", _MAX_VERSION]},
-            ]
-        },
-        f"${VERSION}",
-        0,
-    ]
-}
+_VERSION_IS_VALID = [
+    {"$in": [{"$type": f"${VERSION}"}, ["int", "long"]]},
+    {"$gte": [f"${VERSION}", 0]},
+    {"$lte": [f"${VERSION}", _MAX_VERSION]},
+]
+_CURRENT_VERSION: Stage = {"$cond": [{"$and": _VERSION_IS_VALID}, f"${VERSION}", 0]}
 """`version_of` as an aggregation expression."""
 
 NEXT_VERSION = {VERSION: {"$add": [_CURRENT_VERSION, 1]}}

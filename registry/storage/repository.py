@@ -18,7 +18,7 @@ from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.projections import fields_of, visible_fields
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.listings import Listing
-from registry.storage.reads.lookups import Lookups, Members
+from registry.storage.reads.lookups import Lookups
 from registry.storage.records import Versions, recompute
 from registry.storage.transactions import Transactions
 from registry.storage.writes import atomic_operations
@@ -42,7 +42,7 @@ class Repository:
     def __init__(self, database: Database, graph: Graph, query_seconds: float) -> None:
         self._database = database
         self._graph = graph
-        self._lookups = Lookups(database)
+        self._lookups = Lookups(database, graph)
         self._reads = ReadContext(database, graph, query_seconds)
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, graph)
@@ -93,10 +93,7 @@ class Repository:
 
         limit: members per resource. attributes: the names of the attributes to return.
         """
-        target = self._graph[relationship.target]
-        fields = fields_of(target, attributes)
-        members = Members(target, relationship.foreign_key, limit, fields)
-        return await self._lookups.find_first(resource, ids, members)
+        return await self._lookups.find_first(resource, relationship, ids, limit, attributes)
 
     async def listing(
         self, resource: Resource, query: Query, within: Mapping[str, int] | None = None
@@ -167,9 +164,8 @@ class Repository:
         """Store missing values of the computed fields that the query filters or sorts by."""
         named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
         for key in query.order:
-            named.add(
-                (key.relationship.target if key.relationship else resource.type, key.stored_name)
-            )
+            owner = key.relationship.target if key.relationship else resource.type
+            named.add((owner, key.stored_name))
         for type_name in {name for name, field in named if field in self._graph[name].computed}:
             with translated_errors():
                 await self._recompute(self._graph[type_name])

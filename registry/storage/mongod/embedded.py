@@ -103,20 +103,14 @@ def _binary(configured: Path | None) -> Path:
 
 
 def _cache_gib() -> str:
-    """Return the cache size: a quarter of the memory, where mongod would take half.
-
-    At least the minimum of mongod, at most what millions of records need.
-    """
+    # mongod would take half of the memory; 0.25 is its minimum, 2 suffice for millions of records.
     quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**32
     return f"{min(max(0.25, quarter), 2.0):.2f}"
 
 
 @contextmanager
 def _owned(home: Path) -> Iterator[BinaryIO]:
-    """Lock the data directory for this process; yield the log file of its mongod.
-
-    The kernel releases the lock when this process ends.
-    """
+    """Lock the data directory, at most until this process ends; yield the log of its mongod."""
     with ExitStack() as stack:
         with _writing(home):
             for directory in (home, home / "mongodb"):
@@ -133,10 +127,8 @@ def _lock(file: TextIO, home: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         file.seek(0)
-        raise StartError(
-            f"data directory {home} is in use by another registry (process {file.read()}): "
-            f"stop it, or {_ADVICE}"
-        ) from error
+        reason = f"data directory {home} is in use by another registry (process {file.read()})"
+        raise StartError(f"{reason}: stop it, or {_ADVICE}") from error
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
@@ -156,9 +148,8 @@ def _writing(home: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StartError(
-            f"cannot write to data directory {home} ({error.strerror}): {_ADVICE}"
-        ) from error
+        reason = f"cannot write to data directory {home} ({error.strerror})"
+        raise StartError(f"{reason}: {_ADVICE}") from error
 
 
 async def _wait_for_previous(lock: Path) -> None:
@@ -171,7 +162,6 @@ async def _wait_for_previous(lock: Path) -> None:
 
 
 def _locked_by(lock: Path) -> str | None:
-    """Return the process id of the mongod that has locked the data."""
     with suppress(OSError), lock.open("r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -63,21 +63,16 @@ async def _first(
     If the index covers only the first key, find the first key of the last record, then sort only
     up to it. To sort all takes 2.4 times the CPU time of mongod.
     """
-    if _is_partly_indexed(query, order) and (
+    # Indexes have one key and the id.
+    is_indexed = len(order) <= 2 and len({key.descending for key in order}) == 1
+    if not (is_indexed or query.relationships) and (
         last := await query.find(conditions, order[:1], 1, size - 1)
     ):
-        (value,) = _position(last[0], order[:1])
-        bounds = _as_far_as(order[0], value)
+        bounds = _as_far_as(order[0], *_position(last[0], order[:1]))
         records = await query.find([*conditions, *bounds], order, size)
         if len(records) == size:
             return records  # fewer if some were deleted in the meantime: others follow
     return await query.find(conditions, order, size)
-
-
-def _is_partly_indexed(query: CollectionQuery, order: Order) -> bool:
-    """Whether an index serves only the first key; indexes have one key and the id."""
-    directions = {key.descending for key in order}
-    return not query.relationships and (len(order) > 2 or len(directions) > 1)
 
 
 def _position(record: Record, order: Order) -> Position:

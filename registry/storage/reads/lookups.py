@@ -5,24 +5,24 @@ Without batching, reading a resource takes 2.8 times the CPU time, a page with `
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import TypeAlias
 
+from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.model.resource import Resource
+from registry.model.resource import Relationship, Resource
 from registry.storage.batching import Batcher
 from registry.storage.client import Database
 from registry.storage.errors import translated_errors
-from registry.storage.projections import only
+from registry.storage.projections import fields_of, only
 from registry.storage.reads.commands import aggregate_all, find_all
 from registry.storage.records import Stage, by_id, key_of
 
-_Ids: TypeAlias = "Collection[int]"
-_Fields: TypeAlias = "tuple[str, ...]"
-_Lookup: TypeAlias = "tuple[_Ids, _Fields]"
+_Ids: TypeAlias = Collection[int]
+_Fields: TypeAlias = tuple[str, ...]
+_Lookup: TypeAlias = tuple[_Ids, _Fields]
 
 _SINGLE_ID_LIMITS = 256, 2
 """Batch size and batches in flight, for lookups of one id. While the service renders the records of
@@ -39,25 +39,12 @@ _MAX_QUERY_IDS = 100_000
 """A query document is limited to 16 MiB, and an id takes up to 16 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
-    """The first members, by id, of a to-many relationship.
-
-    resource: their type. foreign_key: their field with the id of the owner. limit: per owner.
-    fields: the stored fields to return.
-    """
-
-    resource: Resource
-    foreign_key: str
-    limit: int
-    fields: _Fields
-
-
 class Lookups:
     """The lookups in one database. The methods raise Unavailable."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, graph: Graph) -> None:
         self._database = database
+        self._graph = graph
         self._batchers: dict[tuple[Resource, str, bool], Batcher[_Lookup, list[Record]]] = {}
 
     async def find(
@@ -79,14 +66,25 @@ class Lookups:
             self._batchers[resource, field, is_single] = batcher
         return await batcher.load((ids, fields))
 
-    async def find_first(self, resource: Resource, ids: _Ids, members: Members) -> list[Record]:
-        """Return the first members of each resource of this type, by ascending `_id`."""
-        first: list[Stage] = [{"$sort": {"_id": 1}}, {"$limit": members.limit}]
+    async def find_first(
+        self,
+        resource: Resource,
+        relationship: Relationship,
+        ids: _Ids,
+        limit: int,
+        attributes: frozenset[str],
+    ) -> list[Record]:
+        """Return the first members, by ascending `_id`, of a to-many relationship of each resource.
+
+        limit: members per resource. attributes: the names of the attributes to return.
+        """
+        target = self._graph[relationship.target]
+        projection = only(fields_of(target, attributes))
         lookup: Stage = {
-            "from": members.resource.collection,
+            "from": target.collection,
             "localField": "_id",
-            "foreignField": members.foreign_key,
-            "pipeline": [*first, {"$project": only(members.fields)}],
+            "foreignField": relationship.foreign_key,
+            "pipeline": [{"$sort": {"_id": 1}}, {"$limit": limit}, {"$project": projection}],
             "as": "members",
         }
         records: list[Record] = []

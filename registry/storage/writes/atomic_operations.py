@@ -43,8 +43,7 @@ async def execute(
         if is_deletion:
             outcomes = [await _delete(operation, transaction) for operation in members]
         else:
-            requests = [_write_request(operation) for operation in members]
-            outcomes = await UnitOfWork(transaction).apply(requests)
+            outcomes = await UnitOfWork(transaction).apply(list(map(_write_request, members)))
         performed += zip(members, map(_record, members, outcomes), strict=True)
     return performed
 

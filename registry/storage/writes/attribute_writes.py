@@ -27,13 +27,7 @@ from registry.storage.errors import (
 )
 from registry.storage.projections import visible
 from registry.storage.reads.commands import find_all
-from registry.storage.records import (
-    Versions,
-    batch_update,
-    id_filter,
-    new_record,
-    update_pipeline,
-)
+from registry.storage.records import Versions, batch_update, id_filter, new_record, update_pipeline
 from registry.storage.writes.id_allocation import Counters
 
 _DUPLICATE_KEY = 11000
@@ -134,7 +128,6 @@ class AttributeWrites:
         return [results[index] for index in range(len(updates))]
 
     async def _update_distinct(self, updates: Sequence[_Update]) -> list[Record | Exception | None]:
-        """Update resources that are all different."""
         query = {"_id": {"$in": [id_ for id_, _ in updates]}}
         with translated_errors():
             if len(updates) == 1:  # a batch of one takes 28 % more CPU time

@@ -36,11 +36,8 @@ class Counters:
             newest = await self._database[resource.collection].find_one(
                 {"_id": {"$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
             )
-            await self._database.counters.update_one(
-                {"_id": resource.type},
-                {"$max": {"seq": newest["_id"] if newest else 0}},
-                upsert=True,
-            )
+            update = {"$max": {"seq": newest["_id"] if newest else 0}}
+            await self._database.counters.update_one({"_id": resource.type}, update, upsert=True)
 
     async def allocate(self, resource: Resource, count: int) -> range:
         """Return ids that no resource of the type ever had, in one step. Raises Unavailable."""

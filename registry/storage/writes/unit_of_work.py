@@ -87,11 +87,9 @@ class UnitOfWork:
             conditions = [{field: {"$in": list(ids)}} for field, ids in by_field.items() if ids]
             if not conditions:
                 continue
-            cursor = self._transaction.collection(resource).find(
-                {"$or": conditions},
-                visible(resource),
-                batch_size=ONE_BATCH,
-                session=self._transaction.session,
+            collection, session = self._transaction.collection(resource), self._transaction.session
+            cursor = collection.find(
+                {"$or": conditions}, visible(resource), batch_size=ONE_BATCH, session=session
             )
             self._identity_maps[type_name].load(await cursor.to_list(None))
 
@@ -125,9 +123,8 @@ class UnitOfWork:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
             records = self._identity_maps[target]
-            if missing := [
-                id_ for id_ in linkage.identifiers if id_.id is None or not records.get(id_.id)
-            ]:
+            sent = linkage.identifiers
+            if missing := [id_ for id_ in sent if id_.id is None or not records.get(id_.id)]:
                 return RecordNotFound.by_identifiers(target, missing)
         return None
 
@@ -178,7 +175,6 @@ class _IdentityMap:
             self._set(id_ if isinstance(id_, Hashable) else repr(id_), record)
 
     def add(self, record: Record) -> None:
-        """Add a new record."""
         self._new.append(record)
         self._set(record["_id"], record)
 
@@ -215,7 +211,6 @@ class _IdentityMap:
         return [(id_, current) for id_, current in members if current != owner]
 
     def operations(self) -> Iterator[_WriteOperation]:
-        """Yield the operations that store all changes."""
         yield from map(InsertOne, self._new)
         for id_, values in self._changed.items():
             query = {"_id": self._records[id_]["_id"]}

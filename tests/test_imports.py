@@ -28,7 +28,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     "thread_pool",
     "errors",
-    "projections",
+    "visible_fields",
     "records",
     "batching",
     "codecs",

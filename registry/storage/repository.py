@@ -15,12 +15,12 @@ from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import stored_fields
 from registry.storage.client import Database
 from registry.storage.errors import RecordNotFound, translated_errors
-from registry.storage.projections import fields_of, visible_fields
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.lookups import Lookups
 from registry.storage.records import Versions, recompute
 from registry.storage.transactions import Transactions
+from registry.storage.visible_fields import fields_of, visible_fields
 from registry.storage.writes import atomic_operations
 from registry.storage.writes.attribute_writes import AttributeWrites
 from registry.storage.writes.deletions import delete

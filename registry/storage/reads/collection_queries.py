@@ -15,10 +15,10 @@ from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.batching import Coalescer
 from registry.storage.client import Database
-from registry.storage.projections import fields_of, only
 from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
 from registry.storage.records import Stage
+from registry.storage.visible_fields import fields_of, only
 
 Conditions: TypeAlias = Sequence[Mapping[str, Any]]
 """MongoDB queries, all of which a record has to match."""

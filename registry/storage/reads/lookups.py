@@ -16,9 +16,9 @@ from registry.model.resource import Relationship, Resource
 from registry.storage.batching import Batcher
 from registry.storage.client import Database
 from registry.storage.errors import translated_errors
-from registry.storage.projections import fields_of, only
 from registry.storage.reads.commands import aggregate_all, find_all
 from registry.storage.records import Stage, by_id, key_of
+from registry.storage.visible_fields import fields_of, only
 
 _Ids: TypeAlias = Collection[int]
 _Fields: TypeAlias = tuple[str, ...]

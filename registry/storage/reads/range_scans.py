@@ -12,10 +12,10 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 
 from registry.model.record import MAX_ID, Record
 from registry.storage.batching import Batcher
-from registry.storage.projections import only
 from registry.storage.reads.commands import aggregate_all, find_all
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
+from registry.storage.visible_fields import only
 
 _MAX_BATCH_SIZE = 12
 """Pages per batch; the results of more would exceed processor caches."""

@@ -25,9 +25,9 @@ from registry.storage.errors import (
     VersionConflict,
     translated_errors,
 )
-from registry.storage.projections import visible
 from registry.storage.reads.commands import find_all
 from registry.storage.records import Versions, batch_update, id_filter, new_record, update_pipeline
+from registry.storage.visible_fields import visible
 from registry.storage.writes.id_allocation import Counters
 
 _DUPLICATE_KEY = 11000

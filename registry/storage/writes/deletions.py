@@ -3,9 +3,9 @@
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.errors import VersionConflict
-from registry.storage.projections import visible
 from registry.storage.records import NEXT_VERSION, Stage, Versions, id_filter, key_of
 from registry.storage.transactions import Transaction
+from registry.storage.visible_fields import visible
 
 
 async def delete(

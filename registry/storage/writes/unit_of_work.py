@@ -12,7 +12,6 @@ from registry.jsonapi.request_documents import Change, Linkage, Mode
 from registry.model.record import VERSION, Record
 from registry.model.resource import Resource
 from registry.storage.errors import IdTaken, RecordNotFound, StorageError, VersionConflict
-from registry.storage.projections import visible
 from registry.storage.records import (
     NEXT_VERSION,
     ONE_BATCH,
@@ -24,6 +23,7 @@ from registry.storage.records import (
     version_of,
 )
 from registry.storage.transactions import Transaction
+from registry.storage.visible_fields import visible
 
 _WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
 

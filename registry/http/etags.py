@@ -11,7 +11,6 @@ from registry.storage.records import Versions, version_of
 _DIGEST_DIGITS = 24
 _VERSIONED_TAG = re.compile(rf"([0-9]{{1,18}})-[0-9a-f]{{{_DIGEST_DIGITS}}}", re.ASCII)
 _TAG = re.compile(r'(W/)?"([^"]*)"')
-_ANY = "*"
 
 
 def make_etag(body: bytes, record: Record | None = None) -> str:
@@ -48,7 +47,7 @@ def matches_if_none_match(request: web.Request, etag: str) -> bool:
 
 
 def _is_any(request: web.Request, header: str) -> bool:
-    return request.headers.get(header, "").strip() == _ANY
+    return request.headers.get(header, "").strip() == "*"
 
 
 def _tags(request: web.Request, header: str) -> list[tuple[str, str]]:

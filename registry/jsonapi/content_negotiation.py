@@ -63,8 +63,9 @@ def check_accept(headers: Iterable[str], extension: str | None = None) -> None:
     """
     ranges = [_split(item) for header in headers for item in _LIST_ITEM.findall(header)]
     jsonapi = [parts[1:] for parts in ranges if parts[:1] == (MEDIA_TYPE,)]
-    supported = _split(media_type(extension))[1:]
-    if jsonapi and not any(_parameters(parts) in {(), supported} for parts in jsonapi):
+    # Parameters from `q` on belong to Accept, not to the media type (RFC 9110, 12.5.1).
+    parameters = {tuple(takewhile(lambda part: not part.startswith("q="), one)) for one in jsonapi}
+    if jsonapi and parameters.isdisjoint({(), _split(media_type(extension))[1:]}):
         raise NotAcceptable(
             f"Every `{MEDIA_TYPE}` in the header `Accept` has parameters; "
             "send one without parameters, or no `Accept`."
@@ -82,8 +83,3 @@ def _unsupported(header: str, expected: str) -> UnsupportedMediaType:
 def _split(value: str) -> Parts:
     """Return the media type and its parameters, in lower case."""
     return tuple(part for part in (raw.strip().lower() for raw in _PART.findall(value)) if part)
-
-
-def _parameters(parts: Parts) -> Parts:
-    # Parameters from `q` on belong to Accept, not to the media type (RFC 9110, 12.5.1).
-    return tuple(takewhile(lambda part: not part.startswith("q="), parts))

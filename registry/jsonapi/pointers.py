@@ -16,17 +16,8 @@ class DocumentPosition:
     @property
     def pointer(self) -> str:
         """The JSON Pointer to the position, for `source.pointer` of an error."""
-        return pointer_to(*self.path)
+        steps = (str(step).replace("~", "~0").replace("/", "~1") for step in self.path)
+        return "".join(f"/{step}" for step in steps)
 
 
 DATA = DocumentPosition(("data",))
-"""The position of the primary data."""
-
-
-def pointer_to(*path: str | int) -> str:
-    """Return the JSON Pointer for member names and array indexes."""
-    return "".join(f"/{_escape(str(step))}" for step in path)
-
-
-def _escape(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")

@@ -16,7 +16,7 @@ from registry.jsonapi.errors import (
     TypeConflict,
     quoted,
 )
-from registry.jsonapi.pointers import DATA, DocumentPosition, pointer_to
+from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import LinkedIds
 from registry.model.resource import Relationship, Resource
@@ -114,11 +114,11 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
     if not isinstance(document, dict):
         raise MalformedDocument("The document must be an object.", pointer="")
     if member not in document:
-        raise MalformedDocument(f"The member `{member}` is missing.", pointer=pointer_to(member))
+        raise malformed(f"The member `{member}` is missing.", DocumentPosition((member,)))
     for name in document:
         if name in excluded:
             detail = f"A document with `{member}` must not have `{name}`."
-            raise MalformedDocument(detail, pointer=pointer_to(name))
+            raise malformed(detail, DocumentPosition((name,)))
     return document[member]
 
 

@@ -58,7 +58,11 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
         for suffix in ("LocalReference", "LocalRemoval"):
             components[title(resource) + suffix] = identifier(resource, suffix)
         for suffix, creating in (("Addition", True), ("Revision", False)):
-            components[title(resource) + suffix] = _resource(resource, graph, creating=creating)
+            schema = request_resource(resource, graph, "LocalReference", creating=creating)
+            if creating:
+                lid = text("Identifies the resource in subsequent operations.")
+                schema["properties"]["lid"] = lid
+            components[title(resource) + suffix] = schema
     operations = [schema for resource in graph.values() for schema in _of_type(resource, graph)]
     result = object_of({}, {"data": reference("schemas", "AnyResource")})
     array = {"type": "array", "minItems": 1, "maxItems": max_operations}
@@ -66,13 +70,6 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     requests = {OPERATIONS: {**array, "items": {"anyOf": operations}}}
     components["Operations"] = object_of(requests, closed=False)
     return components | {"Results": object_of(results)}
-
-
-def _resource(resource: Resource, graph: Graph, *, creating: bool) -> Json:
-    schema = request_resource(resource, graph, "LocalReference", creating=creating)
-    if creating:
-        schema["properties"]["lid"] = text("Identifies the resource in subsequent operations.")
-    return schema
 
 
 def _of_type(resource: Resource, graph: Graph) -> Iterator[Json]:

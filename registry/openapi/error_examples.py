@@ -51,9 +51,9 @@ class ErrorExamples:
         """Return the error for a path or linkage to a resource that does not exist."""
         return [errors.NotFound.resource(resource.type, "999")]
 
-    def precondition(self) -> list[ApiError]:
-        """Return the error of a request with `If-Match`."""
-        return [errors.PreconditionFailed()]
+    def change(self, resource: Resource) -> list[ApiError]:
+        """Return the errors of a change to an existing resource, which supports `If-Match`."""
+        return [*self.missing(resource), errors.PreconditionFailed()]
 
     def resource(self, resource: Resource) -> list[ApiError]:
         """Return the errors of a document with a resource object."""
@@ -61,12 +61,8 @@ class ErrorExamples:
         def error(data: Json | None) -> ApiError:
             return _raised(lambda: load(orjson.dumps({"data": data}), resource, creating=False))
 
-        return [
-            error(None),
-            error({"type": "other"}),
-            *self._any_body(),
-            error({"type": resource.type, "attributes": {"unknown": "x"}}),
-        ]
+        unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
+        return [error(None), error({"type": "other"}), *self._any_body(), error(unknown)]
 
     def linkage(self, relationship: Relationship) -> list[ApiError]:
         """Return the errors of a document with resource linkage."""

@@ -31,14 +31,10 @@ def filter_schemas(graph: Graph) -> Json:
         condition = schema_of(resource, "Condition")
         conditions: Json = {"type": "array", "items": condition}
         components[f"{title(resource)}Filter"] = conditions
-        components[f"{title(resource)}Condition"] = {
-            "anyOf": [
-                *_comparisons(resource),
-                object_of({"and": conditions}),
-                object_of({"or": {**conditions, "minItems": 1}}),
-                object_of({"not": condition}),
-            ]
-        }
+        combined = {"and": conditions, "or": {**conditions, "minItems": 1}, "not": condition}
+        combinations = [object_of({name: operand}) for name, operand in combined.items()]
+        forms = [*_comparisons(resource), *combinations]
+        components[f"{title(resource)}Condition"] = {"anyOf": forms}
     return components
 
 

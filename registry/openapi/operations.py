@@ -33,7 +33,6 @@ HEADERS: Json = {
         "The entity tag of the response, for `If-None-Match` and `If-Match`.", _TAG_EXAMPLE
     ),
 }
-"""The component headers."""
 
 _COMMON_HEADERS: Json = {
     REQUEST_ID_HEADER: reference("headers", "RequestId"),

@@ -58,9 +58,10 @@ def references(parameters: Json) -> list[Json]:
 
 def sized_paths(scope: Scope) -> list[str]:
     """Return the include paths that `page[path][size]` applies to: the to-many ones."""
+    _, relationships = scope.start
     return [
         path
-        for path, relationship in _include_paths(scope)
+        for path, relationship in _include_paths(relationships, scope.graph)
         if relationship.to_many and not (scope.linkage and "." not in path)
     ]
 
@@ -73,7 +74,7 @@ def _include(scope: Scope) -> Json:
     include = _list_parameter(
         "include",
         "The relationships whose resources the response has in `included`.",
-        [path for path, _ in _include_paths(scope)],
+        [path for path, _ in _include_paths(relationships, scope.graph)],
     )
     sizes = {
         f"{title(resource)}PageSize.{path}": _parameter(
@@ -86,19 +87,14 @@ def _include(scope: Scope) -> Json:
     return {name: {**include, "example": list(relationships)}, **sizes}
 
 
-def _include_paths(scope: Scope) -> Iterator[tuple[str, Relationship]]:
-    _, relationships = scope.start
-    return _paths(relationships, scope.graph, MAX_INCLUDE_STEPS)
-
-
-def _paths(
-    relationships: Mapping[str, Relationship], graph: Graph, steps: int
+def _include_paths(
+    relationships: Mapping[str, Relationship], graph: Graph, steps: int = MAX_INCLUDE_STEPS
 ) -> Iterator[tuple[str, Relationship]]:
     if steps:
         for name, relationship in relationships.items():
             yield name, relationship
             following = graph[relationship.target].relationships
-            for path, last in _paths(following, graph, steps - 1):
+            for path, last in _include_paths(following, graph, steps - 1):
                 yield f"{name}.{path}", last
 
 
@@ -174,27 +170,23 @@ _OPERATORS = {
 
 def _pages(sizes: Sizes) -> Json:
     cursor = {"type": "string"}
-    return {
-        "PageNumber": _parameter(
-            "page[number]", "The number of the page, starting at 1.", POSITIVE
-        ),
-        "PageSize": _parameter(
-            "page[size]",
+    members = {
+        "number": ("The number of the page, starting at 1.", POSITIVE),
+        "size": (
             f"The number of resources per page, {sizes.default} by default. Without any `page` "
             "parameter, the response is the whole collection.",
             _size(sizes),
         ),
-        "PageAfter": _parameter(
-            "page[after]", "The page after this cursor, taken from a link.", cursor
-        ),
-        "PageBefore": _parameter(
-            "page[before]", "The page before this cursor, taken from a link.", cursor
-        ),
-        "PageTotal": _parameter(
-            "page[total]",
+        "after": ("The page after this cursor, taken from a link.", cursor),
+        "before": ("The page before this cursor, taken from a link.", cursor),
+        "total": (
             "With `page[number]`: whether to count the resources on all pages, `true` by default.",
             {"type": "boolean"},
         ),
+    }
+    return {
+        f"Page{name.title()}": _parameter(f"page[{name}]", description, schema)
+        for name, (description, schema) in members.items()
     }
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from registry.jsonapi.links import related_path
 from registry.jsonapi.query import Scope
-from registry.model.resource import Relationship
+from registry.model.resource import Relationship, Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
@@ -33,8 +33,24 @@ def related_item(scope: Scope, relationship: Relationship, errors: ErrorExamples
 
     scope: of one resource that has the relationship.
     """
-    read = _list_related if relationship.to_many else _read_related
-    return {"parameters": references(ID), "get": read(scope, relationship, errors)}
+    resource, name = scope.resource, relationship.name
+    related = _related_scope(scope, relationship)
+    if relationship.to_many:
+        verb, description = "List", "Supports the same parameters as any collection."
+        responses = collection_responses(related, related_path(resource, 1, name))
+    else:
+        verb, description = "Read", "The related resource; `data` is null if there is none."
+        responses = _to_one_responses(resource, related.resource, name)
+    get = Operation(
+        tag=title(resource),
+        operation_id=f"{verb.lower()}_{resource.type}_{name}",
+        summary=f"{verb} the {name} of {with_article(resource.type)}",
+        description=description,
+        parameters=query_parameters(related) | IF_NONE_MATCH,
+        responses=responses,
+        errors=[*errors.query(related), *errors.missing(resource)],
+    )
+    return {"parameters": references(ID), "get": get.to_object()}
 
 
 def linkage_item(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
@@ -53,38 +69,14 @@ def _related_scope(scope: Scope, relationship: Relationship) -> Scope:
     return replace(scope, resource=target, many=relationship.to_many)
 
 
-def _list_related(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
-    resource, name = scope.resource, relationship.name
-    related = _related_scope(scope, relationship)
-    return Operation(
-        tag=title(resource),
-        operation_id=f"list_{resource.type}_{name}",
-        summary=f"List the {name} of {with_article(resource.type)}",
-        description="Supports the same parameters as any collection.",
-        parameters=query_parameters(related) | IF_NONE_MATCH,
-        responses=collection_responses(related, related_path(resource, 1, name)),
-        errors=[*errors.query(related), *errors.missing(resource)],
-    ).to_object()
-
-
-def _read_related(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
-    resource, name = scope.resource, relationship.name
-    related = _related_scope(scope, relationship)
+def _to_one_responses(resource: Resource, target: Resource, name: str) -> Json:
     documents = {
-        "related": examples.related(examples.plain(related.resource), resource, name),
+        "related": examples.related(examples.plain(target), resource, name),
         "none": examples.related(None, resource, name),
     }
-    schema = schema_of(related.resource, "DocumentOrNull")
-    document = response(f"The {related.resource.type}, or null.", schema, documents, TAGGED)
-    return Operation(
-        tag=title(resource),
-        operation_id=f"read_{resource.type}_{name}",
-        summary=f"Read the {name} of {with_article(resource.type)}",
-        description="The related resource; `data` is null if there is none.",
-        parameters=query_parameters(related) | IF_NONE_MATCH,
-        responses={"200": document, **NOT_MODIFIED},
-        errors=[*errors.query(related), *errors.missing(resource)],
-    ).to_object()
+    schema = schema_of(target, "DocumentOrNull")
+    document = response(f"The {target.type}, or null.", schema, documents, TAGGED)
+    return {"200": document, **NOT_MODIFIED}
 
 
 def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
@@ -116,12 +108,7 @@ def _change(action: str, scope: Scope, relationship: Relationship, errors: Error
         description=_EFFECTS[action] if relationship.to_many else to_one,
         parameters=IF_MATCH,
         responses=NO_CONTENT,
-        errors=[
-            *errors.no_query(),
-            *errors.missing(resource),
-            *errors.precondition(),
-            *errors.linkage(relationship),
-        ],
+        errors=[*errors.no_query(), *errors.change(resource), *errors.linkage(relationship)],
         body=body(schema, {"data": examples.linkage(relationship)}),
     ).to_object()
 

@@ -33,7 +33,7 @@ def detail_item(scope: Scope, errors: ErrorExamples) -> Json:
         "parameters": references(ID),
         "get": _read(scope, errors),
         "patch": _update(scope, errors),
-        "delete": _delete(scope, errors),
+        "delete": _delete(scope.resource, errors),
     }
 
 
@@ -118,18 +118,12 @@ def _update(scope: Scope, errors: ErrorExamples) -> Json:
         f"none. {_moves(resource)}Linkage replaces the relationship.",
         parameters=query_parameters(scope) | IF_MATCH,
         responses={"200": updated},
-        errors=[
-            *errors.query(scope),
-            *errors.missing(resource),
-            *errors.precondition(),
-            *errors.resource(resource),
-        ],
+        errors=[*errors.query(scope), *errors.change(resource), *errors.resource(resource)],
         body=body(schema_of(resource, "Update"), examples.update(resource)),
     ).to_object()
 
 
-def _delete(scope: Scope, errors: ErrorExamples) -> Json:
-    resource = scope.resource
+def _delete(resource: Resource, errors: ErrorExamples) -> Json:
     return Operation(
         tag=title(resource),
         operation_id=f"delete_{resource.type}",
@@ -137,5 +131,5 @@ def _delete(scope: Scope, errors: ErrorExamples) -> Json:
         description="Resources that are linked to it remain, without the link.",
         parameters=IF_MATCH,
         responses=NO_CONTENT,
-        errors=[*errors.no_query(), *errors.missing(resource), *errors.precondition()],
+        errors=[*errors.no_query(), *errors.change(resource)],
     ).to_object()

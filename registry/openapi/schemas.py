@@ -40,14 +40,11 @@ def schemas(graph: Graph) -> Json:
         by_suffix = _type_schemas(resource, graph) | _target_schemas(resource, graph)
         components |= {title(resource) + suffix: schema for suffix, schema in by_suffix.items()}
     version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
-    error_document = {
-        "errors": {"type": "array", "minItems": 1, "items": reference("schemas", "Error")},
-        "jsonapi": reference("schemas", "JsonApi"),
-    }
+    errors = {"type": "array", "minItems": 1, "items": reference("schemas", "Error")}
     return components | {
         "AnyResource": _any_resource(graph),
         "JsonApi": object_of({"version": version}),
-        "ErrorDocument": object_of(error_document),
+        "ErrorDocument": object_of({"errors": errors, "jsonapi": reference("schemas", "JsonApi")}),
         "Error": _error(),
     }
 
@@ -113,12 +110,8 @@ def identifier(resource: Resource, suffix: str) -> Json:
     if suffix.startswith(_LOCAL):
         by_id = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
         by_lid = {"type": type_of(resource), "lid": text("Of a resource that was added before.")}
-        return {
-            "oneOf": [
-                object_of(by_id, {"lid": ABSENT}, closed=False),
-                object_of(by_lid, {"id": ABSENT}, closed=False),
-            ]
-        }
+        forms = (by_id, {"lid": ABSENT}), (by_lid, {"id": ABSENT})
+        return {"oneOf": [object_of(required, absent, closed=False) for required, absent in forms]}
     properties = {"type": type_of(resource), "id": _IDS[suffix]}
     return object_of(properties, closed=suffix == "Identifier")
 
@@ -212,12 +205,8 @@ def _self_link(resource: Resource) -> Json:
 def _resource(resource: Resource, graph: Graph) -> Json:
     attributes = _attributes(resource, resource.attributes)
     attributes["description"] = "Those in `fields`, by default all."
-    required = {
-        "type": type_of(resource),
-        "id": _ID,
-        "attributes": attributes,
-        "links": _self_link(resource),
-    }
+    links = _self_link(resource)
+    required = {"type": type_of(resource), "id": _ID, "attributes": attributes, "links": links}
     relationships = _relationships(resource, graph)
     relationships["description"] = "Those in `include`, and those that the request changed."
     return object_of(required, {"relationships": relationships})
@@ -226,10 +215,8 @@ def _resource(resource: Resource, graph: Graph) -> Json:
 def _any_resource(graph: Graph) -> Json:
     references = {resource.type: schema_of(resource, "Resource") for resource in graph.values()}
     mapping = {name: schema["$ref"] for name, schema in references.items()}
-    return {
-        "oneOf": list(references.values()),
-        "discriminator": {"propertyName": "type", "mapping": mapping},
-    }
+    discriminator = {"propertyName": "type", "mapping": mapping}
+    return {"oneOf": list(references.values()), "discriminator": discriminator}
 
 
 def _request(data: Json) -> Json:
@@ -252,11 +239,9 @@ def _relationships(resource: Resource, graph: Graph) -> Json:
     relationships: Json = {}
     for name, relationship in resource.relationships.items():
         pages = _page_links() if relationship.to_many else None
-        members = {
-            "data": linkage(relationship, graph, "Identifier"),
-            "links": _linkage_links("The path of the linkage.", pages),
-        }
-        relationships[name] = object_of(members)
+        links = _linkage_links("The path of the linkage.", pages)
+        data = linkage(relationship, graph, "Identifier")
+        relationships[name] = object_of({"data": data, "links": links})
     return object_of({}, relationships)
 
 

@@ -14,12 +14,12 @@ from registry.jsonapi.errors import (
     NotFound,
     TypeConflict,
 )
-from registry.jsonapi.pointers import pointer_to
+from registry.jsonapi.pointers import DocumentPosition
 
 
 def test_a_pointer_escapes_slashes_and_tildes() -> None:
-    assert pointer_to("data", "a/b~c", 0) == "/data/a~1b~0c/0"
-    assert pointer_to() == ""
+    assert DocumentPosition(("data", "a/b~c", 0)).pointer == "/data/a~1b~0c/0"
+    assert DocumentPosition(()).pointer == ""
 
 
 def test_every_error_class_has_a_status_a_unique_code_and_a_title() -> None:

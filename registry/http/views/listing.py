@@ -5,11 +5,11 @@ from contextlib import aclosing
 from aiohttp import hdrs, web
 
 from registry.compound.stream import CompoundStream
-from registry.http.responses import DocumentResponse, common_headers, request_id
+from registry.http.responses import common_headers, request_id
 from registry.http.views.base import TypeView
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
-from registry.jsonapi.pagination import Page, Window, page_links
+from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import array, resource_objects
 from registry.model.resource import Resource
@@ -25,14 +25,9 @@ class ListView(TypeView):
         """Respond with the page that the query names, or stream the whole collection."""
         if query.page is None:
             return await self._stream(resource, listing, query)
-        return await self._respond_with_page(resource, listing, query, query.page)
-
-    async def _respond_with_page(
-        self, resource: Resource, listing: Listing, query: Query, page: Page
-    ) -> DocumentResponse:
-        window, url = await listing.window(page), self.url
+        window, url = await listing.window(query.page), self.url
         compound = await self.resolve(resource, window.records, query)
-        links = {"self": url, **page_links(page, window, url)}
+        links = {"self": url, **page_links(query.page, window, url)}
         data = array(resource_objects(resource, window.records, compound.linkage, query))
         body = encode_document(data, compound, query, self.graph, links, counts(window))
         return self.respond(body)

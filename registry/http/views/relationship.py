@@ -86,9 +86,8 @@ class LinkageView(_RelationshipView):
         records = await self.related(owner)
         data = identifier(self.target.type, records[0]["_id"]) if records else "null"
         links = relationship_links(self.resource, owner["_id"], self.relationship.name)
-        return await self._respond_with_linkage(
-            owner, data, Window(records, more=False), query, links
-        )
+        window = Window(records, more=False)
+        return await self._respond_with_linkage(owner, data, window, query, links)
 
     head = get
 

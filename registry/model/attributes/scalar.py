@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from registry.model.attributes.base import EQUALITY, Attribute
+from registry.model.record import MAX_ID
 
-_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
+_MIN_INTEGER, _MAX_INTEGER = -MAX_ID - 1, MAX_ID
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 # Together the 34 digits of Decimal128, so that every valid number is stored exactly.

@@ -287,7 +287,10 @@ def identity(item: Any) -> tuple[str, str]:
 
 
 class CommandLog(monitoring.CommandListener):
-    """Records the commands that this process sends to MongoDB."""
+    """Records the commands that this process sends to MongoDB.
+
+    Without `hello`, which precedes the first read from a primary.
+    """
 
     def __init__(self) -> None:
         self._sent: list[tuple[str, str]] = []
@@ -306,7 +309,8 @@ class CommandLog(monitoring.CommandListener):
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         name = event.command_name
-        self._sent.append((name, str(event.command[name])))
+        if name != "hello":
+            self._sent.append((name, str(event.command[name])))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Not recorded."""

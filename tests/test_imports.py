@@ -36,6 +36,7 @@ STORAGE_LAYERS = [
     "client",
     "transactions",
     "reads",
+    "snapshot",
     "writes",
     "repository",
 ]

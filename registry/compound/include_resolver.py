@@ -1,22 +1,32 @@
 """Include paths -> the included resources of a compound document, one query per step."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from registry.jsonapi.documents import PLAIN, Compound
 from registry.jsonapi.query import Include, IncludePath, Query
+from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record
+from registry.model.record import FirstPage, LinkedIds, Record, ids_in
 from registry.model.resource import Relationship, Resource
 from registry.storage.records import by_id, key_of
-from registry.storage.repository import Repository
+from registry.storage.snapshot import Snapshot
+
+Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
+"""The relationships that include paths follow from each type, with the members per resource.
+
+Paths may lead to a resource in several ways, and it has one linkage. So all resources of a type
+show the relationships that any path follows from the type, each as the path with the most members
+has it: None is all of them.
+"""
 
 
 async def resolve(
     resource: Resource,
     records: Sequence[Record],
     query: Query,
-    repository: Repository,
+    snapshot: Snapshot,
     graph: Graph,
 ) -> Compound:
     """Return the resources related to the primary records along the include paths.
@@ -26,8 +36,9 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
-    resolver = _IncludeResolver(query, repository, graph)
-    resolver.records[resource.type] = {record["_id"]: record for record in records}
+    followed = followed_relationships(resource, query.include, query, graph)
+    resolver = _IncludeResolver(query, snapshot, graph, followed)
+    resolver.add_primary(resource, records)
     await resolver.resolve(resource, records, query.include)
     return Compound(resolver.linkage, resolver.included)
 
@@ -36,7 +47,7 @@ async def resolve_linkage(
     relationship: Relationship,
     records: Sequence[Record],
     query: Query,
-    repository: Repository,
+    snapshot: Snapshot,
     graph: Graph,
 ) -> Compound:
     """Return the included resources when the primary data are identifiers of the records.
@@ -46,96 +57,145 @@ async def resolve_linkage(
     """
     if query.include is None:
         return PLAIN
-    resolver = _IncludeResolver(query, repository, graph)
-    if relationship.name in query.include:
-        target = graph[relationship.target]
-        resolver.add_included(target, records)
-        subtree = query.include[relationship.name]
-        await resolver.resolve(target, records, subtree, (relationship.name,))
+    target, subtree = graph[relationship.target], query.include.get(relationship.name)
+    start: IncludePath = (relationship.name,)
+    followed = followed_relationships(target, subtree or {}, query, graph, start)
+    resolver = _IncludeResolver(query, snapshot, graph, followed)
+    if subtree is not None:
+        resolver.include(target, records)
+        await resolver.resolve(target, records, subtree)
     return Compound(resolver.linkage, resolver.included)
+
+
+async def link(
+    resource: Resource,
+    records: Sequence[Record],
+    query: Query,
+    snapshot: Snapshot,
+    graph: Graph,
+    followed: Followed,
+) -> LinkageById:
+    """Return the linkage of the records alone. Raises as `resolve` does."""
+    resolver = _IncludeResolver(query, snapshot, graph, followed)
+    await resolver.link(resource, records)
+    return resolver.linkage
+
+
+def followed_relationships(
+    resource: Resource, include: Include, query: Query, graph: Graph, path: IncludePath = ()
+) -> Followed:
+    """Return the relationships that the paths of an include tree follow.
+
+    resource: the type that the tree starts at. path: the steps that lead to it.
+    """
+    followed: dict[str, dict[str, int | None]] = defaultdict(dict)
+    for type_name, subpath in _steps(resource, include, graph, path):
+        name, size = subpath[-1], query.include_sizes.get(subpath)
+        sizes = {size, followed[type_name].get(name, size)}
+        followed[type_name][name] = None if None in sizes else max(filter(None, sizes))
+    return followed
+
+
+def _steps(
+    resource: Resource, include: Include, graph: Graph, path: IncludePath
+) -> Iterator[tuple[str, IncludePath]]:
+    """Yield each step of an include tree: the type that it starts at, and the path to its end."""
+    for name, subtree in include.items():
+        subpath = (*path, name)
+        yield resource.type, subpath
+        target = graph[resource.relationships[name].target]
+        yield from _steps(target, subtree, graph, subpath)
 
 
 class _IncludeResolver:
     """Resolves the include paths of one document; each resource is loaded at most once.
 
-    records: those in the document, by type and id.
+    linkage: of the resources in the document. included: their records, by type.
     """
 
-    def __init__(self, query: Query, repository: Repository, graph: Graph) -> None:
+    def __init__(self, query: Query, snapshot: Snapshot, graph: Graph, followed: Followed) -> None:
         self._query = query
-        self._repository = repository
+        self._snapshot = snapshot
         self._graph = graph
-        self.records: dict[str, dict[int, Record]] = defaultdict(dict)
+        self._followed = followed
+        self._loaded: dict[str, dict[int, Record]] = defaultdict(dict)
+        self._in_document: dict[str, set[int]] = defaultdict(set)
         self.included: dict[str, list[Record]] = defaultdict(list)
         self.linkage: dict[str, dict[str, dict[int, LinkedIds]]] = defaultdict(
             lambda: defaultdict(dict)
         )
 
-    def add_included(self, resource: Resource, records: Iterable[Record]) -> None:
+    def add_primary(self, resource: Resource, records: Iterable[Record]) -> None:
+        """Add the primary resources, which are not included again."""
+        self._loaded[resource.type] = {record["_id"]: record for record in records}
+        self._in_document[resource.type].update(self._loaded[resource.type])
+
+    def include(self, resource: Resource, records: Iterable[Record]) -> None:
         """Include the records that are not in the document yet."""
-        known = self.records[resource.type]
-        new = {id_: record for record in records if (id_ := record["_id"]) not in known}
-        known |= new
-        self.included[resource.type] += new.values()
+        present = self._in_document[resource.type]
+        new = [record for record in records if record["_id"] not in present]
+        present.update(record["_id"] for record in new)
+        self.included[resource.type] += new
 
     async def resolve(
-        self,
-        resource: Resource,
-        records: Iterable[Record],
-        include: Include,
-        path: IncludePath = (),
+        self, resource: Resource, records: Iterable[Record], include: Include
     ) -> None:
-        """Resolve the include tree below these records. path: the steps that lead to them."""
+        """Resolve the include tree below these records."""
+        await self.link(resource, records)
         for name, subtree in include.items():
-            relationship, subpath = resource.relationships[name], (*path, name)
-            if relationship.to_many:
-                size = self._query.include_sizes.get(subpath)
-                related = await self._resolve_to_many(resource, records, relationship, size)
-            else:
-                related = await self._resolve_to_one(resource, records, relationship)
-            await self.resolve(self._graph[relationship.target], related, subtree, subpath)
+            target = self._graph[resource.relationships[name].target]
+            linkage, loaded = self.linkage[resource.type][name], self._loaded[target.type]
+            ids = {id_ for record in records for id_ in ids_in(linkage[record["_id"]])}
+            related = by_id(map(loaded.__getitem__, ids))
+            self.include(target, related)
+            await self.resolve(target, related, subtree)
 
-    async def _resolve_to_one(
-        self, resource: Resource, records: Iterable[Record], relationship: Relationship
-    ) -> list[Record]:
-        target, known = self._graph[relationship.target], self.records[relationship.target]
+    async def link(self, resource: Resource, records: Iterable[Record]) -> None:
+        """Load what the records are linked to, unless that was done before."""
+        for name, size in self._followed.get(resource.type, {}).items():
+            linkage = self.linkage[resource.type][name]
+            new = [record for record in records if record["_id"] not in linkage]
+            if resource.relationships[name].to_many:
+                linkage |= await self._link_many(resource, new, resource.relationships[name], size)
+            else:
+                linkage |= await self._link_one(new, resource.relationships[name])
+
+    async def _link_one(
+        self, records: Iterable[Record], relationship: Relationship
+    ) -> dict[int, LinkedIds]:
+        target, loaded = self._graph[relationship.target], self._loaded[relationship.target]
         keys = {record["_id"]: key_of(record, relationship.foreign_key) for record in records}
         targets = {key for key in keys.values() if key is not None}
-        if unknown := targets - known.keys():
+        if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
-            loaded = await self._repository.find(target, "_id", unknown, attributes)
-            self.add_included(target, loaded)
-        if missing := targets - known.keys():
-            keys = {id_: None if key in missing else key for id_, key in keys.items()}
-        self.linkage[resource.type][relationship.name].update(keys)
-        return [known[key] for key in targets - missing]
+            found = await self._snapshot.find(target, "_id", unknown, attributes)
+            loaded.update((record["_id"], record) for record in found)
+        return {id_: key if key in loaded else None for id_, key in keys.items()}
 
-    async def _resolve_to_many(
+    async def _link_many(
         self,
         resource: Resource,
         records: Iterable[Record],
         relationship: Relationship,
         size: int | None,
-    ) -> list[Record]:
-        """Return the members. size: the maximum per record."""
+    ) -> dict[int, LinkedIds]:
         target, key = self._graph[relationship.target], relationship.foreign_key
-        members: dict[int, list[Record]] = {record["_id"]: [] for record in records}
+        members: dict[int, list[int]] = {record["_id"]: [] for record in records}
         if not members:
-            return []
+            return {}
         attributes = self._query.attributes(target)
         if size is None:
-            related = await self._repository.find(target, key, members.keys(), attributes)
+            related = await self._snapshot.find(target, key, members.keys(), attributes)
         else:  # one more reveals whether others follow
-            related = await self._repository.find_first(
+            related = await self._snapshot.find_first(
                 resource, relationship, list(members), size + 1, attributes
             )
         for record in related:
             if (owner := key_of(record, key)) in members:
-                members[owner].append(record)
-        first = [record for group in members.values() for record in group[:size]]
-        self.add_included(target, by_id(first))
-        linkage = self.linkage[resource.type][relationship.name]
-        for owner, group in members.items():
-            ids = [record["_id"] for record in group[:size]]
-            linkage[owner] = ids if size is None else FirstPage(ids, size, len(group) > size)
-        return first
+                members[owner].append(record["_id"])
+                self._loaded[target.type].setdefault(record["_id"], record)
+        if size is None:
+            return {**members}
+        return {
+            owner: FirstPage(ids[:size], size, len(ids) > size) for owner, ids in members.items()
+        }

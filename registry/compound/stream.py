@@ -2,19 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 from registry.compound.id_bitset import IdBitset
-from registry.compound.include_resolver import resolve
+from registry.compound.include_resolver import followed_relationships, link, resolve
 from registry.jsonapi.documents import Part
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record
+from registry.model.record import Record, ids_in
 from registry.model.resource import Resource
 from registry.storage.reads.listings import CHUNK
-from registry.storage.repository import Repository
+from registry.storage.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +30,30 @@ class CompoundStream:
     """The parts of one streamed compound document.
 
     A collection smaller than one chunk is resolved in memory. Of a larger one, only ids are kept,
-    as bitsets, and the included resources are read after the primary ones. By then the paths that
-    led to a resource are not known, so each shows the relationships that any path follows from its
-    type. The methods raise Unavailable if the database does not respond.
+    as bitsets, and the included resources are read after the primary ones. The methods raise
+    Unavailable if the database does not respond, or no longer has the snapshot.
     """
 
-    def __init__(
-        self, resource: Resource, query: Query, repository: Repository, graph: Graph
-    ) -> None:
+    def __init__(self, resource: Resource, query: Query, snapshot: Snapshot, graph: Graph) -> None:
         self._resource = resource
         self._query = query
-        self._repository = repository
+        self._snapshot = snapshot
         self._graph = graph
-        self._path_ends: dict[IncludePath, _PathEnd] = {(): _PathEnd(resource, query.include or {})}
-        self._include_sizes: dict[str, dict[str, int | None]] = defaultdict(dict)
+        include = query.include or {}
+        self._followed = followed_relationships(resource, include, query, graph)
+        self._path_ends: dict[IncludePath, _PathEnd] = {(): _PathEnd(resource, include)}
         self._add_path_ends()
         self._seen: dict[str, IdBitset] = defaultdict(IdBitset)
         self._resolved_parts: list[Part] = []
 
     def _add_path_ends(self) -> None:
-        """Add the end of each path, and the relationships followed from each type."""
+        """Add the end of each path."""
         paths: list[IncludePath] = [()]
         for path in paths:  # extended in the loop
             end = self._path_ends[path]
             for name, subtree in end.include.items():
                 subpath = (*path, name)
                 target = self._graph[end.resource.relationships[name].target]
-                size = self._query.include_sizes.get(subpath)
-                self._include_sizes[end.resource.type][name] = size
                 self._path_ends[subpath] = _PathEnd(target, subtree)
                 paths.append(subpath)
 
@@ -83,7 +79,7 @@ class CompoundStream:
                 if not end.include:  # the path ends: resources in the document are not needed again
                     chunk = [id_ for id_ in chunk if id_ not in seen]
                 attributes = self._query.attributes(end.resource)
-                records = await self._repository.find(end.resource, "_id", chunk, attributes)
+                records = await self._snapshot.find(end.resource, "_id", chunk, attributes)
                 new = [record for record in records if record["_id"] not in seen]
                 linkage = await self._resolve_step(path, records)
                 if new:
@@ -91,9 +87,7 @@ class CompoundStream:
 
     async def _resolve_all(self, records: Sequence[Record]) -> Part:
         """Return the only chunk of primary resources, and keep what it includes."""
-        compound = await resolve(
-            self._resource, records, self._query, self._repository, self._graph
-        )
+        compound = await resolve(self._resource, records, self._query, self._snapshot, self._graph)
         self._resolved_parts = [
             Part(self._graph[type_name], included, compound.linkage)
             for type_name, included in (compound.included or {}).items()
@@ -105,28 +99,12 @@ class CompoundStream:
         """Return the linkage of resources at the end of a path, and keep the linked ids."""
         if not self._query.include:
             return {}
-        end = self._path_ends[path]
-        sizes = self._include_sizes[end.resource.type]
-        self._seen[end.resource.type].update(record["_id"] for record in records)
-        one_step = replace(
-            self._query,
-            include={name: {} for name in sizes},
-            include_sizes={(name,): size for name, size in sizes.items() if size is not None},
+        end, type_name = self._path_ends[path], self._path_ends[path].resource.type
+        self._seen[type_name].update(record["_id"] for record in records)
+        linkage = await link(
+            end.resource, records, self._query, self._snapshot, self._graph, self._followed
         )
-        compound = await resolve(end.resource, records, one_step, self._repository, self._graph)
-        linkage = compound.linkage.get(end.resource.type, {})
         for name in end.include:
-            for linked_ids in linkage.get(name, {}).values():
-                self._path_ends[(*path, name)].ids.update(_ids(linked_ids))
-        return compound.linkage
-
-
-def _ids(linked_ids: LinkedIds) -> Sequence[int]:
-    match linked_ids:
-        case None:
-            return ()
-        case int():
-            return (linked_ids,)
-        case FirstPage():
-            return linked_ids.ids
-    return linked_ids
+            for linked_ids in linkage[type_name][name].values():
+                self._path_ends[(*path, name)].ids.update(ids_in(linked_ids))
+        return linkage

@@ -1,5 +1,6 @@
 """Records: resources as MongoDB stores them, and the ids that link them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,3 +25,15 @@ class FirstPage:
 
 LinkedIds: TypeAlias = "int | list[int] | FirstPage | None"
 """The linkage of one resource: an id or None if to-one, all ids or the first page if to-many."""
+
+
+def ids_in(linked_ids: LinkedIds) -> Sequence[int]:
+    """Return the ids in the linkage of one resource."""
+    match linked_ids:
+        case None:
+            return ()
+        case int():
+            return (linked_ids,)
+        case FirstPage():
+            return linked_ids.ids
+    return linked_ids

@@ -1,26 +1,26 @@
 """Operations on stored resources."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
+from bson.timestamp import Timestamp
 from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.atomic_operations import Operation
-from registry.jsonapi.filtering import Condition, filtered_fields
+from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
-from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.model.resource import Relationship, Resource
+from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
 from registry.storage.client import Database
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.reads.collection_queries import ReadContext
-from registry.storage.reads.listings import Listing
+from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
 from registry.storage.records import Versions, recompute
+from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions
-from registry.storage.visible_fields import fields_of, visible_fields
 from registry.storage.writes import atomic_operations
 from registry.storage.writes.attribute_writes import AttributeWrites
 from registry.storage.writes.deletions import delete
@@ -42,13 +42,14 @@ class Repository:
     def __init__(self, database: Database, graph: Graph, query_seconds: float) -> None:
         self._database = database
         self._graph = graph
-        self._lookups = Lookups(database, graph)
-        self._reads = ReadContext(database, graph, query_seconds)
+        commands = Commands(database)
+        self._lookups = Lookups(commands, graph)
+        self._reads = ReadContext(commands, graph, query_seconds)
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, graph)
         self._link_writes = LinkWrites(self._transactions)
         self._attribute_writes = {
-            resource.type: AttributeWrites(resource, database, self._counters)
+            resource.type: AttributeWrites(resource, database, commands, self._counters)
             for resource in graph.values()
         }
 
@@ -65,43 +66,26 @@ class Repository:
             await self._recompute(resource)
         await self._counters.prepare()
 
-    async def get(self, resource: Resource, id_: int) -> Record:
-        """Return the record with this id. Raises RecordNotFound."""
-        records = await self._lookups.find(resource, "_id", (id_,), visible_fields(resource))
-        if not records:
-            raise RecordNotFound.by_id(resource.type, id_)
-        return records[0]
+    def snapshot(self, time: Timestamp | None = None) -> Snapshot:
+        """Return a snapshot for one document.
 
-    async def find(
-        self, resource: Resource, field: str, ids: Collection[int], attributes: frozenset[str]
-    ) -> list[Record]:
-        """Return the records in which the field has one of the ids, by ascending `_id`.
-
-        attributes: the names of the attributes to return.
+        time: that of a write whose result the document shows; None for the latest state.
         """
-        return await self._lookups.find(resource, field, ids, fields_of(resource, attributes))
+        return Snapshot(self._lookups, self._reads, PointInTime(time))
 
-    async def find_first(
-        self,
-        resource: Resource,
-        relationship: Relationship,
-        ids: Sequence[int],
-        limit: int,
-        attributes: frozenset[str],
-    ) -> list[Record]:
-        """Return the first members, by ascending id, of a to-many relationship of each resource.
+    async def snapshot_for(self, resource: Resource, query: Query) -> Snapshot:
+        """Return a snapshot of the latest state, in which the query finds all it should find.
 
-        limit: members per resource. attributes: the names of the attributes to return.
+        Stores missing values of the computed fields that the query filters or sorts by first.
         """
-        return await self._lookups.find_first(resource, relationship, ids, limit, attributes)
-
-    async def listing(
-        self, resource: Resource, query: Query, within: Mapping[str, int] | None = None
-    ) -> Listing:
-        """Return the collection for a query. within: values of stored fields, by field."""
-        await self._recompute_for(resource, query)
-        common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
-        return Listing(self._reads, resource, [*common, *query.filters], query)
+        named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
+        for key in query.order:
+            owner = key.relationship.target if key.relationship else resource.type
+            named.add((owner, key.stored_name))
+        for type_name in {name for name, field in named if field in self._graph[name].computed}:
+            with translated_errors():
+                await self._recompute(self._graph[type_name])
+        return self.snapshot()
 
     async def insert(self, resource: Resource, change: Change) -> Record:
         """Store a new resource with its links and return its record.
@@ -159,16 +143,6 @@ class Repository:
             )
 
         return await self._counters.retry_if_taken(attempt)
-
-    async def _recompute_for(self, resource: Resource, query: Query) -> None:
-        """Store missing values of the computed fields that the query filters or sorts by."""
-        named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
-        for key in query.order:
-            owner = key.relationship.target if key.relationship else resource.type
-            named.add((owner, key.stored_name))
-        for type_name in {name for name, field in named if field in self._graph[name].computed}:
-            with translated_errors():
-                await self._recompute(self._graph[type_name])
 
     async def _recompute(self, resource: Resource) -> None:
         """Store the computed fields of records that external writers have stored without them."""

@@ -128,7 +128,7 @@ async def test_each_include_step_of_a_chunk_takes_one_query(
     commands.take("all")
     response = await api.get("/persons?include=computers")
     assert len(response.included) == CHUNK - 1
-    assert len(commands.take("find")) == 2
+    assert commands.take("find") == ["counters", "persons", "computers"]
 
 
 @pytest.mark.parametrize("path", ["/persons", "/persons?include=computers"])

@@ -314,7 +314,7 @@ def load_page(api: Api, query: Query) -> asyncio.Task[Window]:
         app = api.client.app
         assert app is not None
         assert query.page is not None
-        listing = await app[REPOSITORY].listing(app[GRAPH]["person"], query)
+        listing = app[REPOSITORY].snapshot().listing(app[GRAPH]["person"], query)
         return await listing.window(query.page)
 
     return asyncio.create_task(load())

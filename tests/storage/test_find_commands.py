@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
-from registry.storage.reads.commands import aggregate_all, find_all
+from registry.storage.reads.commands import Commands
 from tests.mongods import client_of
 from tests.proxy import Effect, Proxy
 from tests.support import CommandLog, Database, open_cursors
@@ -25,11 +25,11 @@ async def numbered(database: Database) -> Database:
 
 
 async def test_a_query_takes_one_command(numbered: Database, commands: CommandLog) -> None:
-    records = await find_all(numbered.computers, QUERY, ID, sort={"_id": -1})
+    records, _ = await Commands(numbered).find("computers", QUERY, ID, sort={"_id": -1})
     assert [record["_id"] for record in records] == list(range(COUNT - 1, 1, -1))
     assert commands.names() == ["find"]
     stages: list[dict[str, Any]] = [{"$match": QUERY}, {"$sort": {"_id": 1}}]
-    records = await aggregate_all(numbered.computers, stages)
+    records, _ = await Commands(numbered).aggregate("computers", stages)
     assert [record["_id"] for record in records] == list(range(2, COUNT))
     assert commands.names() == ["aggregate"]
 
@@ -37,7 +37,7 @@ async def test_a_query_takes_one_command(numbered: Database, commands: CommandLo
 async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open(
     numbered: Database, commands: CommandLog
 ) -> None:
-    records = await find_all(numbered.computers, QUERY, ID, sort={"_id": 1}, batchSize=3)
+    records, _ = await Commands(numbered).find("computers", QUERY, ID, sort={"_id": 1}, batchSize=3)
     assert [record["_id"] for record in records] == list(range(2, COUNT))
     assert commands.names()[:3] == ["find", "killCursors", "find"]
     assert await open_cursors(numbered) == 0
@@ -46,7 +46,7 @@ async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open
 async def test_more_records_than_a_reply_has_room_for_are_all_found(database: Database) -> None:
     text = "x" * 1_000_000
     await database.computers.insert_many({"_id": number, "serial": text} for number in range(20))
-    records = await find_all(database.computers, {}, {"serial": True})
+    records, _ = await Commands(database).find("computers", {}, {"serial": True})
     assert sorted(record["_id"] for record in records) == list(range(20))
 
 
@@ -57,7 +57,7 @@ async def test_a_query_is_sent_again_if_its_connection_is_lost(
     with Proxy(mongodb_uri).running() as proxy:
         proxy.verb, proxy.effect, proxy.once = "find", effect, True
         async with client_of(proxy.uri) as client:
-            records = await find_all(client[numbered.name].computers, QUERY, ID)
+            records, _ = await Commands(client[numbered.name]).find("computers", QUERY, ID)
     assert proxy.affected
     assert len(records) == COUNT - 2
 
@@ -71,7 +71,7 @@ async def test_an_unavailable_database_is_waited_for_once(
             proxy.stop()
             caplog.set_level("DEBUG", "pymongo.serverSelection")
             with pytest.raises(ServerSelectionTimeoutError):
-                await find_all(client.nothing.computers, {}, ID)
+                await Commands(client.nothing).find("computers", {}, ID)
             assert caplog.text.count("Server selection failed") == 1
 
 
@@ -79,5 +79,5 @@ async def test_a_query_that_the_database_refuses_is_not_sent_again(
     database: Database, commands: CommandLog
 ) -> None:
     with pytest.raises(OperationFailure):
-        await find_all(database.computers, {"$nonsense": 1}, ID)
+        await Commands(database).find("computers", {"$nonsense": 1}, ID)
     assert commands.names() == ["find"]

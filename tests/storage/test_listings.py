@@ -18,7 +18,8 @@ from registry.jsonapi.sorting import Order, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.reads.collection_queries import ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.listings import Listing
 from tests.support import Api, CommandLog, Database, Response
 
@@ -199,11 +200,11 @@ async def with_concurrent_write(
             uri, event_listeners=[listener]
         )
         database = client[settings.database]
-        context = ReadContext(database, GRAPH, 5.0)
-        person = GRAPH["person"]
+        context = ReadContext(Commands(database), GRAPH, 5.0)
+        person, point = GRAPH["person"], PointInTime()
         try:
             yield (
-                Listing(context, person, [], Query(order=order)),
+                Listing(context, CollectionQuery(context, person, [], Query(order=order), point)),
                 Cursors("person", order),
             )
         finally:

@@ -1,7 +1,7 @@
 """The base classes of views: reading a request, and responding with a document."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeAlias
 
@@ -14,7 +14,7 @@ from registry.http.responses import DocumentResponse
 from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
-from registry.jsonapi.documents import Compound, encode_document, written_linkage
+from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
 from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, NotFound, RequestTimeout
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, unknown_parameter
@@ -26,6 +26,7 @@ from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.settings import Settings
 from registry.storage.repository import Repository
+from registry.storage.snapshot import Snapshot
 
 _Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.StreamResponse]]"
 _NO_HEADERS: Mapping[str, str] = {}
@@ -162,22 +163,28 @@ class TypeView(DocumentView):
             raise NotFound.resource(self.resource.type, self.request.match_info["id"])
         return id_
 
-    async def find(self) -> Record:
+    async def find(self, snapshot: Snapshot) -> Record:
         """Return the record of the resource that the path names. Raises RecordNotFound."""
-        return await self.repository.get(self.resource, self.resource_id)
+        return await snapshot.get(self.resource, self.resource_id)
 
-    def resolve(
-        self, resource: Resource, records: Sequence[Record], query: Query
-    ) -> Awaitable[Compound]:
+    async def resolve(
+        self, resource: Resource, records: Sequence[Record], query: Query, snapshot: Snapshot
+    ) -> Compound:
         """Return the relationships and included resources of primary records."""
-        return resolve(resource, records, query, self.repository, self.graph)
+        return await resolve(resource, records, query, snapshot, self.graph)
 
     async def respond_with_resource(
-        self, record: Record, query: Query, change: Change | None = None, status: int = 200
+        self,
+        record: Record,
+        query: Query,
+        snapshot: Snapshot,
+        change: Change | None = None,
+        status: int = 200,
     ) -> DocumentResponse:
         """Respond with a single resource. change: shows the relationships that were written."""
-        resource = self.resource
-        compound = await self.resolve(resource, [record], query)
+        resource, compound = self.resource, PLAIN
+        if query.include is not None:
+            compound = await self.resolve(resource, [record], query, snapshot)
         if change and change.linkages:
             shown = {**compound.linkage.get(resource.type, {})}
             for name, written in written_linkage(record, change).items():

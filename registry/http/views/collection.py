@@ -15,8 +15,9 @@ class CollectionView(ListView):
     async def get(self) -> web.StreamResponse:
         """Respond with the collection, filtered, sorted and paged by the query."""
         query = self.read_query(replace(self.scope, many=True))
-        listing = await self.repository.listing(self.resource, query)
-        return await self.respond_with_listing(self.resource, listing, query)
+        snapshot = await self.repository.snapshot_for(self.resource, query)
+        listing = snapshot.listing(self.resource, query)
+        return await self.respond_with_listing(self.resource, listing, query, snapshot)
 
     head = get
 
@@ -26,4 +27,5 @@ class CollectionView(ListView):
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         change = load(await self.read_body(), self.resource, creating=True)
         record = await self.repository.insert(self.resource, change)
-        return await self.respond_with_resource(record, query, change, status=201)
+        snapshot = self.repository.snapshot()
+        return await self.respond_with_resource(record, query, snapshot, change, status=201)

@@ -14,31 +14,35 @@ from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import array, resource_objects
 from registry.model.resource import Resource
 from registry.storage.reads.listings import Listing
+from registry.storage.snapshot import Snapshot
 
 
 class ListView(TypeView):
     """A view that responds with resources of one type, all of them or a page."""
 
     async def respond_with_listing(
-        self, resource: Resource, listing: Listing, query: Query
+        self, resource: Resource, listing: Listing, query: Query, snapshot: Snapshot
     ) -> web.StreamResponse:
-        """Respond with the page that the query names, or stream the whole collection."""
+        """Respond with the page that the query names, or stream the whole collection.
+
+        listing: of the snapshot.
+        """
         if query.page is None:
-            return await self._stream(resource, listing, query)
+            return await self._stream(resource, listing, query, snapshot)
         window, url = await listing.window(query.page), self.url
-        compound = await self.resolve(resource, window.records, query)
+        compound = await self.resolve(resource, window.records, query, snapshot)
         links = {"self": url, **page_links(query.page, window, url)}
         data = array(resource_objects(resource, window.records, compound.linkage, query))
         body = encode_document(data, compound, query, self.graph, links, counts(window))
         return self.respond(body)
 
     async def _stream(
-        self, resource: Resource, listing: Listing, query: Query
+        self, resource: Resource, listing: Listing, query: Query, snapshot: Snapshot
     ) -> web.StreamResponse:
         headers = common_headers(request_id(self.request))
         headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         response = web.StreamResponse(headers=headers)
-        compound = CompoundStream(resource, query, self.repository, self.graph)
+        compound = CompoundStream(resource, query, snapshot, self.graph)
         async with (
             aclosing(listing.chunks()) as chunks,
             aclosing(compound.primary(chunks)) as primary,

@@ -22,6 +22,7 @@ from registry.model.resource import Relationship, Resource
 from registry.storage.errors import RecordNotFound
 from registry.storage.reads.listings import Listing
 from registry.storage.records import key_of
+from registry.storage.snapshot import Snapshot
 
 
 class _RelationshipView(ListView):
@@ -39,17 +40,17 @@ class _RelationshipView(ListView):
         """The scope of the query parameters when the related resources are the primary data."""
         return replace(self.scope, resource=self.target, many=self.relationship.to_many)
 
-    async def listing(self, owner: Record, query: Query) -> Listing:
+    def members(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
         """Return the related resources of a to-many relationship."""
         within = {self.relationship.foreign_key: owner["_id"]}
-        return await self.repository.listing(self.target, query, within)
+        return snapshot.listing(self.target, query, within)
 
-    async def related(self, owner: Record) -> list[Record]:
+    async def related(self, owner: Record, snapshot: Snapshot) -> list[Record]:
         """Return the related resource of a to-one relationship, if there is one."""
         key = key_of(owner, self.relationship.foreign_key)
         if key is not None:
             with suppress(RecordNotFound):  # a dangling key counts as null
-                return [await self.repository.get(self.target, key)]
+                return [await snapshot.get(self.target, key)]
         return []
 
 
@@ -59,12 +60,13 @@ class RelatedView(_RelationshipView):
     async def get(self) -> web.StreamResponse:
         """Respond with the related resource, or the collection of them."""
         query = self.read_query(self.related_scope)
-        owner = await self.find()
+        snapshot = await self.repository.snapshot_for(self.target, query)
+        owner = await self.find(snapshot)
         if self.relationship.to_many:
-            listing = await self.listing(owner, query)
-            return await self.respond_with_listing(self.target, listing, query)
-        records = await self.related(owner)
-        compound = await self.resolve(self.target, records, query)
+            listing = self.members(owner, query, snapshot)
+            return await self.respond_with_listing(self.target, listing, query, snapshot)
+        records = await self.related(owner, snapshot)
+        compound = await self.resolve(self.target, records, query, snapshot)
         objects = resource_objects(self.target, records, compound.linkage, query)
         data = objects[0] if objects else "null"
         links = {"self": related_path(self.resource, owner["_id"], self.relationship.name)}
@@ -80,20 +82,21 @@ class LinkageView(_RelationshipView):
         """Respond with the identifiers of the related resources."""
         start = (self.resource, self.relationship)
         query = self.read_query(replace(self.related_scope, linkage=start))
-        owner = await self.find()
+        snapshot = await self.repository.snapshot_for(self.target, query)
+        owner = await self.find(snapshot)
         if self.relationship.to_many:
-            return await self._respond_with_many(owner, query)
-        records = await self.related(owner)
-        data = identifier(self.target.type, records[0]["_id"]) if records else "null"
+            return await self._respond_with_many(owner, query, snapshot)
+        window = Window(await self.related(owner, snapshot), more=False)
         links = relationship_links(self.resource, owner["_id"], self.relationship.name)
-        window = Window(records, more=False)
-        return await self._respond_with_linkage(owner, data, window, query, links)
+        return await self._respond_with_linkage(owner, window, query, snapshot, links)
 
     head = get
 
-    async def _respond_with_many(self, owner: Record, query: Query) -> DocumentResponse:
+    async def _respond_with_many(
+        self, owner: Record, query: Query, snapshot: Snapshot
+    ) -> DocumentResponse:
         """Respond with the identifiers of a page, or of all: they are too small to stream."""
-        listing = await self.listing(owner, query)
+        listing = self.members(owner, query, snapshot)
         # Absolute, as the links of a collection are.
         related = f"{self.url.partition('?')[0].rsplit('/', 2)[0]}/{self.relationship.name}"
         links: dict[str, str | None] = {"self": self.url, "related": related}
@@ -102,21 +105,25 @@ class LinkageView(_RelationshipView):
         else:
             window = await listing.window(query.page)
             links |= page_links(query.page, window, self.url)
-        data = linkage(self.target.type, (record["_id"] for record in window.records))
-        return await self._respond_with_linkage(owner, data, window, query, links)
+        return await self._respond_with_linkage(owner, window, query, snapshot, links)
 
     async def _respond_with_linkage(
         self,
         owner: Record,
-        data: str,
         window: Window,
         query: Query,
+        snapshot: Snapshot,
         links: Mapping[str, str | None],
     ) -> DocumentResponse:
+        """Respond with identifiers: null, one, or an array of them and `meta`."""
+        type_name, ids = self.target.type, [record["_id"] for record in window.records]
+        if self.relationship.to_many:
+            data, meta = linkage(type_name, ids), counts(window)
+        else:
+            data, meta = identifier(type_name, ids[0]) if ids else "null", None
         compound = await resolve_linkage(
-            self.relationship, window.records, query, self.repository, self.graph
+            self.relationship, window.records, query, snapshot, self.graph
         )
-        meta = counts(window) if self.relationship.to_many else None
         return self.respond(encode_document(data, compound, query, self.graph, links, meta), owner)
 
     async def patch(self) -> web.Response:

@@ -14,7 +14,8 @@ class DetailView(TypeView):
     async def get(self) -> DocumentResponse:
         """Respond with the resource."""
         query = self.read_query(self.scope)
-        return await self.respond_with_resource(await self.find(), query)
+        snapshot = self.repository.snapshot()
+        return await self.respond_with_resource(await self.find(snapshot), query, snapshot)
 
     head = get
 
@@ -25,7 +26,8 @@ class DetailView(TypeView):
         change = load(await self.read_body(), self.resource, creating=False)
         versions = if_match_versions(self.request)
         record = await self.repository.update(self.resource, id_, change, versions)
-        return await self.respond_with_resource(record, query, change)
+        snapshot = self.repository.snapshot()
+        return await self.respond_with_resource(record, query, snapshot, change)
 
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""

@@ -1,7 +1,7 @@
 """Queries on one collection: filtered, sorted, with a limit and an offset."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pymongo import ASCENDING, DESCENDING
@@ -14,10 +14,10 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.batching import Coalescer
-from registry.storage.client import Database
+from registry.storage.reads.commands import Command, Commands, PointInTime
 from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
-from registry.storage.records import Stage
+from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import fields_of, only
 
 Conditions: TypeAlias = Sequence[Mapping[str, Any]]
@@ -43,33 +43,38 @@ class ReadContext:
     bound on queries in flight.
     """
 
-    def __init__(self, database: Database, graph: Graph, seconds: float) -> None:
-        self.database = database
+    def __init__(self, commands: Commands, graph: Graph, seconds: float) -> None:
+        self.commands = commands
         self.graph = graph
         self.seconds = seconds
         self.range_scans = {
-            resource.type: RangeScans(database[resource.collection]) for resource in graph.values()
+            resource.type: RangeScans(commands, resource.collection) for resource in graph.values()
         }
-        self.pages = Coalescer[Window](max_batch_size=_MAX_CALLERS)
+        self.pages = Coalescer[tuple[Window, PointInTime]](max_batch_size=_MAX_CALLERS)
         self.slots = asyncio.Semaphore(_MAX_QUERIES)
 
 
 class CollectionQuery:
     """The records of a type that satisfy the filters, in the order of the request's query.
 
-    The methods raise PyMongoError, ExecutionTimeout after the time limit.
+    point: the point in time that all its commands read at. The methods raise PyMongoError,
+    ExecutionTimeout after the time limit.
     """
 
     def __init__(
-        self, context: ReadContext, resource: Resource, filters: Sequence[Filter], query: Query
+        self,
+        context: ReadContext,
+        resource: Resource,
+        filters: Sequence[Filter],
+        query: Query,
+        point: PointInTime,
     ) -> None:
         self.conditions: Conditions = [condition for condition in map(match, filters) if condition]
         self.order = query.order
         self.relationships = {key.relationship for key in query.order if key.relationship}
+        self.point = point
         self._context = context
         self._resource = resource
-        self._collection = context.database[resource.collection]
-        self._milliseconds = round(context.seconds * 1_000)
         fields = self._fields = fields_of(resource, query.attributes(resource))
         # Cursors contain the values that the order compares.
         sort_fields = (sort_field(key).partition(".")[0] for key in query.order)
@@ -86,55 +91,75 @@ class CollectionQuery:
         if not offset and self._is_range_scan(conditions, order):
             direction = DESCENDING if order[0].descending else ASCENDING
             query = RangeQuery(conditions, direction, size, self._fields)
-            return await self._context.range_scans[self._resource.type].find(query)
-        # With room for one more, the first batch exhausts the cursor.
-        cursor = self.cursor(conditions, order, size, offset, batch_size=size + 1)
-        return await self.next_batch(cursor)
-
-    async def next_batch(self, cursor: Any, size: int | None = None) -> list[Record]:
-        """Return the next records of a cursor, all remaining ones if no size is given."""
-        async with self._context.slots:
-            records: list[Record] = await cursor.to_list(size)
-        return records
+            scans = self._context.range_scans[self._resource.type]
+            records, self.point.time = await scans.find(query, self.point.time)
+            return records
+        return await self._run(self._command(conditions, order, size, offset))
 
     async def count(self) -> int:
         """Return how many records satisfy the filters."""
-        async with self._context.slots:
-            return await self._collection.count_documents(
-                all_of(self.conditions), maxTimeMS=self._milliseconds
-            )
+        stages: list[Stage] = [{"$match": all_of(self.conditions)}, {"$count": "total"}]
+        counted = await self._run(self._limited(self._aggregate(stages)))
+        return counted[0]["total"] if counted else 0
 
-    def cursor(
+    async def stream(self, batch_size: int) -> AsyncGenerator[list[Record]]:
+        """Yield all records that satisfy the filters, at most `batch_size` at a time."""
+        time = self.point.time = self.point.time or await self._context.commands.now()
+        command = self._command(self.conditions, self.order, batch_size=batch_size)
+        cursor = (await self._context.commands.stream(command, time)).batch_size(batch_size)
+        try:
+            while True:
+                async with self._context.slots:
+                    records = await cursor.to_list(batch_size)
+                if not records:
+                    return
+                yield records
+        finally:
+            await cursor.close()
+
+    async def _run(self, command: Command) -> list[Record]:
+        async with self._context.slots:
+            found = await self._context.commands.run(command, self.point.time)
+        self.point.time = found.time
+        return found.records
+
+    def _command(
         self,
         conditions: Conditions,
         order: Order,
         size: int = 0,
         offset: int = 0,
-        *,
-        batch_size: int,
-    ) -> Any:
-        """Return a cursor: of `find`, or of the slower `aggregate` if the order needs it.
+        batch_size: int = ONE_BATCH,
+    ) -> Command:
+        """Return a `find` command, or the slower `aggregate` if the order needs it.
 
         size: the maximum number of records, 0 for no limit.
         """
         sort = {sort_field(key): DESCENDING if key.descending else ASCENDING for key in order}
         if self.relationships:
             stages = self._stages(conditions, sort, size, offset)
-            return self._collection.aggregate(
-                stages, batchSize=batch_size, maxTimeMS=self._milliseconds, allowDiskUse=True
-            )
+            return self._limited(self._aggregate(stages, batch_size))
+        command: Command = {
+            "find": self._resource.collection,
+            "filter": all_of(conditions),
+            "projection": self._projection,
+            "sort": sort,
+            "skip": offset,
+            "limit": size,
+            "batchSize": batch_size,
+            "allowDiskUse": True,
+        }
         # A range scan takes time proportional to its result; a limit would truncate long streams.
-        unlimited = not offset and self._is_range_scan(conditions, order)
-        return self._collection.find(
-            all_of(conditions),
-            self._projection,
-            sort=sort,
-            skip=offset,
-            limit=size,
-            batch_size=batch_size,
-            max_time_ms=None if unlimited else self._milliseconds,
-            allow_disk_use=True,
-        )
+        is_bounded = offset or not self._is_range_scan(conditions, order)
+        return self._limited(command) if is_bounded else command
+
+    def _aggregate(self, stages: list[Stage], batch_size: int = ONE_BATCH) -> Command:
+        cursor = {"batchSize": batch_size}
+        name = self._resource.collection
+        return {"aggregate": name, "pipeline": stages, "cursor": cursor, "allowDiskUse": True}
+
+    def _limited(self, command: Command) -> Command:
+        return {**command, "maxTimeMS": round(self._context.seconds * 1_000)}
 
     def _is_range_scan(self, conditions: Conditions, order: Order) -> bool:
         """Whether the index of the ids alone serves the conditions and the order."""

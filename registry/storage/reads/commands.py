@@ -1,52 +1,180 @@
-"""Queries as single commands, for batches whose records nearly always fit in one reply."""
+"""Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
-from motor.motor_asyncio import AsyncIOMotorCollection
-from pymongo.errors import ConnectionFailure, NetworkTimeout, ServerSelectionTimeoutError
+from bson.timestamp import Timestamp
+from motor.motor_asyncio import AsyncIOMotorCommandCursor
+from pymongo.errors import (
+    ConnectionFailure,
+    NetworkTimeout,
+    OperationFailure,
+    ServerSelectionTimeoutError,
+)
+from pymongo.topology_description import TopologyDescription
 
 from registry.model.record import Record
+from registry.storage.client import Database
 from registry.storage.records import ONE_BATCH, Stage
 
+Command: TypeAlias = dict[str, Any]
+"""A `find` or `aggregate` command."""
 
-async def find_all(
-    collection: AsyncIOMotorCollection[Record],
-    query: Mapping[str, Any],
-    projection: Mapping[str, Any],
-    **options: Any,
-) -> list[Record]:
-    """Return all records of a query. options: those of the command `find`. Raises PyMongoError."""
-    arguments = {"filter": query, "projection": projection, "batchSize": ONE_BATCH, **options}
-    return await _run(collection, {"find": collection.name, **arguments})
+_Primary: TypeAlias = list[tuple[Any, Any]]
+"""The address and the election id of a primary; empty while there is none."""
 
+_LOOKUP_MILLISECONDS = 10_000
+"""The time limit of commands that have none of their own; shorter than that of the connection."""
 
-async def aggregate_all(
-    collection: AsyncIOMotorCollection[Record], stages: list[Stage]
-) -> list[Record]:
-    """Return all records of an aggregation pipeline. Raises PyMongoError."""
-    arguments = {"pipeline": stages, "cursor": {"batchSize": ONE_BATCH}}
-    return await _run(collection, {"aggregate": collection.name, **arguments})
+_STREAM_MILLISECONDS = 300_000
+"""The time limit of a whole stream. MongoDB keeps the snapshots of five minutes by default."""
+
+_SNAPSHOT_UNAVAILABLE = 246
+"""MongoDB's error code for a read just before a collection or an index was created."""
 
 
-async def _run(collection: AsyncIOMotorCollection[Record], command: dict[str, Any]) -> list[Record]:
-    """Return the records that a command finds, which is sent again if its connection is lost.
+@dataclass(slots=True)
+class PointInTime:
+    """The point in time of a document: that of its first read, or of the write it shows.
 
-    A cursor of motor takes a call for each record: 100 us more CPU for a batch of 32 reads, 400 us
-    for one of 12 pages.
+    time: None until the first read has returned. Until then, no other read may begin.
     """
-    database, options = collection.database, collection.codec_options
-    command["readConcern"] = database.read_concern.document
-    try:
-        reply = (await database.command(command, codec_options=options))["cursor"]
-    except (ServerSelectionTimeoutError, NetworkTimeout):
-        raise  # the time to wait is over
-    except ConnectionFailure:
-        reply = None
-    if reply and not reply["id"]:
-        records: list[Record] = reply["firstBatch"]
-        return records
-    if reply:  # too large for one reply
-        await database.command({"killCursors": collection.name, "cursors": [reply["id"]]})
-    cursor = await database.cursor_command(command, codec_options=options)
-    return [record async for record in cursor]
+
+    time: Timestamp | None = None
+
+
+class Found(NamedTuple):
+    """The records that a command has found. time: when the database was in this state."""
+
+    records: list[Record]
+    time: Timestamp
+
+
+class Commands:
+    """The read commands of one database. The methods raise PyMongoError.
+
+    time: that of the snapshot to read; None for the latest, which has every write acknowledged
+    before the call, whichever service or process sent it.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._latest = _LatestSnapshot(database)
+
+    async def find(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        projection: Mapping[str, Any],
+        time: Timestamp | None = None,
+        **options: Any,
+    ) -> Found:
+        """Return all records of a query. options: those of the command."""
+        arguments = {"filter": query, "projection": projection, "batchSize": ONE_BATCH}
+        return await self.run({"find": collection, **arguments, **options}, time)
+
+    async def aggregate(
+        self, collection: str, stages: list[Stage], time: Timestamp | None = None
+    ) -> Found:
+        """Return all records of an aggregation pipeline."""
+        arguments = {"pipeline": stages, "cursor": {"batchSize": ONE_BATCH}}
+        return await self.run({"aggregate": collection, **arguments}, time)
+
+    async def run(self, command: Command, time: Timestamp | None = None) -> Found:
+        """Return all records that a command finds."""
+        command.setdefault("maxTimeMS", _LOOKUP_MILLISECONDS)
+        while time is None:
+            primary = self._latest.primary()
+            found = await self._run(command, await self._latest.read_concern(primary))
+            if primary == self._latest.primary():
+                return found
+            # Elected meanwhile: the former primary may not have known of the latest writes.
+        return await self._run(command, _read_concern_at(time))
+
+    async def stream(
+        self, command: Command, time: Timestamp
+    ) -> AsyncIOMotorCommandCursor[dict[str, Any]]:
+        """Return a cursor on what a command finds; the caller closes it.
+
+        Without a time limit in the command, it ends after five minutes, with its snapshot.
+        """
+        command.setdefault("maxTimeMS", _STREAM_MILLISECONDS)
+        command["readConcern"] = _read_concern_at(time)
+        options = self._database.codec_options
+        return await self._database.cursor_command(command, codec_options=options)
+
+    async def now(self) -> Timestamp:
+        """Return the time of the latest snapshot."""
+        return (await self.find("counters", {}, {"_id": True}, limit=1)).time
+
+    async def _run(self, command: Command, read_concern: Mapping[str, Any]) -> Found:
+        """Return the records that a command finds, which is sent again if its connection is lost.
+
+        A cursor of motor takes a call for each record: 100 us more CPU for a batch of 32 reads, 400
+        us for one of 12 pages.
+        """
+        command["readConcern"] = read_concern
+        try:
+            reply = await self._send(command)
+        except (ServerSelectionTimeoutError, NetworkTimeout):
+            raise  # the time to wait is over
+        except (ConnectionFailure, OperationFailure) as error:
+            is_lost = isinstance(error, ConnectionFailure)
+            if not is_lost and getattr(error, "code", None) != _SNAPSHOT_UNAVAILABLE:
+                raise
+            reply = await self._send(command)
+        if not reply["id"]:
+            return Found(reply["firstBatch"], reply["atClusterTime"])
+        # Too large for one reply.
+        name = command.get("find") or command["aggregate"]
+        await self._database.command({"killCursors": name, "cursors": [reply["id"]]})
+        cursor = await self.stream(command, reply["atClusterTime"])
+        return Found([record async for record in cursor], reply["atClusterTime"])
+
+    async def _send(self, command: Command) -> dict[str, Any]:
+        database = self._database
+        reply = await database.command(command, codec_options=database.codec_options)
+        cursor: dict[str, Any] = reply["cursor"]
+        return cursor
+
+
+class _LatestSnapshot:
+    """The read concern that shows all acknowledged writes, also right after an election.
+
+    A snapshot of a new primary may be older than the writes that its predecessor acknowledged,
+    until the majority confirms the election. So the first read from a primary is preceded by
+    `hello`, and snapshots are not older than what it had written then. A mongos has no election; it
+    knows of the writes that services have sent through it, and of others with a delay.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._topology: TopologyDescription | None = None
+        self._primary: _Primary = []
+        self._confirmed: _Primary | None = None
+        self._read_concern: Mapping[str, Any] = {}
+
+    def primary(self) -> _Primary:
+        """Return what identifies the current primary and its election."""
+        # Motor's annotations take this property for a method.
+        topology: TopologyDescription = self._database.client.topology_description  # type: ignore[assignment]
+        if topology is not self._topology:
+            servers = topology.server_descriptions().values()
+            self._primary = [(one.address, one.election_id) for one in servers if one.is_writable]
+            self._topology = topology
+        return self._primary
+
+    async def read_concern(self, primary: _Primary) -> Mapping[str, Any]:
+        """Return the read concern for a read from this primary."""
+        if primary != self._confirmed:
+            hello = await self._database.command("hello")
+            written = hello.get("lastWrite")
+            after = {"afterClusterTime": written["opTime"]["ts"]} if written else {}
+            self._read_concern = {"level": "snapshot", **after}
+            self._confirmed = primary
+        return self._read_concern
+
+
+def _read_concern_at(time: Timestamp) -> Mapping[str, Any]:
+    return {"level": "snapshot", "atClusterTime": time}

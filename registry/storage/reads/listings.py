@@ -1,16 +1,14 @@
 """Collections as a client lists them: whole, or page by page."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 
-from registry.jsonapi.filtering import Filter
 from registry.jsonapi.pagination import NumberedPage, Page, Window
-from registry.jsonapi.query import Query
 from registry.model.record import Record
-from registry.model.resource import Resource
 from registry.storage.errors import translated_errors
 from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.keyset_pages import keyset_page
 
 CHUNK = 1_000
@@ -23,25 +21,16 @@ class Listing:
     query: determines the attributes too. The methods raise Unavailable or QueryTimeout.
     """
 
-    def __init__(
-        self, context: ReadContext, resource: Resource, filters: Sequence[Filter], query: Query
-    ) -> None:
+    def __init__(self, context: ReadContext, query: CollectionQuery) -> None:
         self._context = context
-        self._query = CollectionQuery(context, resource, filters, query)
+        self._query = query
 
     async def chunks(self) -> AsyncGenerator[list[Record]]:
         """Yield all records, CHUNK at a time."""
-        query = self._query
-        cursor = query.cursor(query.conditions, query.order, batch_size=CHUNK)
-        try:
-            while True:
-                with translated_errors(self._context.seconds):
-                    records = await query.next_batch(cursor, CHUNK)
-                if not records:
-                    return
-                yield records
-        finally:
-            await cursor.close()
+        with translated_errors(self._context.seconds):
+            async with aclosing(self._query.stream(CHUNK)) as chunks:
+                async for records in chunks:
+                    yield records
 
     async def all(self) -> list[Record]:
         """Return all records."""
@@ -53,14 +42,23 @@ class Listing:
 
         Concurrent requests for the same page share its queries.
         """
-        return await self._context.pages.load((*self._query.key, page), partial(self._window, page))
+        point = self._query.point
+        key = *self._query.key, page, point.time
+        window, shared = await self._context.pages.load(key, partial(self._window, page))
+        point.time = shared.time
+        return window
 
-    async def _window(self, page: Page) -> Window:
+    async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):
-            if not isinstance(page, NumberedPage):
-                return await keyset_page(self._query, page)
-            query, offset = self._query, (page.number - 1) * page.size
-            # One more reveals whether others follow.
-            records = await query.find(query.conditions, query.order, page.size + 1, offset)
-            total = await query.count() if page.total else None
-            return Window(records[: page.size], len(records) > page.size, total=total)
+            if isinstance(page, NumberedPage):
+                window = await self._numbered_page(page)
+            else:
+                window = await keyset_page(self._query, page)
+        return window, self._query.point
+
+    async def _numbered_page(self, page: NumberedPage) -> Window:
+        query, offset = self._query, (page.number - 1) * page.size
+        # One more reveals whether others follow.
+        records = await query.find(query.conditions, query.order, page.size + 1, offset)
+        total = await query.count() if page.total else None
+        return Window(records[: page.size], len(records) > page.size, total=total)

@@ -25,7 +25,7 @@ from registry.storage.errors import (
     VersionConflict,
     translated_errors,
 )
-from registry.storage.reads.commands import find_all
+from registry.storage.reads.commands import Commands
 from registry.storage.records import Versions, batch_update, id_filter, new_record, update_pipeline
 from registry.storage.visible_fields import visible
 from registry.storage.writes.id_allocation import Counters
@@ -50,9 +50,12 @@ class AttributeWrites:
     Raises Unavailable.
     """
 
-    def __init__(self, resource: Resource, database: Database, counters: Counters) -> None:
+    def __init__(
+        self, resource: Resource, database: Database, commands: Commands, counters: Counters
+    ) -> None:
         self._resource = resource
         self._collection = database[resource.collection]
+        self._commands = commands
         self._counters = counters
         self._inserts = Batcher[Change, Record](
             self._insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
@@ -133,8 +136,9 @@ class AttributeWrites:
             if len(updates) == 1:  # a batch of one takes 28 % more CPU time
                 return [await self._update_one(*updates[0])]
             errors = await self._update_all(query, updates)
-            updated = await find_all(self._collection, query, visible(self._resource))
-            records = {record["_id"]: record for record in updated}
+            name, projection = self._resource.collection, visible(self._resource)
+            updated = await self._commands.find(name, query, projection)
+            records = {record["_id"]: record for record in updated.records}
         return [errors.get(index, records.get(id_)) for index, (id_, _) in enumerate(updates)]
 
     async def _update_all(

@@ -1,7 +1,7 @@
 """Responses: the headers they all have, and the one that sends a document in a single write."""
 
 from collections.abc import Mapping
-from secrets import token_hex
+from random import randbytes
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
@@ -17,13 +17,16 @@ _CONSTANT_LINES = "".join(f"{name}: {value}\r\n" for name, value in _CONSTANT_HE
 
 
 def new_request_id() -> str:
-    """Return an id for one request."""
-    return token_hex(16)
+    """Return an id for one request: unique, but not a secret."""
+    return randbytes(16).hex()  # noqa: S311 - `secrets.token_hex` takes twice the time
 
 
 def request_id(request: web.BaseRequest) -> str:
     """Return the id of the request, for the log and `X-Request-ID`."""
-    id_: str = request.setdefault(_REQUEST_ID, new_request_id())
+    try:
+        id_: str = request[_REQUEST_ID]
+    except KeyError:
+        id_ = request[_REQUEST_ID] = new_request_id()
     return id_
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -186,3 +187,59 @@ async def test_each_step_of_an_include_path_is_one_query(  # a stream asks for t
     response = await api.get(path)
     assert commands.take("find") == queries
     assert len(response.document["included"]) == included
+
+
+PATHS = "include=computers.owner.computers"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "linked"),
+    [
+        ("", ["1", "2", "3"]),
+        ("&page[computers.owner.computers][size]=1", ["1", "2", "3"]),
+        ("&page[computers][size]=1", ["1", "2", "3"]),
+        ("&page[computers][size]=1&page[computers.owner.computers][size]=2", ["1", "2"]),
+        ("&page[computers][size]=2&page[computers.owner.computers][size]=1", ["1", "2"]),
+    ],
+)
+async def test_a_resource_that_two_paths_reach_shows_the_larger_page(
+    api: Api, sizes: str, linked: list[str]
+) -> None:
+    owner = await api.person()
+    for number in range(3):
+        await api.computer(f"SN-{number}", owner)
+    response = await api.get(f"/persons/{owner}?{PATHS}{sizes}")
+    assert linkage_of(response.data)["computers"] == to_many(*linked)
+    assert response.included == [("computer", id_) for id_ in linked]
+    collection = await api.get(f"/persons?{PATHS}{sizes}&page[size]=1")
+    assert collection.data == [response.data]
+    assert collection.document["included"] == response.document["included"]
+
+
+async def test_a_document_shows_one_point_in_time_while_links_change(api: Api) -> None:
+    owner = await api.person("Grace", "0")
+    computers = [await api.computer(f"SN-{number}") for number in range(4)]
+    stopped = False
+
+    async def write() -> None:
+        count = 0
+        while not stopped:
+            count += 1
+            chosen = computers[: count % 4]
+            data = {
+                "type": "person",
+                "attributes": {"last_name": str(len(chosen))},
+                "relationships": {"computers": to_many(*chosen)},
+            }
+            assert (await api.patch(f"/persons/{owner}", data)).status == 200
+
+    writer = asyncio.create_task(write())
+    paths = [f"/persons/{owner}?include=computers", "/persons?include=computers"]
+    for _ in range(50):
+        for response in await asyncio.gather(*map(api.get, paths)):
+            (person,) = response.data if isinstance(response.data, list) else [response.data]
+            count = int(person["attributes"]["last_name"])
+            assert linkage_of(person)["computers"] == to_many(*computers[:count])
+            assert response.included == [("computer", id_) for id_ in computers[:count]]
+    stopped = True
+    await writer

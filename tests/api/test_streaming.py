@@ -166,3 +166,17 @@ async def test_an_error_among_included_resources_truncates_the_response(
     with pytest.raises(Exception, match=r"payload|disconnect|reset"):
         await fleet.get("/persons?include=computers")
     assert (await fleet.get("/persons/1")).status == 200
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "include=computers.owner.computers&page[computers.owner.computers][size]=1",
+        "include=computers.owner.computers&page[computers][size]=1&page[computers.owner.computers][size]=2",
+    ],
+)
+async def test_a_stream_shows_the_same_linkage_as_a_single_resource(fleet: Api, query: str) -> None:
+    whole = (await fleet.get(f"/persons?{query}")).document
+    for number in (1, 5, 40):
+        single = await fleet.get(f"/persons/{number}?{query}")
+        assert whole["data"][number - 1] == single.data

@@ -1,8 +1,11 @@
 """Records: the stored form of resources, their versions, and the updates that write them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
+
+from bson.timestamp import Timestamp
 
 from registry.jsonapi.request_documents import Change
 from registry.model.record import VERSION, LinkedIds, Record
@@ -13,6 +16,19 @@ Versions: TypeAlias = frozenset[int] | None
 
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A record as a request has written it.
+
+    time: a snapshot of the database at this time shows exactly the result of the request; None if
+    other requests shared the write.
+    """
+
+    record: Record
+    time: Timestamp | None = None
+
 
 ONE_BATCH = 100_000
 """Larger than any reply, so that the first batch is as large as MongoDB allows."""

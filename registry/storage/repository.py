@@ -18,7 +18,7 @@ from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.lookups import Lookups
-from registry.storage.records import Versions, recompute
+from registry.storage.records import Versions, Written, recompute
 from registry.storage.transactions import Transactions
 from registry.storage.visible_fields import fields_of, visible_fields
 from registry.storage.writes import atomic_operations
@@ -103,46 +103,59 @@ class Repository:
         common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
         return Listing(self._reads, resource, [*common, *query.filters], query)
 
-    async def insert(self, resource: Resource, change: Change) -> Record:
-        """Store a new resource with its links and return its record.
+    async def insert(
+        self, resource: Resource, change: Change, *, read_back: bool = False
+    ) -> Written:
+        """Store a new resource with its links and return what was written.
 
-        Raises RecordNotFound if a linkage names resources that do not exist; then nothing is
-        stored.
+        read_back: whether related resources will be read at the time of the write, which is unknown
+        otherwise. Raises RecordNotFound if a linkage names resources that do not exist; then
+        nothing is stored.
         """
 
-        async def attempt() -> Record:
-            if not change.linkages:
-                return await self._attribute_writes[resource.type].insert(change)
+        async def attempt() -> Written:
+            if not change.linkages and not read_back:
+                return Written(await self._attribute_writes[resource.type].insert(change))
             (id_,) = await self._counters.allocate(resource, 1)
-            record = await self._link_writes.write(WriteRequest(resource, id_, change, is_new=True))
-            assert record is not None  # noqa: S101 - for mypy: only updates find no record
-            return record
+            request = WriteRequest(resource, id_, change, is_new=True, is_read_back=read_back)
+            written = await self._link_writes.write(request)
+            assert written is not None  # noqa: S101 - for mypy: only updates find no record
+            return written
 
         return await self._counters.retry_if_taken(attempt)
 
     async def update(
-        self, resource: Resource, id_: int, change: Change, versions: Versions = None
-    ) -> Record:
-        """Update a resource and its links and return its record.
+        self,
+        resource: Resource,
+        id_: int,
+        change: Change,
+        versions: Versions = None,
+        *,
+        read_back: bool = False,
+    ) -> Written:
+        """Update a resource and its links and return what was written.
 
-        Members of other resources move. Raises RecordNotFound, also if a linkage names resources
-        that do not exist, or VersionConflict; then nothing is changed.
+        Members of other resources move. read_back: whether related resources will be read at the
+        time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
+        names resources that do not exist, or VersionConflict; then nothing is changed.
         """
-        if change.linkages:
-            request = WriteRequest(resource, id_, change, versions)
-            record = await self._link_writes.write(request)
+        written: Written | None
+        if change.linkages or read_back:
+            request = WriteRequest(resource, id_, change, versions, is_read_back=read_back)
+            written = await self._link_writes.write(request)
         else:
             record = await self._attribute_writes[resource.type].update(id_, change, versions)
-        if record is None:
+            written = None if record is None else Written(record)
+        if written is None:
             raise RecordNotFound.by_id(resource.type, id_)
-        return record
+        return written
 
     async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
         """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""
-        record = await self._transactions.run(
+        committed = await self._transactions.run(
             lambda transaction: delete(transaction, resource, id_, versions)
         )
-        if record is None:
+        if committed.result is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
     async def execute(self, operations: Sequence[Operation]) -> list[tuple[Operation, Record]]:
@@ -154,9 +167,10 @@ class Repository:
 
         async def attempt() -> list[tuple[Operation, Record]]:
             with_ids = await atomic_operations.with_ids(operations, self._counters)
-            return await self._transactions.run(
+            committed = await self._transactions.run(
                 lambda transaction: atomic_operations.execute(with_ids, transaction)
             )
+            return committed.result
 
         return await self._counters.retry_if_taken(attempt)
 

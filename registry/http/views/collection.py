@@ -25,5 +25,5 @@ class CollectionView(ListView):
         query = self.read_query(self.scope)
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         change = load(await self.read_body(), self.resource, creating=True)
-        record = await self.repository.insert(self.resource, change)
-        return await self.respond_with_resource(record, query, change, status=201)
+        written = await self.repository.insert(self.resource, change)
+        return await self.respond_with_resource(written.record, query, change, status=201)

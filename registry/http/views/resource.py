@@ -24,8 +24,8 @@ class DetailView(TypeView):
         id_ = self.resource_id
         change = load(await self.read_body(), self.resource, creating=False)
         versions = if_match_versions(self.request)
-        record = await self.repository.update(self.resource, id_, change, versions)
-        return await self.respond_with_resource(record, query, change)
+        written = await self.repository.update(self.resource, id_, change, versions)
+        return await self.respond_with_resource(written.record, query, change)
 
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""

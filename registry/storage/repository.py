@@ -22,10 +22,12 @@ from registry.storage.records import Versions, Written, recompute
 from registry.storage.transactions import Transactions
 from registry.storage.visible_fields import fields_of, visible_fields
 from registry.storage.writes import atomic_operations
-from registry.storage.writes.attribute_writes import AttributeWrites
+from registry.storage.writes.attribute_updates import AttributeUpdates
 from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.insertions import Insertions
 from registry.storage.writes.link_writes import LinkWrites
+from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
 
 _RECOMPUTE_BATCH_SIZE = 10_000
@@ -47,9 +49,12 @@ class Repository:
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, graph)
         self._link_writes = LinkWrites(self._transactions)
-        self._attribute_writes = {
-            resource.type: AttributeWrites(resource, database, self._counters)
+        self._insertions = {
+            resource.type: Insertions(resource, database, self._counters)
             for resource in graph.values()
+        }
+        self._attribute_updates = {
+            resource.type: AttributeUpdates(resource, database) for resource in graph.values()
         }
 
     async def prepare(self) -> None:
@@ -115,7 +120,7 @@ class Repository:
 
         async def attempt() -> Written:
             if not change.linkages and not read_back:
-                return Written(await self._attribute_writes[resource.type].insert(change))
+                return Written(await self._insertions[resource.type].insert(change))
             (id_,) = await self._counters.allocate(resource, 1)
             request = WriteRequest(resource, id_, change, is_new=True, is_read_back=read_back)
             written = await self._link_writes.write(request)
@@ -144,7 +149,8 @@ class Repository:
             request = WriteRequest(resource, id_, change, versions, is_read_back=read_back)
             written = await self._link_writes.write(request)
         else:
-            record = await self._attribute_writes[resource.type].update(id_, change, versions)
+            update = UpdateRequest(id_, change, versions)
+            record = await self._attribute_updates[resource.type].update(update)
             written = None if record is None else Written(record)
         if written is None:
             raise RecordNotFound.by_id(resource.type, id_)

@@ -13,6 +13,9 @@ MAX_ID = 2**63 - 1
 VERSION = "version"
 """The stored field that is incremented on every write, for optimistic concurrency control."""
 
+WRITE_ID = "write_id"
+"""The stored field that identifies the batch that wrote the attributes last; never returned."""
+
 
 @dataclass(frozen=True, slots=True)
 class FirstPage:

@@ -1,8 +1,11 @@
 """Records: the stored form of resources, their versions, and the updates that write them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
+
+from bson.timestamp import Timestamp
 
 from registry.jsonapi.request_documents import Change
 from registry.model.record import VERSION, LinkedIds, Record
@@ -13,6 +16,19 @@ Versions: TypeAlias = frozenset[int] | None
 
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A record as a request has written it.
+
+    time: a snapshot of the database at this time shows exactly the result of the request; None if
+    other requests shared the write.
+    """
+
+    record: Record
+    time: Timestamp | None = None
+
 
 ONE_BATCH = 100_000
 """Larger than any reply, so that the first batch is as large as MongoDB allows."""
@@ -93,38 +109,58 @@ def foreign_keys(change: Change) -> dict[str, LinkedIds]:
     }
 
 
-def update_pipeline(resource: Resource, change: Change) -> list[Stage]:
-    """Return the update of one record: attributes, computed fields and version."""
-    new = change.attributes
-    # A literal is never interpreted as an operator, whatever a client has sent.
-    values = {name: {"$literal": value} for name, value in new.items()}
-    computed = {
-        name: _concatenation(text.parts, new)
-        for name, text in resource.computed.items()
-        if not new.keys().isdisjoint(text.parts)
+def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]) -> Record:
+    """Return the fields that these values change, with computed ones; empty if none changes."""
+    fields = {
+        name: value for name, value in values.items() if not _is_same(value, record.get(name))
     }
-    return [{"$set": {**values, **computed, **NEXT_VERSION}}]
+    for name, text in resource.computed.items() if fields else ():
+        if not fields.keys().isdisjoint(text.parts):
+            fields[name] = text.compute({**record, **fields})
+    return fields
 
 
-def batch_update(resource: Resource, changes: Sequence[tuple[int, Change]]) -> list[Stage]:
-    """Return one update of many records that sets the attributes of each by its id."""
-    ids = [id_ for id_, _ in changes]
+def _is_same(value: Any, stored: Any) -> bool:
+    """Whether a value is equal to the stored one and also has the same JSON form."""
+    return bool(value == stored) and str(value) == str(stored)  # true == 1, "1.0" == "1.00"
+
+
+def update_statement(updates: Sequence[tuple[int, int, Record]]) -> dict[str, Any]:
+    """Return the statement of the command `update` that sets fields of records.
+
+    updates: the id, the version and the new fields of each record. A record that has another
+    version is left unchanged, so a command that is executed late or twice overwrites nothing.
+    """
+    if len(updates) == 1:  # as a pipeline, it takes 20 % more CPU time of mongod
+        ((id_, version, fields),) = updates
+        return {"q": id_filter(id_, frozenset({version})), "u": {"$set": fields}}
+    ids = [id_ for id_, _, _ in updates]
+    # A literal is never interpreted as an operator, whatever a client has sent.
+    new = {"$literal": [{"version": version, "fields": fields} for _, version, fields in updates]}
+    # The first comparison nearly always suffices; the second takes more than the rest together.
+    current = (f"${VERSION}", _CURRENT_VERSION)
+    is_current = {"$or": [{"$eq": [version, "$$new.version"]} for version in current]}
+    merged = {"$mergeObjects": ["$$ROOT", "$$new.fields"]}
     index = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
-    new = {"$arrayElemAt": [{"$literal": [change.attributes for _, change in changes]}, index]}
-    merged = {"$replaceWith": {"$mergeObjects": ["$$ROOT", new]}}
-    return [merged, *recompute(resource), {"$set": NEXT_VERSION}]
+    result = {
+        "$let": {
+            "vars": {"new": {"$arrayElemAt": [new, index]}},
+            "in": {"$cond": [is_current, merged, "$$ROOT"]},
+        }
+    }
+    return {"q": {"_id": {"$in": ids}}, "u": [{"$replaceWith": result}], "multi": True}
 
 
 def recompute(resource: Resource) -> list[Stage]:
     """Return the update that sets the computed fields; empty for a type without any."""
-    computed = {name: _concatenation(text.parts, {}) for name, text in resource.computed.items()}
+    computed = {name: _concatenation(text.parts) for name, text in resource.computed.items()}
     return [{"$set": computed}] if computed else []
 
 
-def _concatenation(parts: tuple[str, ...], new: Mapping[str, Any]) -> Stage:
-    """Return the parts joined by spaces: new values as literals, the others as stored."""
+def _concatenation(parts: tuple[str, ...]) -> Stage:
+    """Return the stored parts, joined by spaces."""
     texts: list[Any] = []
     for part in parts:
         stored = {"$convert": {"input": f"${part}", "to": "string", "onError": "", "onNull": ""}}
-        texts += [" ", {"$literal": new[part] or ""} if part in new else stored]
+        texts += [" ", stored]
     return {"$concat": texts[1:]}

@@ -18,14 +18,16 @@ from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
-from registry.storage.records import Versions, recompute
+from registry.storage.records import Versions, Written, recompute
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions
 from registry.storage.writes import atomic_operations
-from registry.storage.writes.attribute_writes import AttributeWrites
+from registry.storage.writes.attribute_updates import AttributeUpdates
 from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.insertions import Insertions
 from registry.storage.writes.link_writes import LinkWrites
+from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
 
 _RECOMPUTE_BATCH_SIZE = 10_000
@@ -48,9 +50,12 @@ class Repository:
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, graph)
         self._link_writes = LinkWrites(self._transactions)
-        self._attribute_writes = {
-            resource.type: AttributeWrites(resource, database, commands, self._counters)
+        self._insertions = {
+            resource.type: Insertions(resource, database, self._counters)
             for resource in graph.values()
+        }
+        self._attribute_updates = {
+            resource.type: AttributeUpdates(resource, database) for resource in graph.values()
         }
 
     async def prepare(self) -> None:
@@ -87,46 +92,60 @@ class Repository:
                 await self._recompute(self._graph[type_name])
         return self.snapshot()
 
-    async def insert(self, resource: Resource, change: Change) -> Record:
-        """Store a new resource with its links and return its record.
+    async def insert(
+        self, resource: Resource, change: Change, *, read_back: bool = False
+    ) -> Written:
+        """Store a new resource with its links and return what was written.
 
-        Raises RecordNotFound if a linkage names resources that do not exist; then nothing is
-        stored.
+        read_back: whether related resources will be read at the time of the write, which is unknown
+        otherwise. Raises RecordNotFound if a linkage names resources that do not exist; then
+        nothing is stored.
         """
 
-        async def attempt() -> Record:
-            if not change.linkages:
-                return await self._attribute_writes[resource.type].insert(change)
+        async def attempt() -> Written:
+            if not change.linkages and not read_back:
+                return Written(await self._insertions[resource.type].insert(change))
             (id_,) = await self._counters.allocate(resource, 1)
-            record = await self._link_writes.write(WriteRequest(resource, id_, change, is_new=True))
-            assert record is not None  # noqa: S101 - for mypy: only updates find no record
-            return record
+            request = WriteRequest(resource, id_, change, is_new=True, is_read_back=read_back)
+            written = await self._link_writes.write(request)
+            assert written is not None  # noqa: S101 - for mypy: only updates find no record
+            return written
 
         return await self._counters.retry_if_taken(attempt)
 
     async def update(
-        self, resource: Resource, id_: int, change: Change, versions: Versions = None
-    ) -> Record:
-        """Update a resource and its links and return its record.
+        self,
+        resource: Resource,
+        id_: int,
+        change: Change,
+        versions: Versions = None,
+        *,
+        read_back: bool = False,
+    ) -> Written:
+        """Update a resource and its links and return what was written.
 
-        Members of other resources move. Raises RecordNotFound, also if a linkage names resources
-        that do not exist, or VersionConflict; then nothing is changed.
+        Members of other resources move. read_back: whether related resources will be read at the
+        time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
+        names resources that do not exist, or VersionConflict; then nothing is changed.
         """
-        if change.linkages:
-            request = WriteRequest(resource, id_, change, versions)
-            record = await self._link_writes.write(request)
+        written: Written | None
+        if change.linkages or read_back:
+            request = WriteRequest(resource, id_, change, versions, is_read_back=read_back)
+            written = await self._link_writes.write(request)
         else:
-            record = await self._attribute_writes[resource.type].update(id_, change, versions)
-        if record is None:
+            update = UpdateRequest(id_, change, versions)
+            record = await self._attribute_updates[resource.type].update(update)
+            written = None if record is None else Written(record)
+        if written is None:
             raise RecordNotFound.by_id(resource.type, id_)
-        return record
+        return written
 
     async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
         """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""
-        record = await self._transactions.run(
+        committed = await self._transactions.run(
             lambda transaction: delete(transaction, resource, id_, versions)
         )
-        if record is None:
+        if committed.result is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
     async def execute(self, operations: Sequence[Operation]) -> list[tuple[Operation, Record]]:
@@ -138,9 +157,10 @@ class Repository:
 
         async def attempt() -> list[tuple[Operation, Record]]:
             with_ids = await atomic_operations.with_ids(operations, self._counters)
-            return await self._transactions.run(
+            committed = await self._transactions.run(
                 lambda transaction: atomic_operations.execute(with_ids, transaction)
             )
+            return committed.result
 
         return await self._counters.retry_if_taken(attempt)
 

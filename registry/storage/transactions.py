@@ -5,8 +5,9 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
 from pymongo.errors import OperationFailure
 
@@ -35,6 +36,14 @@ class Transaction:
         return self.database[resource.collection]
 
 
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[_Result]):
+    """The result of a transaction, and the time at which it became visible."""
+
+    result: _Result
+    time: Timestamp | None
+
+
 class _TransientError(Exception):
     """MongoDB aborted the transaction, usually because another wrote the same documents first."""
 
@@ -47,7 +56,9 @@ class Transactions:
         self._graph = graph
         self._retries = asyncio.Lock()
 
-    async def run(self, callback: Callable[[Transaction], Awaitable[_Result]]) -> _Result:
+    async def run(
+        self, callback: Callable[[Transaction], Awaitable[_Result]]
+    ) -> Committed[_Result]:
         """Return what the callback returns; it is called again after a write conflict.
 
         Raises Unavailable if the database does not respond or conflicts persist, and what the
@@ -64,14 +75,16 @@ class Transactions:
                     return await self._attempt(callback)
         raise Unavailable
 
-    async def _attempt(self, callback: Callable[[Transaction], Awaitable[_Result]]) -> _Result:
+    async def _attempt(
+        self, callback: Callable[[Transaction], Awaitable[_Result]]
+    ) -> Committed[_Result]:
         with translated_errors():
             try:
-                async with (
-                    await self._database.client.start_session() as session,
-                    session.start_transaction(),
-                ):
-                    return await callback(Transaction(self._database, self._graph, session))
+                async with await self._database.client.start_session() as session:
+                    async with session.start_transaction():
+                        result = await callback(Transaction(self._database, self._graph, session))
+                    # The stubs of motor declare this property as a method.
+                    return Committed(result, session.operation_time)  # type: ignore[arg-type]
             except OperationFailure as error:
                 if error.has_error_label("TransientTransactionError"):
                     raise _TransientError from error

@@ -14,7 +14,7 @@ from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.request_documents import Change, Identifier, Linkage, Mode
 from registry.model.record import Record
 from registry.storage.errors import RecordNotFound, Unavailable, VersionConflict
-from registry.storage.records import Versions
+from registry.storage.records import Versions, Written
 from tests.support import Api, CommandLog, Database, Response
 
 PERSONS = 5
@@ -46,13 +46,19 @@ class Registry:
         assert app is not None
         self._repository, self._graph = app[REPOSITORY], app[GRAPH]
 
-    def update(self, update: LinkUpdate) -> Awaitable[Record]:
+    async def update(self, update: LinkUpdate) -> Record:
+        return (await self.write(update)).record
+
+    def write(self, update: LinkUpdate, *, read_back: bool = False) -> Awaitable[Written]:
+        """Return the record with the time of the write."""
         resource = self._graph[update.type]
         relationship = resource.relationships["computers" if update.to_many else "owner"]
         ids = tuple(Identifier(one, str(one), f"/{one}") for one in update.ids)
         attributes = {} if update.serial is None else {"serial": update.serial}
         change = Change(attributes, (Linkage(relationship, ids, update.mode),))
-        return self._repository.update(resource, update.number, change, update.versions)
+        return self._repository.update(
+            resource, update.number, change, update.versions, read_back=read_back
+        )
 
     async def update_all(self, updates: Sequence[LinkUpdate]) -> list[Record | BaseException]:
         """Update concurrently, in this order."""
@@ -341,6 +347,26 @@ async def test_a_request_with_many_identifiers_has_a_separate_transaction(
     assert all(isinstance(one, dict) for one in await registry.update_all(updates))
     assert commands.take("commitTransaction") == ["1"] * 3
     assert await database.computers.count_documents({"person": 2, "version": 1}) == len(many)
+
+
+async def test_a_snapshot_at_the_time_of_a_write_that_is_read_back_shows_its_result(
+    registry: Registry, database: Database
+) -> None:
+    updates = [replacing(1 + number % 2, number) for number in range(1, 9)]
+    results = await asyncio.gather(
+        *(registry.write(update, read_back=bool(update.number % 2)) for update in updates)
+    )
+    for update, written in zip(updates, results, strict=True):
+        if update.number % 2:
+            owner = {"_id": update.number, "version": written.record["version"]}
+            concern = {"level": "snapshot", "atClusterTime": written.time}
+            for name, query, ids in (
+                ("computers", {"person": update.number}, list(update.ids)),
+                ("persons", owner, [update.number]),
+            ):
+                command = {"find": name, "filter": query, "readConcern": concern}
+                found = (await database.command(command))["cursor"]["firstBatch"]
+                assert [record["_id"] for record in found] == ids
 
 
 async def test_ids_and_foreign_keys_of_external_writers_are_supported(

@@ -55,7 +55,6 @@ async def test_resources_are_created_once_when_connections_break(
     assert await eventually(has_lost_messages)  # so that the others are in another batch
     responses = await asyncio.gather(*tasks, *(post(api, name) for name in expected[10:]))
     assert len(proxy.affected) > 1
-    assert max(proxy.affected.values()) == 2, "the driver did not retry the insert"
     assert [response.status for response in responses] == [201] * MANY
     created = {response.id: response.data["attributes"]["first_name"] for response in responses}
     assert sorted(created.values()) == sorted(expected)
@@ -83,7 +82,8 @@ async def test_updates_are_applied_when_connections_break(
         stored = await database.persons.find_one({"_id": int(id_)})
         assert stored is not None
         assert stored["full_name"] == f"{stored['first_name']} L{id_}"
-        assert response.headers["ETag"].startswith(f'"{stored["version"]}-')
+        assert stored["version"] == 2, "the update was applied twice"
+        assert response.headers["ETag"].startswith('"2-')
 
 
 @pytest.fixture

@@ -62,11 +62,11 @@ async def test_slow_queries_do_not_block_a_write(
                 await asyncio.sleep(0.05)
             repository = Repository(own, GRAPH, settings.query_seconds)
             names = {"first_name": "Ada", "last_name": "Lovelace"}
-            record = await repository.insert(GRAPH["person"], Change(names, ()))
+            written = await repository.insert(GRAPH["person"], Change(names, ()))
             assert not any(task.done() for task in slow)
-            assert (await repository.snapshot().get(GRAPH["person"], record["_id"]))[
-                "first_name"
-            ] == "Ada"
+            person = GRAPH["person"]
+            stored = await repository.snapshot().get(person, written.record["_id"])
+            assert stored["first_name"] == "Ada"
             await own.events.insert_one({"_id": 2})
             await asyncio.gather(*slow)
 

@@ -25,9 +25,11 @@ class DetailView(TypeView):
         id_ = self.resource_id
         change = load(await self.read_body(), self.resource, creating=False)
         versions = if_match_versions(self.request)
-        record = await self.repository.update(self.resource, id_, change, versions)
-        snapshot = self.repository.snapshot()
-        return await self.respond_with_resource(record, query, snapshot, change)
+        written = await self.repository.update(
+            self.resource, id_, change, versions, read_back=bool(query.include)
+        )
+        snapshot = self.repository.snapshot(written.time)
+        return await self.respond_with_resource(written.record, query, snapshot, change)
 
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""

@@ -36,7 +36,8 @@ class WriteRequest:
     """A request to create or update a resource and its links.
 
     id: None if no record can have the id that was sent. versions: those the record may have.
-    is_new: whether to create it, under this id.
+    is_new: whether to create it, under this id. is_read_back: whether the response shows related
+    resources as of the commit; the request is then the last one of its transaction.
     """
 
     resource: Resource
@@ -44,6 +45,7 @@ class WriteRequest:
     change: Change
     versions: Versions = None
     is_new: bool = False
+    is_read_back: bool = False
 
 
 class UnitOfWork:

@@ -1,0 +1,204 @@
+"""Updates of attributes alone: concurrent requests share a round trip."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from bson.objectid import ObjectId
+from pymongo.errors import (
+    ConnectionFailure,
+    NetworkTimeout,
+    OperationFailure,
+    ServerSelectionTimeoutError,
+)
+
+from registry.model.record import WRITE_ID, Record
+from registry.model.resource import Resource
+from registry.storage.batching import Batcher
+from registry.storage.client import Database
+from registry.storage.errors import StorageError, Unavailable, translated_errors
+from registry.storage.records import update_statement
+from registry.storage.visible_fields import visible
+from registry.storage.writes import commands
+from registry.storage.writes.commands import WriteCommands
+from registry.storage.writes.record_updates import Outcome, RecordUpdate, UpdateRequest
+
+_log = logging.getLogger("registry")
+
+_Updates: TypeAlias = Mapping[int, RecordUpdate]
+"""By the id of the record."""
+
+_MAX_BATCH_SIZE = 256
+"""Requests per batch. In batches of one, an update takes 3.3 times the CPU time."""
+
+_MAX_IN_FLIGHT = 2
+"""While the service builds the records of one batch, the database writes the other: 1.06 to 1.21
+times the writes per second."""
+
+_LOCK_MILLISECONDS = 250
+"""The time limit of an update, which waits for records that transactions have locked. It delays the
+others of its batch at most this long; most updates take a tenth of it."""
+
+_LOCKED = {24, 50, 112}
+"""Error codes: lock timeout, time limit exceeded, write conflict."""
+
+_RETRY_SECONDS = 10.0
+"""How long a record is retried that other processes lock or change."""
+
+_MAX_SEPARATE = 16
+"""Records that are written one at a time in parallel: each takes a thread."""
+
+
+class AttributeUpdates:
+    """Updates the attributes of resources of one type.
+
+    A batch takes two commands: one reads the records, the other writes the results that the service
+    has computed. Each record is in one batch at a time. Records that are locked, or that the
+    database rejects, are then written one at a time, while further batches write the others.
+    """
+
+    def __init__(self, resource: Resource, database: Database) -> None:
+        self._resource = resource
+        self._commands = WriteCommands(database, resource)
+        self._projection = {**visible(resource), WRITE_ID: True}
+        self._batcher = Batcher[UpdateRequest, Outcome | RecordUpdate](
+            self._write_batch, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+        )
+        self._in_progress: dict[int, RecordUpdate] = {}
+        self._slots = asyncio.Semaphore(_MAX_SEPARATE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def update(self, request: UpdateRequest) -> Record | None:
+        """Update a resource and return its record, None if there is none.
+
+        Raises VersionConflict if the record has none of the versions, or Unavailable.
+        """
+        while isinstance(outcome := await self._batcher.load(request), RecordUpdate):
+            await outcome.ended.wait()
+            if request in outcome.outcomes:  # otherwise another request has updated the record
+                outcome = outcome.outcomes[request]
+                break
+        if isinstance(outcome, StorageError):
+            raise outcome
+        return outcome
+
+    async def _write_batch(
+        self, requests: Sequence[UpdateRequest]
+    ) -> Sequence[Outcome | RecordUpdate]:
+        """Return the outcomes, or the update of the record that the request has to wait for."""
+        token, deadline = ObjectId(), time.monotonic() + _RETRY_SECONDS
+        updates: dict[int, RecordUpdate] = {}
+        assigned: list[RecordUpdate] = []
+        for request in requests:
+            update = self._in_progress.get(request.id) or updates.get(request.id)
+            if update is None:
+                update = updates[request.id] = RecordUpdate(token, deadline)
+            if request.id in updates:
+                update.requests.append(request)
+            assigned.append(update)
+        self._in_progress |= updates
+        locked: _Updates = {}
+        try:
+            with _failing(updates):
+                locked = await self._write(await self._pending(updates))
+        finally:
+            self._end({id_: update for id_, update in updates.items() if id_ not in locked})
+        for id_, update in locked.items():
+            task = asyncio.create_task(self._write_separately({id_: update}))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return [
+            update.outcomes[request] if update.is_final and request in update.outcomes else update
+            for request, update in zip(requests, assigned, strict=True)
+        ]
+
+    async def _write_separately(self, pending: _Updates) -> None:
+        updates = pending
+        try:
+            with _failing(updates):
+                while pending:
+                    async with self._slots:
+                        pending = await self._write(pending)
+        finally:
+            self._end(updates)
+
+    def _end(self, updates: _Updates) -> None:
+        for id_, update in updates.items():
+            del self._in_progress[id_]
+            update.ended.set()
+
+    async def _write(self, pending: _Updates) -> _Updates:
+        """Write records; return those left as soon as one is locked or rejected.
+
+        Raises PyMongoError.
+        """
+        milliseconds = _LOCK_MILLISECONDS
+        while pending:
+            modified = None
+            try:
+                reply = await self._commands.update(_statement(pending), milliseconds)
+            except (NetworkTimeout, ServerSelectionTimeoutError):
+                raise  # Already timed out: do not retry.
+            except ConnectionFailure as error:
+                _log.info("Repeating an update after a lost connection: %s", error)
+            except OperationFailure as error:
+                if len(pending) == 1 and error.code not in _LOCKED:
+                    raise
+                return await self._pending(pending)
+            else:
+                if reply.is_acknowledged and reply.count == len(pending):
+                    for update in pending.values():
+                        update.is_final = True
+                    return {}
+                if reply.is_acknowledged:
+                    modified = reply.count
+                else:  # Replication is slow, not a lock: the next command waits for it.
+                    milliseconds = commands.MILLISECONDS
+            pending = await self._pending(pending, modified)
+        return {}
+
+    async def _pending(self, updates: _Updates, modified: int | None = None) -> _Updates:
+        """Read the records, and compute the updates that have not been applied; return those.
+
+        modified: how many records the last command has updated; None if unknown. Raises
+        PyMongoError.
+        """
+        records = {
+            record["_id"]: record
+            for record in await self._commands.find(list(updates), self._projection)
+        }
+        applied = {id_: one.was_applied(records.get(id_)) for id_, one in updates.items()}
+        unknown = [id_ for id_, was_applied in applied.items() if was_applied is None]
+        if unknown and modified is not None:
+            others = modified - list(applied.values()).count(True)
+            if others in {0, len(unknown)}:
+                applied |= dict.fromkeys(unknown, others > 0)
+        for id_, update in updates.items():
+            if applied[id_]:
+                update.is_final = True
+            elif applied[id_] is None or (update.fields and time.monotonic() > update.deadline):
+                update.fail(Unavailable())
+            else:
+                update.apply(self._resource, records.get(id_))
+        return {id_: update for id_, update in updates.items() if not update.is_final}
+
+
+def _statement(updates: _Updates) -> dict[str, Any]:
+    return update_statement(
+        [(id_, update.version, update.fields) for id_, update in updates.items()]
+    )
+
+
+@contextmanager
+def _failing(updates: _Updates) -> Iterator[None]:
+    """Fail the updates that are not final when the database does not respond."""
+    try:
+        with translated_errors():
+            yield
+    except Unavailable as error:
+        for update in updates.values():
+            if not update.is_final:
+                update.fail(error)

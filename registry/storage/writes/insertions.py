@@ -1,0 +1,85 @@
+"""Creation of resources without links: concurrent requests share an insert."""
+
+from collections.abc import Sequence
+
+from bson.objectid import ObjectId
+from pymongo.errors import ConnectionFailure, NetworkTimeout, ServerSelectionTimeoutError
+
+from registry.jsonapi.request_documents import Change
+from registry.model.record import WRITE_ID, Record
+from registry.model.resource import Resource
+from registry.storage.batching import Batcher
+from registry.storage.client import Database
+from registry.storage.errors import IdTaken, StorageError, Unavailable, translated_errors
+from registry.storage.records import new_record
+from registry.storage.writes.commands import WriteCommands
+from registry.storage.writes.id_allocation import Counters
+
+_DUPLICATE_KEY = 11000
+
+_MAX_BATCH_SIZE = 256
+"""Resources per batch. In batches of one, an insert takes 7.6 times the CPU time."""
+
+_MAX_IN_FLIGHT = 2
+"""While the service builds the records of one batch, the database writes the other: 1.06 to 1.21
+times the writes per second."""
+
+
+class Insertions:
+    """Creates resources of one type."""
+
+    def __init__(self, resource: Resource, database: Database, counters: Counters) -> None:
+        self._resource = resource
+        self._commands = WriteCommands(database, resource)
+        self._counters = counters
+        self._batcher = Batcher[Change, Record](
+            self._insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+        )
+
+    async def insert(self, change: Change) -> Record:
+        """Store a new resource and return its record. Raises IdTaken or Unavailable."""
+        return await self._batcher.load(change)
+
+    async def _insert(self, changes: Sequence[Change]) -> Sequence[Record | StorageError]:
+        ids = await self._counters.allocate(self._resource, len(changes))
+        token = ObjectId()
+        records = [
+            {**new_record(self._resource, *new), WRITE_ID: token}
+            for new in zip(ids, changes, strict=True)
+        ]
+        with translated_errors():
+            try:
+                errors = await self._insert_all(records)
+            except (NetworkTimeout, ServerSelectionTimeoutError):
+                raise  # Already timed out: do not retry.
+            except ConnectionFailure:
+                errors = await self._insert_again(records, token)
+        return [errors.get(record["_id"], record) for record in records]
+
+    async def _insert_all(self, records: Sequence[Record]) -> dict[int, StorageError]:
+        """Insert records; return the error of each that is rejected, by id."""
+        reply = await self._commands.insert(records)
+        if not reply.is_acknowledged:
+            raise Unavailable
+        return {
+            records[index]["_id"]: IdTaken() if code == _DUPLICATE_KEY else Unavailable()
+            for index, code in reply.errors.items()
+        }
+
+    async def _insert_again(
+        self, records: Sequence[Record], token: ObjectId
+    ) -> dict[int, StorageError]:
+        """Insert records after a command was lost, which may have been or may yet be executed.
+
+        Each record is stored once: the other command then finds its id taken.
+        """
+        errors = await self._insert_all(records)
+        taken = [id_ for id_, error in errors.items() if isinstance(error, IdTaken)]
+        stored = await self._commands.find(taken, {WRITE_ID: True})
+        tokens = {record["_id"]: record.get(WRITE_ID) for record in stored}
+        for id_ in taken:
+            if id_ not in tokens or tokens[id_] not in {token, None}:
+                errors[id_] = Unavailable()  # changed or deleted since: unknown who stored it
+            elif tokens[id_] == token:
+                del errors[id_]
+        return errors

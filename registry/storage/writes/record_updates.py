@@ -1,0 +1,80 @@
+"""Record updates: the requests of a batch that change the attributes of one record."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bson.objectid import ObjectId
+
+from registry.jsonapi.request_documents import Change
+from registry.model.record import VERSION, WRITE_ID, Record
+from registry.model.resource import Resource
+from registry.storage.errors import StorageError, VersionConflict
+from registry.storage.records import Versions, changed_fields, version_of
+
+Outcome: TypeAlias = Record | StorageError | None
+"""The record after the change, the error of a rejected one, or None if there is no such record."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UpdateRequest:
+    """A request to change the attributes of the record with this id.
+
+    versions: those the record may have.
+    """
+
+    id: int
+    change: Change
+    versions: Versions
+
+
+class RecordUpdate:
+    """The changes of one record, computed in memory and written at once.
+
+    token: identifies the batch. deadline: of `time.monotonic`, for retries. fields: what to write
+    if the record still has this version; empty if nothing changes. outcomes: of each request, once
+    `is_final`. ended: set when another batch may write the record.
+    """
+
+    def __init__(self, token: ObjectId, deadline: float) -> None:
+        self.requests: list[UpdateRequest] = []
+        self.token = token
+        self.deadline = deadline
+        self.version = 0
+        self.fields: Record = {}
+        self.outcomes: Mapping[UpdateRequest, Outcome] = {}
+        self.is_final = False
+        self.ended = asyncio.Event()
+
+    def apply(self, resource: Resource, record: Record | None) -> None:
+        """Apply the requests in order to the record as it is stored, None if there is none."""
+        outcomes: dict[UpdateRequest, Outcome] = {}
+        self.version, self.fields = version_of(record or {}), {}
+        for request in self.requests:
+            if record is None:
+                outcomes[request] = None
+            elif request.versions is not None and version_of(record) not in request.versions:
+                outcomes[request] = VersionConflict()
+            else:
+                if fields := changed_fields(resource, record, request.change.attributes):
+                    fields |= {VERSION: version_of(record) + 1, WRITE_ID: self.token}
+                    self.fields |= fields
+                    record = record | fields
+                outcomes[request] = record
+        self.outcomes, self.is_final = outcomes, not self.fields
+
+    def was_applied(self, record: Record | None) -> bool | None:
+        """Return whether the fields have been written, None if the record does not show it."""
+        if not self.fields:
+            return False
+        if record is None:
+            return None
+        if record.get(WRITE_ID) == self.token:
+            return True
+        # Every write increments the version, so a smaller one shows that this write is missing.
+        return None if version_of(record) > self.fields[VERSION] else False
+
+    def fail(self, error: StorageError) -> None:
+        """Give all requests this outcome."""
+        self.outcomes, self.is_final = dict.fromkeys(self.requests, error), True

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from registry.jsonapi.documents import PLAIN, Compound
@@ -128,54 +129,64 @@ class _IncludeResolver:
     def add_primary(self, resource: Resource, records: Iterable[Record]) -> None:
         """Add the primary resources, which are not included again."""
         self._loaded[resource.type] = {record["_id"]: record for record in records}
-        self._in_document[resource.type].update(self._loaded[resource.type])
+        self._in_document[resource.type] = set(self._loaded[resource.type])
 
     def include(self, resource: Resource, records: Iterable[Record]) -> None:
         """Include the records that are not in the document yet."""
         present = self._in_document[resource.type]
-        new = [record for record in records if record["_id"] not in present]
-        present.update(record["_id"] for record in new)
-        self.included[resource.type] += new
+        new = {id_: record for record in records if (id_ := record["_id"]) not in present}
+        present.update(new)
+        self.included[resource.type] += new.values()
 
     async def resolve(
-        self, resource: Resource, records: Iterable[Record], include: Include
+        self, resource: Resource, records: Sequence[Record], include: Include
     ) -> None:
         """Resolve the include tree below these records."""
         await self.link(resource, records)
         for name, subtree in include.items():
-            target = self._graph[resource.relationships[name].target]
-            linkage, loaded = self.linkage[resource.type][name], self._loaded[target.type]
-            ids = {id_ for record in records for id_ in ids_in(linkage[record["_id"]])}
+            relationship, linkage = resource.relationships[name], self.linkage[resource.type][name]
+            linked = [linkage[record["_id"]] for record in records]
+            if relationship.to_many:
+                ids = set(chain.from_iterable(map(ids_in, linked)))
+            else:
+                ids = {id_ for id_ in linked if isinstance(id_, int)}
+            loaded = self._loaded[relationship.target]
             related = by_id(map(loaded.__getitem__, ids))
+            target = self._graph[relationship.target]
             self.include(target, related)
             await self.resolve(target, related, subtree)
 
-    async def link(self, resource: Resource, records: Iterable[Record]) -> None:
+    async def link(self, resource: Resource, records: Sequence[Record]) -> None:
         """Load what the records are linked to, unless that was done before."""
         for name, size in self._followed.get(resource.type, {}).items():
-            linkage = self.linkage[resource.type][name]
-            new = [record for record in records if record["_id"] not in linkage]
-            if resource.relationships[name].to_many:
-                linkage |= await self._link_many(resource, new, resource.relationships[name], size)
+            relationship, linkage = resource.relationships[name], self.linkage[resource.type][name]
+            new = records
+            if linkage:
+                new = [record for record in records if record["_id"] not in linkage]
+            if relationship.to_many:
+                linkage |= await self._link_many(resource, new, relationship, size)
             else:
-                linkage |= await self._link_one(new, resource.relationships[name])
+                linkage |= await self._link_one(new, relationship)
 
     async def _link_one(
-        self, records: Iterable[Record], relationship: Relationship
+        self, records: Sequence[Record], relationship: Relationship
     ) -> dict[int, LinkedIds]:
         target, loaded = self._graph[relationship.target], self._loaded[relationship.target]
-        keys = {record["_id"]: key_of(record, relationship.foreign_key) for record in records}
-        targets = {key for key in keys.values() if key is not None}
+        foreign_key = relationship.foreign_key
+        keys: dict[int, LinkedIds] = {one["_id"]: key_of(one, foreign_key) for one in records}
+        targets = {key for key in keys.values() if isinstance(key, int)}
         if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
             found = await self._snapshot.find(target, "_id", unknown, attributes)
-            loaded.update((record["_id"], record) for record in found)
-        return {id_: key if key in loaded else None for id_, key in keys.items()}
+            loaded |= {record["_id"]: record for record in found}
+        if missing := targets - loaded.keys():
+            keys |= {id_: None for id_, key in keys.items() if key in missing}
+        return keys
 
     async def _link_many(
         self,
         resource: Resource,
-        records: Iterable[Record],
+        records: Sequence[Record],
         relationship: Relationship,
         size: int | None,
     ) -> dict[int, LinkedIds]:

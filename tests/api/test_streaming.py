@@ -9,12 +9,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import ClientPayloadError
+from pymongo.errors import OperationFailure
 
 from registry.storage.reads.listings import CHUNK
 from tests.support import Api, CommandLog, Database, Response
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
+SNAPSHOT_TOO_OLD = 239
 
 
 @pytest.fixture
@@ -180,3 +183,39 @@ async def test_a_stream_shows_the_same_linkage_as_a_single_resource(fleet: Api, 
     for number in (1, 5, 40):
         single = await fleet.get(f"/persons/{number}?{query}")
         assert whole["data"][number - 1] == single.data
+
+
+async def snapshot_expires(database: Database) -> None:
+    """Wait until the current snapshot is too old to be read."""
+    command: dict[str, Any] = {"find": "persons", "limit": 1, "readConcern": {"level": "snapshot"}}
+    time = (await database.command(command))["cursor"]["atClusterTime"]
+    command["readConcern"] = {"level": "snapshot", "atClusterTime": time}
+    while True:  # every write moves the time of the oldest snapshot
+        await database.persons.update_one({"_id": 1}, {"$inc": {"writes": 1}})
+        try:
+            await database.command(command)
+        except OperationFailure as error:
+            if error.code == SNAPSHOT_TOO_OLD:
+                return
+            raise
+
+
+async def test_a_stream_ends_early_when_its_snapshot_is_too_old(
+    api: Api, database: Database
+) -> None:
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "x" * 255, "last_name": "y" * 255}
+        for number in range(1, 30 * CHUNK)
+    )
+    window = "minSnapshotHistoryWindowInSeconds"
+    admin = database.client.admin
+    seconds = (await admin.command({"getParameter": 1, window: 1}))[window]
+    async with api.client.get("/persons") as response:
+        assert response.status == 200
+        await admin.command({"setParameter": 1, window: 0})
+        try:
+            await snapshot_expires(database)
+            with pytest.raises(ClientPayloadError):
+                await response.read()
+        finally:
+            await admin.command({"setParameter": 1, window: seconds})

@@ -1,0 +1,255 @@
+"""The service in plain Python: persons and computers in dicts, and the documents that show them."""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tests.consistency.queries import Condition, Query
+
+Identity = tuple[str, int]
+"""The type and the id of a resource."""
+
+Followed = Mapping[Identity, Mapping[str, int | None]]
+"""The relationships that include paths follow from each resource, with their sizes."""
+
+ATTRIBUTES = {"person": ("first_name", "last_name", "full_name", "email"), "computer": ("serial",)}
+RELATIONSHIPS = {"person": "computers", "computer": "owner"}
+"""The only relationship of each type."""
+
+TARGETS = {"computers": "computer", "owner": "person"}
+JSONAPI = {"version": "1.0"}
+
+
+def resource_path(identity: Identity) -> str:
+    return f"/{identity[0]}s/{identity[1]}"
+
+
+def identifier(identity: Identity) -> dict[str, str]:
+    return {"type": identity[0], "id": str(identity[1])}
+
+
+class Model:
+    """The resources, their links and their versions.
+
+    A version says whether a resource or its links have changed; its number has no meaning.
+    """
+
+    def __init__(self) -> None:
+        self.resources: dict[Identity, dict[str, Any]] = {}
+        self.owners: dict[int, int | None] = {}
+        self.versions: dict[Identity, int] = defaultdict(int)
+        self.highest_id = {"person": 0, "computer": 0}
+
+    def ids(self, type_name: str) -> list[int]:
+        return sorted(id_ for name, id_ in self.resources if name == type_name)
+
+    def members(self, identity: Identity) -> list[Identity]:
+        """Return the resources that a resource is linked to, by id."""
+        type_name, id_ = identity
+        if type_name == "computer":
+            owner = self.owners[id_]
+            return [] if owner is None else [("person", owner)]
+        return [("computer", one) for one, owner in sorted(self.owners.items()) if owner == id_]
+
+    # Writes
+
+    def create(self, identity: Identity, attributes: Mapping[str, Any]) -> None:
+        """Add a resource without links, under an id that no resource had before."""
+        type_name, id_ = identity
+        assert id_ > self.highest_id[type_name]
+        self.highest_id[type_name] = id_
+        defaults = {"email": None} if type_name == "person" else {}
+        self.resources[identity] = defaults | dict(attributes)
+        if type_name == "computer":
+            self.owners[id_] = None
+
+    def update(self, identity: Identity, attributes: Mapping[str, Any]) -> None:
+        before = self.resources[identity]
+        if before != before | dict(attributes):
+            self.resources[identity] = before | dict(attributes)
+            self.versions[identity] += 1
+
+    def replace(self, identity: Identity, targets: Iterable[int]) -> None:
+        """Replace the linkage of a resource; computers that somebody else owns move."""
+        type_name, id_ = identity
+        if type_name == "computer":
+            self._set_owner(id_, next(iter(targets), None))
+            return
+        members = set(targets)
+        self.remove(identity, {one for _, one in self.members(identity)} - members)
+        self.add(identity, members)
+
+    def add(self, identity: Identity, computers: Iterable[int]) -> None:
+        for computer in computers:
+            self._set_owner(computer, identity[1])
+
+    def remove(self, identity: Identity, computers: Iterable[int]) -> None:
+        for computer in computers:
+            if self.owners.get(computer) == identity[1]:
+                self._set_owner(computer, None)
+
+    def delete(self, identity: Identity) -> None:
+        """Delete a resource and the links to it."""
+        type_name, id_ = identity
+        self.replace(identity, ())
+        del self.resources[identity]
+        if type_name == "computer":
+            del self.owners[id_]
+
+    def _set_owner(self, computer: int, owner: int | None) -> None:
+        previous = self.owners[computer]
+        if owner != previous:
+            self.owners[computer] = owner
+            changed = [("computer", computer), ("person", previous), ("person", owner)]
+            for identity in changed:
+                if identity[1] is not None:
+                    self.versions[identity[0], identity[1]] += 1
+
+    # Collections
+
+    def select(self, type_name: str, query: Query, ids: Iterable[int] | None = None) -> list[int]:
+        """Return the ids of a collection, filtered and sorted. ids: of related resources."""
+        conditions = {"and": [*query.conditions, *query.combined]}
+        candidates = self.ids(type_name) if ids is None else ids
+        selected = [id_ for id_ in candidates if self._matches((type_name, id_), conditions)]
+        descending = bool(query.sort) and query.sort[-1].startswith("-")
+        selected.sort(reverse=descending)
+        for name in reversed(query.sort):
+            key = name.removeprefix("-")
+            values = {id_: self.value((type_name, id_), key) for id_ in selected}
+            selected.sort(
+                key=lambda id_: (values[id_] is not None, values[id_]),
+                reverse=name.startswith("-"),
+            )
+        return selected
+
+    def value(self, identity: Identity, name: str) -> Any:
+        """Return the value of a field; of the owner's field for `owner.last_name`."""
+        _, id_ = identity
+        relationship, _, field_name = name.rpartition(".")
+        if relationship:
+            owner = self.owners[id_]
+            return None if owner is None else self.value(("person", owner), field_name)
+        if name == "id":
+            return id_
+        if name == "owner":
+            return self.owners[id_]
+        return self.attributes(identity)[name]
+
+    def attributes(self, identity: Identity) -> dict[str, Any]:
+        values = self.resources[identity]
+        if identity[0] == "person":
+            return values | {"full_name": f"{values['first_name']} {values['last_name']}"}
+        return values
+
+    def _matches(self, identity: Identity, condition: Condition) -> bool:
+        if "and" in condition:
+            return all(self._matches(identity, part) for part in condition["and"])
+        if "or" in condition:
+            return any(self._matches(identity, part) for part in condition["or"])
+        if "not" in condition:
+            return not self._matches(identity, condition["not"])
+        value = self.value(identity, condition["name"])
+        return _compare(value, condition["op"], condition["val"])
+
+    # Documents
+
+    def follow(self, primary: Sequence[Identity], query: Query) -> tuple[Followed, set[Identity]]:
+        """Return the relationships that the include paths follow, and the resources reached."""
+        followed: dict[Identity, dict[str, int | None]] = defaultdict(dict)
+        reached: set[Identity] = set()
+        for path in query.include or ():
+            level, steps = list(primary), path.split(".")
+            for count, name in enumerate(steps, 1):
+                size = query.sizes.get(".".join(steps[:count]))
+                for identity in level:
+                    followed[identity][name] = size
+                level = [one for identity in level for one in self.members(identity)[:size]]
+                reached.update(level)
+        return followed, reached
+
+    def resource_object(
+        self, identity: Identity, query: Query, followed: Followed, shown: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return a resource object. shown: the attributes, unless the query names them."""
+        type_name, _ = identity
+        names = query.fields.get(type_name, shown or ATTRIBUTES[type_name])
+        values = self.attributes(identity)
+        path, linkage = resource_path(identity), followed.get(identity, {})
+        relationships = {
+            name: {
+                "data": self.linkage(identity, size),
+                "links": {"self": f"{path}/relationships/{name}", "related": f"{path}/{name}"},
+            }
+            for name, size in linkage.items()
+        }
+        return {
+            **identifier(identity),
+            "attributes": {name: values[name] for name in names if name in values},
+            "links": {"self": path},
+            **({"relationships": relationships} if relationships else {}),
+        }
+
+    def linkage(self, identity: Identity, size: int | None = None) -> Any:
+        """Return resource linkage, of the first members if there is a size."""
+        members = [identifier(one) for one in self.members(identity)[:size]]
+        return members if identity[0] == "person" else next(iter(members), None)
+
+    def document(
+        self, primary: Sequence[Identity], query: Query, links: Mapping[str, Any], *, many: bool
+    ) -> dict[str, Any]:
+        """Return a document whose primary data are resources, or one or null if not many."""
+        followed, reached = self.follow(primary, query)
+        objects = [self.resource_object(one, query, followed) for one in primary]
+        included = self._included(reached - {*primary}, query, followed)
+        data: Any = objects if many else next(iter(objects), None)
+        return {"data": data, **included, "jsonapi": JSONAPI, "links": links}
+
+    def linkage_document(
+        self, start: Identity, page: Sequence[Identity], query: Query, links: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return a document of resource linkage; include paths start with the relationship."""
+        name = RELATIONSHIPS[start[0]]
+        paths = [path.removeprefix(name).removeprefix(".") for path in query.include or ()]
+        rest = Query(query.fields, tuple(path for path in paths if path))
+        followed, reached = self.follow(page, rest)
+        included = self._included(reached | {*page} if query.include else (), query, followed)
+        members = [identifier(one) for one in page]
+        data: Any = members if start[0] == "person" else next(iter(members), None)
+        return {"data": data, **included, "jsonapi": JSONAPI, "links": links}
+
+    def _included(
+        self, identities: Iterable[Identity], query: Query, followed: Followed
+    ) -> dict[str, Any]:
+        if query.include is None:
+            return {}
+        return {
+            "included": [self.resource_object(one, query, followed) for one in sorted(identities)]
+        }
+
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "null": lambda value, expected: (value is None) == expected,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "in": lambda value, operands: value in operands,
+}
+
+_OPERATORS_OF_VALUES: Mapping[str, Callable[[Any, Any], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "prefix": str.startswith,
+    "contains": lambda value, part: part.lower() in value.lower(),
+}
+"""Operators that null never satisfies."""
+
+
+def _compare(value: Any, name: str, operand: Any) -> bool:
+    if name in _OPERATORS:
+        return _OPERATORS[name](value, operand)
+    return value is not None and _OPERATORS_OF_VALUES[name](value, operand)

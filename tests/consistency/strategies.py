@@ -1,0 +1,128 @@
+"""Attributes and queries as hypothesis generates them: few values, so that many are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.consistency.model import ATTRIBUTES, RELATIONSHIPS, TARGETS
+from tests.consistency.queries import Condition, Query
+
+types = st.sampled_from(["person", "computer"])
+
+_frequent_texts = st.sampled_from(["a", "A", "b", "ab", "é", "É"])
+
+texts = _frequent_texts | st.text("aAbBzé ,.*(%_$&=?#", min_size=1, max_size=4)
+
+emails = st.sampled_from([None, "a@example.com", "A@example.com", "b@example.org"])
+
+NAMES = {
+    "person": ["id", *ATTRIBUTES["person"]],
+    "computer": ["id", *ATTRIBUTES["computer"], "owner"],
+}
+SORT_NAMES = {
+    "person": NAMES["person"],
+    "computer": [*NAMES["computer"], "owner.id", *(f"owner.{a}" for a in ATTRIBUTES["person"])],
+}
+_FIELD_NAMES = {
+    "person": [*NAMES["person"], "computers"],
+    "computer": [*NAMES["computer"], "person"],
+}
+
+
+@st.composite
+def attributes(draw: st.DrawFn, type_name: str, *, creating: bool) -> dict[str, Any]:
+    """Return attributes to write: all that are required when creating."""
+    required = {"person": ["first_name", "last_name"], "computer": ["serial"]}[type_name]
+    values = dict.fromkeys(required, texts)
+    optional = {"email": emails} if type_name == "person" else {}
+    if creating:
+        return draw(st.fixed_dictionaries(values, optional=optional))
+    return draw(st.fixed_dictionaries({}, optional={**values, **optional}))
+
+
+@st.composite
+def includes(draw: st.DrawFn, type_name: str) -> tuple[str, ...] | None:
+    """Return paths of up to three steps."""
+    first = RELATIONSHIPS[type_name]
+    second = RELATIONSHIPS[TARGETS[first]]
+    paths = [first, f"{first}.{second}", f"{first}.{second}.{first}"]
+    chosen = draw(st.none() | st.lists(st.sampled_from(paths), max_size=2, unique=True))
+    return None if chosen is None else tuple(chosen)
+
+
+@st.composite
+def resource_queries(draw: st.DrawFn, type_name: str) -> Query:
+    """Return a query for a single resource."""
+    to_many = "computers" if type_name == "person" else "owner.computers"
+    include = draw(st.just((to_many,)) | includes(type_name))
+    chosen = draw(st.lists(types, max_size=2, unique=True))
+    names = {
+        one: st.lists(st.sampled_from(_FIELD_NAMES[one]), unique=True).map(tuple) for one in chosen
+    }
+    # A size applies to one path: another path to the same relationship would show all members.
+    is_single = include == (to_many,)
+    sizes = {to_many: draw(st.integers(1, 3))} if is_single and draw(st.booleans()) else {}
+    return Query(draw(st.fixed_dictionaries(names)), include, sizes)
+
+
+@st.composite
+def collection_queries(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Query:
+    """Return a query for a collection, with a numbered page or none. ids: to compare with."""
+    base = draw(resource_queries(type_name))
+    names = SORT_NAMES[type_name]
+    keys = draw(st.lists(st.sampled_from(names), max_size=3, unique=True))
+    sort = tuple(draw(st.sampled_from(["", "-"])) + key for key in keys)
+    condition = conditions(type_name, ids)
+    single: list[Condition] = []
+    several: list[Condition] = []
+    match draw(st.sampled_from(["all", "one", "combined"])):
+        case "one":
+            single = [draw(condition.filter(_has_notation))]
+        case "combined":
+            combined = st.recursive(condition, _combinations, max_leaves=3)
+            several = draw(st.lists(combined, min_size=1, max_size=2))
+    page: dict[str, int | str] = {}
+    if draw(st.booleans()):
+        page = {"number": draw(st.integers(1, 3)), "size": draw(st.integers(1, 4))}
+        page |= draw(st.sampled_from([{}, {"total": "false"}]))
+    return Query(base.fields, base.include, base.sizes, sort, (*single,), (*several,), page)
+
+
+@st.composite
+def conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Condition:
+    """Return a comparison of a field with a value."""
+    name = draw(st.sampled_from(NAMES[type_name]))
+    operator = draw(st.sampled_from(operators(name)))
+    values: st.SearchStrategy[Any] = st.integers(1, 3) | st.sampled_from(ids or [1])
+    if name not in {"id", "owner"}:
+        values = emails.filter(bool) | texts if name == "email" else _frequent_texts | texts
+    is_nullable = name in {"email", "owner"}
+    operand = st.none() | values if is_nullable and operator in {"eq", "ne", "in"} else values
+    if operator == "null":
+        operand = st.booleans()
+    if operator == "in":
+        operand = st.lists(operand, max_size=3)
+    return {"name": name, "op": operator, "val": draw(operand)}
+
+
+def operators(name: str) -> list[str]:
+    """Return the operators of a field."""
+    for_all = ["eq", "ne", "lt", "le", "gt", "ge", "in", "null"]
+    return for_all if name in {"id", "owner"} else [*for_all, "prefix", "contains"]
+
+
+def _has_notation(condition: Condition) -> bool:
+    """Return whether `filter[name][op]` can express a condition: commas separate values."""
+    value = condition["val"]
+    return not isinstance(value, list) or not any("," in str(one) for one in value)
+
+
+def _combinations(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return (
+        st.fixed_dictionaries({"and": st.lists(parts, max_size=2)})
+        | st.fixed_dictionaries({"or": st.lists(parts, min_size=1, max_size=2)})
+        | st.fixed_dictionaries({"not": parts})
+    )

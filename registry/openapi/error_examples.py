@@ -37,7 +37,7 @@ class ErrorExamples:
             examples += [
                 error(("page[size]", too_large)),
                 error(("page[after]", "x"), ("page[before]", "x")),
-                errors.QueryTooSlow(self._settings.query_seconds),
+                errors.QueryTimedOut(self._settings.query_seconds),
             ]
         elif paths := sized_paths(scope):
             examples.append(error(("include", paths[0]), (f"page[{paths[0]}][size]", too_large)))

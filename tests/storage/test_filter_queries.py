@@ -59,7 +59,7 @@ RECORDS: list[Record] = [
     {"_id": 902, "last_name": "Hopper", "person": 7},
     {"_id": 2**63 - 1, "last_name": "Hopper", "person": 2**63 - 1},
 ]
-NUMBERS = [1, 7, 8, 900, 2**63 - 1]
+NUMBERS = [0, -1, 1, 7, 8, 900, 2**63 - 1, -(2**63), float("inf"), float("-inf")]
 
 EQUALITIES: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQ: operator.eq,

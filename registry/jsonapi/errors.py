@@ -136,10 +136,10 @@ class TypeConflict(ApiError, status=409, code="type_conflict"):
 
 
 class PreconditionFailed(ApiError, status=412, code="precondition_failed"):
-    """The current version of the resource does not match `If-Match`."""
+    """`If-Match` does not match the resource, or `If-None-Match` does."""
 
     def __init__(self) -> None:
-        super().__init__("The resource does not match `If-Match`; read it again.")
+        super().__init__("`If-Match` or `If-None-Match` does not hold; read the resource again.")
 
 
 class BodyTooLarge(ApiError, status=413, code="body_too_large"):

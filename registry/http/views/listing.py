@@ -5,7 +5,8 @@ from contextlib import aclosing
 from aiohttp import hdrs, web
 
 from registry.compound.stream import CompoundStream
-from registry.http.responses import common_headers, request_id
+from registry.http.etags import check_if_match, matches_if_none_match
+from registry.http.responses import DocumentResponse, common_headers, request_id
 from registry.http.views.base import TypeView
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
@@ -22,7 +23,10 @@ class ListView(TypeView):
     async def respond_with_listing(
         self, resource: Resource, listing: Listing, query: Query
     ) -> web.StreamResponse:
-        """Respond with the page that the query names, or stream the whole collection."""
+        """Respond with the page that the query names, or stream the whole collection.
+
+        A stream has no entity tag: of the preconditions, only `*` matches it (RFC 9110, 13.1).
+        """
         if query.page is None:
             return await self._stream(resource, listing, query)
         window, url = await listing.window(query.page), self.url
@@ -35,6 +39,9 @@ class ListView(TypeView):
     async def _stream(
         self, resource: Resource, listing: Listing, query: Query
     ) -> web.StreamResponse:
+        check_if_match(self.request, None)
+        if matches_if_none_match(self.request, None):
+            return DocumentResponse(304, b"", {})
         headers = common_headers(request_id(self.request))
         headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         response = web.StreamResponse(headers=headers)

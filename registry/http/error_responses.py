@@ -20,7 +20,7 @@ from registry.jsonapi.errors import (
     MethodNotAllowed,
     NotFound,
     PreconditionFailed,
-    QueryTooSlow,
+    QueryTimedOut,
     RequestTimeout,
     Unavailable,
     quoted,
@@ -101,7 +101,7 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:
-    """Return the errors to report to the client: 404 per missing id, 412, 400 or 503."""
+    """Return the errors to report to the client: 404 per missing id, 412 or 503."""
     match error:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
@@ -109,7 +109,7 @@ def from_storage_error(error: StorageError) -> ApiErrors:
         case VersionConflict():
             return ApiErrors([PreconditionFailed()])
         case QueryTimeout():
-            return ApiErrors([QueryTooSlow(error.seconds)])
+            return ApiErrors([QueryTimedOut(error.seconds)])
     return ApiErrors([Unavailable()])
 
 

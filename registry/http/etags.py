@@ -1,44 +1,82 @@
 """Entity tags and preconditions (RFC 9110, sections 8.8.3 and 13)."""
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 
 from aiohttp import hdrs, web
 
+from registry.jsonapi.errors import PreconditionFailed
 from registry.model.record import Record
-from registry.storage.records import Versions, version_of
+from registry.model.resource import Resource
+from registry.model.stored_fields import ID
+from registry.storage.records import Versions, key_of, version_of
 
-_DIGEST_DIGITS = 24
-_VERSIONED_TAG = re.compile(rf"([0-9]{{1,18}})-[0-9a-f]{{{_DIGEST_DIGITS}}}", re.ASCII)
+_DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
+_RESOURCE_TAG = re.compile(
+    rf"(0|[1-9][0-9]{{0,17}})-([0-9a-f]{{{_DIGEST_DIGITS}}})-([0-9a-f]{{{_CHECK_DIGITS}}})",
+    re.ASCII,
+)
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
-def make_etag(body: bytes, record: Record | None = None) -> str:
+def make_etag(body: bytes, resource: Resource | None = None, record: Record | None = None) -> str:
     """Return the strong entity tag of a response, without quotes.
 
     It changes with every byte of the body, so each combination of query parameters has its own.
-    record: the resource that the response represents, if it is a single one; its version, which
-    `If-Match` is compared with, then precedes the digest: `3-5d41402abc4b2a76b9719d91`.
+    resource, record: what the response represents, if it is a single resource. The digest then
+    follows its version, and precedes a check of type, id, version and digest, by which `If-Match`
+    recognizes all tags of one version: `3-5d41402abc4b2a76b9719d91-2cf24dba5fb0a30e`.
     """
     digest = sha256(body).hexdigest()[:_DIGEST_DIGITS]
-    return digest if record is None else f"{version_of(record)}-{digest}"
+    if resource is None or record is None:
+        return digest
+    version = version_of(record)
+    return f"{version}-{digest}-{_check(resource, key_of(record, ID), version, digest)}"
 
 
-def if_match_versions(request: web.Request) -> Versions:
-    """Return the versions in `If-Match` (RFC 9110, 13.1.1); None if any version matches.
+def _check(resource: Resource, id_: int | None, version: int, digest: str) -> str:
+    text = f"{resource.type}/{id_}/{version}-{digest}"
+    return sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
 
-    Weak tags and tags that the service did not create match no version.
+
+def matching_versions(request: web.Request, resource: Resource, id_: int) -> Versions:
+    """Return the versions of a resource in `If-Match` (RFC 9110, 13.1.1); None if any matches.
+
+    Tags are compared strongly and as a whole: weak tags, tags of other resources, and tags that the
+    service did not create match no version.
     """
     if hdrs.IF_MATCH not in request.headers or _is_any(request, hdrs.IF_MATCH):
         return None
-    strong = (tag for weak, tag in _tags(request, hdrs.IF_MATCH) if not weak)
-    return frozenset(int(match[1]) for match in map(_VERSIONED_TAG.fullmatch, strong) if match)
+    return _versions(_strong_tags(request, hdrs.IF_MATCH), resource, id_)
 
 
-def matches_if_none_match(request: web.Request, etag: str) -> bool:
-    """Return whether `If-None-Match` has the tag, so that the client need not load the response.
+def excluded_versions(request: web.Request, resource: Resource, id_: int) -> Versions:
+    """Return the versions of a resource in `If-None-Match` (RFC 9110, 13.1.2); None if any matches.
 
-    Tags are compared weakly (RFC 9110, 13.1.2).
+    Tags are compared weakly, but otherwise as by `matching_versions`.
+    """
+    if _is_any(request, hdrs.IF_NONE_MATCH):
+        return None
+    return _versions((tag for _, tag in _tags(request, hdrs.IF_NONE_MATCH)), resource, id_)
+
+
+def check_if_match(request: web.Request, etag: str | None) -> None:
+    """Raise PreconditionFailed unless `If-Match` is absent, `*`, or has the tag of the response.
+
+    etag: None if the response exists but has no tag: then only `*` matches (RFC 9110, 13.1.1).
+    """
+    if hdrs.IF_MATCH not in request.headers or _is_any(request, hdrs.IF_MATCH):
+        return
+    if etag not in _strong_tags(request, hdrs.IF_MATCH):
+        raise PreconditionFailed
+
+
+def matches_if_none_match(request: web.Request, etag: str | None) -> bool:
+    """Return whether `If-None-Match` is `*` or has the tag of a response.
+
+    Then the client need not load it. Tags are compared weakly (RFC 9110, 13.1.2). etag: None if the
+    response has no tag.
     """
     if hdrs.IF_NONE_MATCH not in request.headers:
         return False
@@ -46,8 +84,33 @@ def matches_if_none_match(request: web.Request, etag: str) -> bool:
     return etag in tags or _is_any(request, hdrs.IF_NONE_MATCH)
 
 
+def check_collection(request: web.Request) -> None:
+    """Raise PreconditionFailed if a precondition of a POST to a collection is false.
+
+    The collection exists, but as a whole it has no tag: `If-Match` with any tag is false, and so is
+    `If-None-Match: *` (RFC 9110, 13.1.1 and 13.1.2).
+    """
+    check_if_match(request, None)
+    if matches_if_none_match(request, None):
+        raise PreconditionFailed
+
+
+def _versions(tags: Iterable[str], resource: Resource, id_: int) -> frozenset[int]:
+    """Return the versions in those tags that the service gave for a resource."""
+    parts = (match.groups() for match in map(_RESOURCE_TAG.fullmatch, tags) if match)
+    return frozenset(
+        int(version)
+        for version, digest, check in parts
+        if check == _check(resource, id_, int(version), digest)
+    )
+
+
 def _is_any(request: web.Request, header: str) -> bool:
     return request.headers.get(header, "").strip() == "*"
+
+
+def _strong_tags(request: web.Request, header: str) -> list[str]:
+    return [tag for weak, tag in _tags(request, header) if not weak]
 
 
 def _tags(request: web.Request, header: str) -> list[tuple[str, str]]:

@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Self
 MAX_ERRORS = 100
 """Errors per response: a request body of 1 MiB can contain more than 300,000."""
 
+_RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
+"""Seconds, for errors that are not the client's."""
+
 _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 
 
@@ -103,18 +106,6 @@ class RangeNotSupported(
         super().__init__(detail, parameter="page[before]")
 
 
-class QueryTooSlow(ApiError, status=400, code="query_too_slow"):
-    """The database cannot filter, sort or count the resources within the time limit."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"The query did not finish within {seconds:g} s. Indexes support the operators `eq`, "
-            "`in` and `prefix`, and sorting by one attribute of the type itself. A page after a "
-            "cursor is faster than a page with a large number, and `page[total]=false` skips "
-            "counting."
-        )
-
-
 class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
 
@@ -145,10 +136,10 @@ class TypeConflict(ApiError, status=409, code="type_conflict"):
 
 
 class PreconditionFailed(ApiError, status=412, code="precondition_failed"):
-    """The current version of the resource does not match `If-Match`."""
+    """`If-Match` does not match the resource, or `If-None-Match` does."""
 
     def __init__(self) -> None:
-        super().__init__("The resource does not match `If-Match`; read it again.")
+        super().__init__("`If-Match` or `If-None-Match` does not hold; read the resource again.")
 
 
 class BodyTooLarge(ApiError, status=413, code="body_too_large"):
@@ -188,7 +179,20 @@ class Unavailable(ApiError, status=503, code="unavailable", title="Service unava
             "The database did not respond in time, or too many requests changed the same "
             "resources. A change may or may not have been applied: read the resource before "
             "retrying.",
-            headers={"Retry-After": "5"},
+            headers=_RETRY_AFTER,
+        )
+
+
+class QueryTimedOut(ApiError, status=503, code="query_timeout"):
+    """The database did not filter, sort or count the resources within the time limit."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"The query did not finish within {seconds:g} s. Indexes support the operators `eq`, "
+            "`in` and `prefix`, and sorting by one attribute of the type itself. A page after a "
+            "cursor is faster than a page with a large number, and `page[total]=false` skips "
+            "counting.",
+            headers=_RETRY_AFTER,
         )
 
 
@@ -202,7 +206,11 @@ class ApiErrors(Exception):
 
     @property
     def status(self) -> int:
-        """The status all errors share, else 400 (JSON:API 1.0, Processing Errors)."""
+        """The status all errors share, else 400, the most generally applicable one for 4xx errors.
+
+        JSON:API 1.0, Processing Errors. Errors of the query string (400) and of the document (422),
+        which are reported together, are such a case.
+        """
         statuses = {error.status for error in self.errors}
         return statuses.pop() if len(statuses) == 1 else 400
 
@@ -238,9 +246,14 @@ class ErrorCollector:
 
 
 def quoted(*names: str) -> str:
-    """Return names in backticks, separated by commas; names over 80 characters are truncated."""
-    truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names)
-    return ", ".join(f"`{name}`" for name in truncated) or "none"
+    """Return names in backticks, separated by commas.
+
+    Clients choose some of them: names over 80 characters are truncated, and those after the first
+    50 names are omitted.
+    """
+    truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names[:50])
+    omitted = ", …" if len(names) > 50 else ""
+    return ", ".join(f"`{name}`" for name in truncated) + omitted or "none"
 
 
 def _encodable(text: str) -> str:

@@ -4,20 +4,22 @@ There are two equivalent notations: `filter[last_name][prefix]=Ho` for one condi
 with a JSON array of conditions, which can be combined by `and`, `or` and `not`.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeAlias, assert_never
 
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.errors import InvalidParameter, quoted
+from registry.jsonapi.errors import MAX_ERRORS, ApiErrors, InvalidParameter, quoted
 from registry.model.attributes import EQUALITY, Attribute, Operator
 from registry.model.resource import Resource
 from registry.model.stored_fields import StoredField, stored_fields
 
-MAX_DEPTH = 10
-"""The maximum nesting depth of conditions in JSON."""
+MAX_DEPTH = 32
+"""The maximum nesting depth of arrays and objects in a filter in JSON."""
 
 NULL = "null"
 """The operator that tests for null; it is parsed to EQ or NE with null."""
@@ -62,19 +64,23 @@ _MEMBERS = ("name", "op", "val")
 _COMBINATORS = ("and", "or", "not")
 _ALIASES = {"in_": Operator.IN}  # as in flask-combo-jsonapi
 
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
+"""A string of JSON, or a bracket outside strings."""
+
 
 class _InvalidFilter(Exception):
-    """An invalid filter; the message becomes the error detail."""
+    """An invalid filter; each argument becomes the detail of an error."""
 
 
 def parse_filter(parameter: str, brackets: Sequence[str], value: str, resource: Resource) -> Filter:
     """Return the filter of a query parameter.
 
     brackets: the parts of the parameter's name after `filter`: a field and perhaps an operator;
-    none if the value is JSON. Raises InvalidParameter.
+    none if the value is JSON. Raises ApiErrors with an InvalidParameter for each condition that is
+    not valid.
     """
     try:
-        value.encode()  # bytes that are not UTF-8 arrive as lone surrogates
+        _check_encoding(value)
         match brackets:
             case []:
                 return _parse_json(value, resource)
@@ -84,10 +90,16 @@ def parse_filter(parameter: str, brackets: Sequence[str], value: str, resource: 
             case [name, operator]:
                 return _parse_condition(_field(name, resource), operator, value)
         raise _InvalidFilter("A filter must be `filter[name]=value` or `filter[name][op]=value`.")
-    except UnicodeEncodeError as error:
-        raise InvalidParameter("The value is not UTF-8.", parameter=parameter) from error
     except _InvalidFilter as error:
-        raise InvalidParameter(str(error), parameter=parameter) from error
+        details = error.args[:MAX_ERRORS]
+        raise ApiErrors([InvalidParameter(one, parameter=parameter) for one in details]) from error
+
+
+def _check_encoding(value: str) -> None:
+    try:
+        value.encode()  # bytes that are not UTF-8 arrive as lone surrogates
+    except UnicodeEncodeError as error:
+        raise _InvalidFilter("The value is not UTF-8.") from error
 
 
 def filtered_fields(condition: Filter) -> Iterator[str]:
@@ -174,31 +186,49 @@ def _operand(field: StoredField, operator: Operator, value: Any, *, from_text: b
 
 
 def _parse_json(text: str, resource: Resource) -> Filter:
+    # First, as the functions below, and the encoder of error details, recurse into the value.
+    if _is_too_deep(text):
+        raise _InvalidFilter(f"A filter can be nested at most {MAX_DEPTH} levels deep.")
     try:
         conditions = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise _InvalidFilter(f"The value is not JSON: {error}.") from error
-    return AllOf(_parse_list(conditions, resource, 1))
+    return AllOf(_parse_list(conditions, resource))
 
 
-def _parse_list(conditions: Any, resource: Resource, depth: int) -> tuple[Filter, ...]:
+def _is_too_deep(text: str) -> bool:
+    """Return whether more than MAX_DEPTH arrays and objects of JSON are open at once."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    steps = ({"[": 1, "{": 1, "]": -1, "}": -1}.get(token, 0) for token in _TOKEN.findall(text))
+    return max(accumulate(steps)) > MAX_DEPTH
+
+
+def _parse_list(conditions: Any, resource: Resource) -> tuple[Filter, ...]:
     if not isinstance(conditions, list):
         raise _InvalidFilter(f"Conditions must be a list, not {_text(conditions)}.")
-    return tuple(_parse_object(condition, resource, depth) for condition in conditions)
+    parts: list[Filter] = []
+    details: list[str] = []
+    for condition in conditions:
+        try:
+            parts.append(_parse_object(condition, resource))
+        except _InvalidFilter as error:
+            details += error.args
+    if details:
+        raise _InvalidFilter(*details)
+    return tuple(parts)
 
 
-def _parse_object(condition: Any, resource: Resource, depth: int) -> Filter:
-    if depth > MAX_DEPTH:
-        raise _InvalidFilter(f"Conditions can be nested at most {MAX_DEPTH} levels deep.")
+def _parse_object(condition: Any, resource: Resource) -> Filter:
     match condition:
         case {"and": parts, **others} if not others:
-            return AllOf(_parse_list(parts, resource, depth + 1))
+            return AllOf(_parse_list(parts, resource))
         case {"or": [], **others} if not others:
             raise _InvalidFilter("`or` must have at least one condition.")
         case {"or": parts, **others} if not others:
-            return AnyOf(_parse_list(parts, resource, depth + 1))
+            return AnyOf(_parse_list(parts, resource))
         case {"not": part, **others} if not others:
-            return Not(_parse_object(part, resource, depth + 1))
+            return Not(_parse_object(part, resource))
         case {"name": str(name), "op": str(operator), "val": value, **others} if not others:
             return _condition(_field(name, resource), _ALIASES.get(operator, operator), value)
     raise _InvalidFilter(_defect(condition))

@@ -1,23 +1,30 @@
 """`page` -> the requested page of a collection (JSON:API 1.0, Pagination; cursor profile)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import unquote_plus
 
 from registry.jsonapi.cursors import END, Cursors, Position
-from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported, quoted
-from registry.jsonapi.sorting import Order
+from registry.jsonapi.errors import (
+    ErrorCollector,
+    InvalidParameter,
+    PageTooLarge,
+    RangeNotSupported,
+    quoted,
+)
+from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import MAX_ID, Record
 from registry.model.resource import Resource
 
 MEMBERS = ("number", "size", "after", "before", "total")
 """The members of `page` that select a page of the primary data."""
 
+_CURSORS = frozenset({"after", "before"})
 _PAGE = re.compile(rf"page\[(?:{'|'.join(MEMBERS)})\]")
-_POSITIVE = re.compile("0*([1-9][0-9]*)")
+_POSITIVE = re.compile("[1-9][0-9]*", re.ASCII)
 _MAX_DIGITS = 20
 """Further digits are ignored: any number of 20 digits exceeds the limits."""
 
@@ -69,20 +76,44 @@ class Window:
     total: int | None = None
 
 
-def parse_page(members: Mapping[str, str], sizes: Sizes, resource: Resource, order: Order) -> Page:
+def parse_page(
+    members: Mapping[str, str], sizes: Sizes, resource: Resource, order: Order | None
+) -> Page:
     """Return the requested page.
 
-    members: the values of `page` by member name, at least one. Raises PageTooLarge,
-    RangeNotSupported, or InvalidParameter for an invalid value or combination.
+    members: the values of `page` by member name, at least one. order: None if `sort` is not valid;
+    then cursors are not decoded. Raises ApiErrors with a PageTooLarge, RangeNotSupported or
+    InvalidParameter for each invalid value and for an invalid combination.
     """
-    size = parse_size(members["size"], "page[size]", sizes) if "size" in members else sizes.default
-    cursors = {"after", "before"} & members.keys()
+    errors, size, number, total = ErrorCollector(), sizes.default, 1, True
+    codec, position = Cursors(resource.type, order or BY_ID), None
+    with errors:
+        _check_combination(members)
+    with errors:
+        if "size" in members:
+            size = parse_size(members["size"], "page[size]", sizes)
+    with errors:
+        if "number" in members:
+            number = _parse_number(members["number"], size)
+    with errors:
+        if "total" in members:
+            total = _parse_total(members["total"])
+    for member in sorted(_CURSORS & members.keys()) if order else ():
+        with errors:
+            position = codec.decode(members[member], f"page[{member}]")
+    errors.raise_any()
     if "number" in members:
-        if cursors:
-            detail = "`page[number]` must not be combined with `page[after]` or `page[before]`."
-            raise InvalidParameter(detail, parameter="page[number]")
-        return _parse_numbered(members["number"], members.get("total", "true"), size)
-    if "total" in members:
+        return NumberedPage(number, size, total)
+    return CursorPage(size, codec, position, backwards="before" in members)
+
+
+def _check_combination(members: Collection[str]) -> None:
+    """Raise RangeNotSupported or InvalidParameter if the members exclude each other."""
+    cursors = _CURSORS.intersection(members)
+    if "number" in members and cursors:
+        detail = "`page[number]` must not be combined with `page[after]` or `page[before]`."
+        raise InvalidParameter(detail, parameter="page[number]")
+    if "total" in members and "number" not in members:
         detail = (
             "`page[total]` requires `page[number]`, because cursor pages are not counted. Send "
             "`page[number]=1` for the total, or leave `page[total]` unset."
@@ -90,11 +121,6 @@ def parse_page(members: Mapping[str, str], sizes: Sizes, resource: Resource, ord
         raise InvalidParameter(detail, parameter="page[total]")
     if len(cursors) > 1:
         raise RangeNotSupported
-    codec = Cursors(resource.type, order)
-    for member in cursors:
-        position = codec.decode(members[member], f"page[{member}]")
-        return CursorPage(size, codec, position, backwards=member == "before")
-    return CursorPage(size, codec)
 
 
 def parse_size(value: str, parameter: str, sizes: Sizes) -> int:
@@ -171,18 +197,23 @@ def _number_link(base: str, page: NumberedPage, number: int) -> str:
     return _with_page(base, number=number, size=page.size, **total)
 
 
-def _parse_numbered(value: str, total: str, size: int) -> NumberedPage:
-    if total not in {"true", "false"}:
-        detail = f"`page[total]` must be `true` or `false`, not {quoted(total)}."
-        raise InvalidParameter(detail, parameter="page[total]")
+def _parse_number(value: str, size: int) -> int:
     number = _parse_positive(value, "page[number]")
     if (number - 1) * size > MAX_ID:
         raise InvalidParameter("The page number is too large.", parameter="page[number]")
-    return NumberedPage(number, size, total == "true")
+    return number
+
+
+def _parse_total(value: str) -> bool:
+    if value not in {"true", "false"}:
+        detail = f"`page[total]` must be `true` or `false`, not {quoted(value)}."
+        raise InvalidParameter(detail, parameter="page[total]")
+    return value == "true"
 
 
 def _parse_positive(value: str, parameter: str) -> int:
     if digits := _POSITIVE.fullmatch(value):
-        return int(digits[1][:_MAX_DIGITS])
-    detail = f"{quoted(parameter)} must be a positive integer, not {quoted(value)}."
+        return int(digits[0][:_MAX_DIGITS])
+    required = "a positive integer without leading zeros"
+    detail = f"{quoted(parameter)} must be {required}, not {quoted(value)}."
     raise InvalidParameter(detail, parameter=parameter)

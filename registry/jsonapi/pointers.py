@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+_MAX_NAME = 255
+"""The maximum length of a member name in a pointer; clients choose the names of some members."""
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentPosition:
@@ -10,7 +13,9 @@ class DocumentPosition:
     path: tuple[str | int, ...]
 
     def __truediv__(self, step: str | int) -> "DocumentPosition":
-        """Return the position one step below."""
+        """Return the position one step below; this one if the name is too long to report."""
+        if isinstance(step, str) and len(step) > _MAX_NAME:
+            return self
         return DocumentPosition((*self.path, step))
 
     @property

@@ -83,8 +83,9 @@ class Scope:
 def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
     """Return the query of a request.
 
-    parameters: decoded names and values, in order. Raises ApiErrors with one InvalidParameter,
-    PageTooLarge or RangeNotSupported for each parameter that is unknown, repeated or invalid.
+    parameters: decoded names and values, in order. Raises ApiErrors with all errors: an
+    InvalidParameter, PageTooLarge or RangeNotSupported for each parameter that is unknown, repeated
+    or invalid, and for each invalid path, sort field and condition in it.
     """
     parser = _Parser(scope)
     for name, value in parameters:
@@ -114,7 +115,10 @@ class _Parser:
         self._include_sizes: dict[str, str] = {}
 
     def add(self, name: str, value: str) -> None:
-        """Parse a parameter. Raises InvalidParameter if it is unknown, repeated or invalid."""
+        """Parse a parameter.
+
+        Raises InvalidParameter if it is unknown, repeated or invalid, or ApiErrors with several.
+        """
         if name in self._names:
             raise InvalidParameter(f"{quoted(name)} is given more than once.", parameter=name)
         self._names.add(name)
@@ -137,19 +141,20 @@ class _Parser:
 
     def query(self) -> Query:
         """Return the query. Raises ApiErrors if any parameter is not valid."""
-        scope, resource = self._scope, self._scope.resource
-        include, order, sizes, page = None, BY_ID, dict[IncludePath, int](), None
-        with self.errors:
-            order = parse_sort(self._sort, resource, scope.graph)
-        with self.errors:
-            include = None if self._include is None else _parse_include(self._include, scope)
-        self.errors.raise_any()
-        with self.errors:
-            sizes = _parse_include_sizes(self._include_sizes, include or {}, scope)
-        with self.errors:
-            page = parse_page(self._page, scope.sizes, resource, order) if self._page else None
-        self.errors.raise_any()
-        return Query(self._fields, include, sizes, order, tuple(self._filters), page)
+        scope, errors = self._scope, self.errors
+        order, tree, sizes, page = None, None, dict[IncludePath, int](), None
+        with errors:
+            order = parse_sort(self._sort, scope.resource, scope.graph)
+        with errors:
+            tree = _parse_include(self._include or "", scope)
+        with errors:
+            sizes = _parse_include_sizes(self._include_sizes, tree, scope)
+        with errors:
+            if self._page:
+                page = parse_page(self._page, scope.sizes, scope.resource, order)
+        errors.raise_any()
+        include = None if self._include is None else tree
+        return Query(self._fields, include, sizes, order or BY_ID, tuple(self._filters), page)
 
 
 def _split_brackets(name: str) -> list[str]:
@@ -174,37 +179,49 @@ def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> f
 
 def _parse_include(value: str, scope: Scope) -> Include:
     """JSON:API 1.0, Inclusion of Related Resources; an empty value includes nothing."""
-    tree: dict[str, Include] = {}
+    tree, errors = dict[str, Include](), ErrorCollector()
     for path in value.split(",") if value else ():
-        steps = path.split(".")
-        if len(steps) > MAX_INCLUDE_STEPS:
-            detail = f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}."
-            raise InvalidParameter(detail, parameter="include")
-        branch, (resource, relationships) = tree, scope.start
-        for step in steps:
-            if step not in relationships:
-                detail = (
-                    f"{quoted(step)} in {quoted(path)} is not a relationship of `{resource.type}` "
-                    f"that can be included; available: {quoted(*relationships)}."
-                )
-                raise InvalidParameter(detail, parameter="include")
-            resource = scope.graph[relationships[step].target]
-            relationships = resource.relationships
-            branch = branch.setdefault(step, {})  # type: ignore[assignment] # built here: mutable
+        with errors:
+            _add_path(path, tree, scope)
+    errors.raise_any()
     return tree
 
 
+def _add_path(path: str, tree: dict[str, Include], scope: Scope) -> None:
+    """Add an include path to the tree. Raises InvalidParameter."""
+    steps = path.split(".")
+    if len(steps) > MAX_INCLUDE_STEPS:
+        detail = f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}."
+        raise InvalidParameter(detail, parameter="include")
+    resource, relationships = scope.start
+    for step in steps:
+        if step not in relationships:
+            detail = (
+                f"{quoted(step)} in {quoted(path)} is not a relationship of `{resource.type}` "
+                f"that can be included; available: {quoted(*relationships)}."
+            )
+            raise InvalidParameter(detail, parameter="include")
+        resource = scope.graph[relationships[step].target]
+        relationships = resource.relationships
+        tree = tree.setdefault(step, {})  # type: ignore[assignment] # built here: mutable
+
+
 def _parse_include_sizes(
-    values: Mapping[str, str], include: Include, scope: Scope
+    values: Mapping[str, str], include: "Include | None", scope: Scope
 ) -> dict[IncludePath, int]:
-    """Return the sizes that `page[path][size]` sets for included to-many relationships."""
-    sizes = {}
+    """Return the sizes that `page[path][size]` sets for included to-many relationships.
+
+    include: None if it is not valid; then it is not reported which paths it lacks.
+    """
+    sizes, errors = dict[IncludePath, int](), ErrorCollector()
     for path, value in values.items():
         parameter, steps = f"page[{path}][size]", tuple(path.split("."))
-        if not _leads_to_many(steps, include, scope):
-            detail = f"{quoted(path)} is not a to-many relationship that `include` names."
-            raise InvalidParameter(detail, parameter=parameter)
-        sizes[steps] = parse_size(value, parameter, scope.sizes)
+        with errors:
+            if include is not None and not _leads_to_many(steps, include, scope):
+                detail = f"{quoted(path)} is not a to-many relationship that `include` names."
+                raise InvalidParameter(detail, parameter=parameter)
+            sizes[steps] = parse_size(value, parameter, scope.sizes)
+    errors.raise_any()
     return sizes
 
 

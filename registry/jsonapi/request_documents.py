@@ -18,7 +18,7 @@ from registry.jsonapi.errors import (
 )
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.attributes.identifier import parse_id
-from registry.model.record import LinkedIds
+from registry.model.record import MAX_ID, LinkedIds
 from registry.model.resource import Relationship, Resource
 from registry.model.validation import validator_for
 
@@ -32,8 +32,8 @@ _Object: TypeAlias = dict[str, Any]
 class Identifier:
     """A resource identifier of a request.
 
-    id: None if `text`, the id as the client sent it, is not a valid id. pointer: its position in
-    the document, for errors.
+    id: None if `text`, the id as the client sent it, is not a valid id; the text of a local id is
+    empty, as its resource always exists. pointer: the position in the document, for errors.
     """
 
     id: int | None
@@ -229,7 +229,8 @@ class DocumentLoader:
             return self._local_identifier(data, type_name, position, self._local_ids)
         id_, id_position = data.get("id"), position / "id"
         # The service description shows integers too; one beyond 64 bits is parsed as a float.
-        if isinstance(id_, bool) or not isinstance(id_, str | int | float):
+        is_float = isinstance(id_, float) and abs(id_) <= MAX_ID
+        if is_float or isinstance(id_, bool) or not isinstance(id_, str | int | float):
             detail = "`id` is missing or neither a string nor an integer."
             self.errors.add(malformed(detail, id_position))
             return Identifier(None, "", id_position.pointer)
@@ -246,7 +247,7 @@ class DocumentLoader:
         elif placeholder is None:
             detail = f"No preceding operation adds a `{type_name}` with this local id."
             self.errors.add(malformed(detail, lid_position))
-        return Identifier(placeholder, str(lid), lid_position.pointer)
+        return Identifier(placeholder, "", lid_position.pointer)
 
     def _object_member(self, data: _Object, name: str, position: DocumentPosition) -> _Object:
         """Return an object-valued member of a resource object, {} if it is missing."""

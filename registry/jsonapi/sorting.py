@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from registry.jsonapi.errors import InvalidParameter, quoted
+from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
 from registry.model.attributes import Attribute, ResourceId
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
@@ -39,15 +39,19 @@ BY_ID: Order = (Key("_id"),)
 def parse_sort(value: str, resource: Resource, graph: Graph) -> Order:
     """Return the requested order; by id if the value is empty.
 
-    The id breaks ties, in the direction of the last key. Raises InvalidParameter for an unknown or
-    repeated field.
+    The id breaks ties, in the direction of the last key. Raises ApiErrors with an InvalidParameter
+    for each unknown field, and for repeated ones.
     """
     if not value:
         return BY_ID
-    keys = [_parse_key(name, resource, graph) for name in value.split(",")]
+    keys, errors = list[Key](), ErrorCollector()
+    for name in value.split(","):
+        with errors:
+            keys.append(_parse_key(name, resource, graph))
     fields = [(key.relationship, key.stored_name) for key in keys]
     if len(set(fields)) < len(fields):
-        raise InvalidParameter("`sort` must not repeat a field.", parameter="sort")
+        errors.add(InvalidParameter("`sort` must not repeat a field.", parameter="sort"))
+    errors.raise_any()
     if (None, "_id") in fields:
         return tuple(keys[: fields.index((None, "_id")) + 1])  # ids are unique
     return (*keys, Key("_id", keys[-1].descending))

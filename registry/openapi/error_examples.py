@@ -37,7 +37,7 @@ class ErrorExamples:
             examples += [
                 error(("page[size]", too_large)),
                 error(("page[after]", "x"), ("page[before]", "x")),
-                errors.QueryTooSlow(self._settings.query_seconds),
+                errors.QueryTimedOut(self._settings.query_seconds),
             ]
         elif paths := sized_paths(scope):
             examples.append(error(("include", paths[0]), (f"page[{paths[0]}][size]", too_large)))
@@ -51,9 +51,9 @@ class ErrorExamples:
         """Return the error for a path or linkage to a resource that does not exist."""
         return [errors.NotFound.resource(resource.type, "999")]
 
-    def change(self, resource: Resource) -> list[ApiError]:
-        """Return the errors of a change to an existing resource, which supports `If-Match`."""
-        return [*self.missing(resource), errors.PreconditionFailed()]
+    def preconditions(self) -> list[ApiError]:
+        """Return the error for a request whose preconditions do not hold."""
+        return [errors.PreconditionFailed()]
 
     def resource(self, resource: Resource) -> list[ApiError]:
         """Return the errors of a document with a resource object."""
@@ -89,6 +89,7 @@ class ErrorExamples:
         unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
         return [
             *self.no_query(),
+            *self.preconditions(),
             error(op="unknown"),
             error(op="remove", href="/unknown"),
             error(op="update", href=resource_path(resource, 1), data={"type": "other"}),

@@ -9,9 +9,11 @@ from registry.http.responses import REQUEST_ID_HEADER
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.errors import ApiError
 from registry.model.record import VERSION
+from registry.model.stored_fields import ID
 from registry.openapi import examples
 from registry.openapi.parameters import references
 from registry.openapi.schemas import Json, reference
+from registry.resources import RESOURCES
 
 
 def header(description: str, example: str, *, always: bool = True) -> Json:
@@ -24,7 +26,7 @@ def header(description: str, example: str, *, always: bool = True) -> Json:
     }
 
 
-_TAG_EXAMPLE = f'"{make_etag(b"", {VERSION: 1})}"'
+_TAG_EXAMPLE = f'"{make_etag(b"", RESOURCES[0], {ID: 1, VERSION: 1})}"'
 
 HEADERS: Json = {
     "RequestId": header("The id of the request; the log contains it too.", examples.REQUEST_ID),

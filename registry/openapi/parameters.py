@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from registry.jsonapi.filtering import filter_operators
+from registry.jsonapi.filtering import MAX_DEPTH, filter_operators
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
@@ -29,17 +29,17 @@ def _header(name: str, description: str) -> Json:
     return {"name": name, "in": "header", "description": description, "schema": {"type": "string"}}
 
 
-IF_MATCH: Json = {
+PRECONDITIONS: Json = {
     "IfMatch": _header(
         "If-Match",
-        "Entity tags: 412 unless one of them is of the current version of the resource. `*` "
-        "matches any version.",
-    )
-}
-IF_NONE_MATCH: Json = {
+        "Entity tags: 412 unless a read has one of them, or unless one of them is of the current "
+        "version of the resource to change. `*` matches any.",
+    ),
     "IfNoneMatch": _header(
-        "If-None-Match", "Entity tags: 304 if the response has one of them. `*` matches any."
-    )
+        "If-None-Match",
+        "Entity tags: 304 if a read has one of them, 412 if one of them is of the current version "
+        "of the resource to change. `*` matches any.",
+    ),
 }
 
 
@@ -131,7 +131,8 @@ def _filters(resource: Resource) -> Json:
             "name": "filter",
             "in": "query",
             "description": "Conditions in JSON, combined by AND: "
-            '`[{"name": "...", "op": "...", "val": ...}]`; `and`, `or` and `not` can be nested.',
+            '`[{"name": "...", "op": "...", "val": ...}]`; `and`, `or` and `not` can be nested, in '
+            f"JSON of at most {MAX_DEPTH} levels.",
             "content": {"application/json": {"schema": schema, "example": []}},
         }
     }
@@ -163,7 +164,7 @@ _OPERATORS = {
     "ge": "Resources whose {} is greater than or equal to the value.",
     "in": "Resources whose {} equals one of the values.",
     "prefix": "Resources whose {} starts with the value.",
-    "contains": "Resources whose {} contains the value, ignoring case.",
+    "contains": "Resources whose {} contains the value, ignoring case, letter by letter.",
     "null": "With `true`, resources whose {} is null; with `false`, the others.",
 }
 

@@ -16,7 +16,7 @@ from registry.openapi.operations import (
     response,
     with_article,
 )
-from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters, references
+from registry.openapi.parameters import ID, PRECONDITIONS, query_parameters, references
 from registry.openapi.resources import collection_responses
 from registry.openapi.schemas import Json, schema_of, title
 
@@ -46,9 +46,9 @@ def related_item(scope: Scope, relationship: Relationship, errors: ErrorExamples
         operation_id=f"{verb.lower()}_{resource.type}_{name}",
         summary=f"{verb} the {name} of {with_article(resource.type)}",
         description=description,
-        parameters=query_parameters(related) | IF_NONE_MATCH,
+        parameters=query_parameters(related) | PRECONDITIONS,
         responses=responses,
-        errors=[*errors.query(related), *errors.missing(resource)],
+        errors=[*errors.query(related), *errors.missing(resource), *errors.preconditions()],
     )
     return {"parameters": references(ID), "get": get.to_object()}
 
@@ -90,9 +90,9 @@ def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExample
         operation_id=f"read_{resource.type}_{name}_linkage",
         summary=f"Read the linkage of the {name} of {with_article(resource.type)}",
         description="Resource identifiers only; `include` adds the resources.",
-        parameters=query_parameters(linkage) | IF_NONE_MATCH,
+        parameters=query_parameters(linkage) | PRECONDITIONS,
         responses={"200": identifiers, **NOT_MODIFIED},
-        errors=[*errors.query(linkage), *errors.missing(resource)],
+        errors=[*errors.query(linkage), *errors.missing(resource), *errors.preconditions()],
     ).to_object()
 
 
@@ -106,9 +106,14 @@ def _change(action: str, scope: Scope, relationship: Relationship, errors: Error
         operation_id=f"{action}_{resource.type}_{name}",
         summary=f"{_VERBS[action]} the {name} of {with_article(resource.type)}",
         description=_EFFECTS[action] if relationship.to_many else to_one,
-        parameters=IF_MATCH,
+        parameters=PRECONDITIONS,
         responses=NO_CONTENT,
-        errors=[*errors.no_query(), *errors.change(resource), *errors.linkage(relationship)],
+        errors=[
+            *errors.no_query(),
+            *errors.missing(resource),
+            *errors.preconditions(),
+            *errors.linkage(relationship),
+        ],
         body=body(schema, {"data": examples.linkage(relationship)}),
     ).to_object()
 

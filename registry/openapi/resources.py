@@ -18,7 +18,7 @@ from registry.openapi.operations import (
     response,
     with_article,
 )
-from registry.openapi.parameters import ID, IF_MATCH, IF_NONE_MATCH, query_parameters, references
+from registry.openapi.parameters import ID, PRECONDITIONS, query_parameters, references
 from registry.openapi.schemas import Json, absolute, schema_of, title
 
 
@@ -64,9 +64,9 @@ def _list(scope: Scope, errors: ErrorExamples) -> Json:
         summary=f"List {resource.collection}",
         description="The whole collection, or the resources that `filter` selects, or a page of "
         "them. `meta.count` is the number of resources in the response.",
-        parameters=query_parameters(scope) | IF_NONE_MATCH,
+        parameters=query_parameters(scope) | PRECONDITIONS,
         responses=collection_responses(scope, collection_path(resource)),
-        errors=errors.query(scope),
+        errors=[*errors.query(scope), *errors.preconditions()],
     ).to_object()
 
 
@@ -82,9 +82,14 @@ def _create(scope: Scope, errors: ErrorExamples) -> Json:
         summary=f"Create {with_article(resource.type)}",
         description="The service assigns the id. "
         f"{_moves(resource)}Without `fields`, the response contains the writable attributes.",
-        parameters=query_parameters(scope),
+        parameters=query_parameters(scope) | PRECONDITIONS,
         responses={"201": created},
-        errors=[*errors.query(scope), *errors.missing(resource), *errors.resource(resource)],
+        errors=[
+            *errors.query(scope),
+            *errors.missing(resource),
+            *errors.preconditions(),
+            *errors.resource(resource),
+        ],
         body=body(schema_of(resource, "Create"), examples.creation(resource)),
     ).to_object()
 
@@ -100,9 +105,9 @@ def _read(scope: Scope, errors: ErrorExamples) -> Json:
         operation_id=f"read_{resource.type}",
         summary=f"Read {with_article(resource.type)}",
         description="One resource by its id.",
-        parameters=query_parameters(scope) | IF_NONE_MATCH,
+        parameters=query_parameters(scope) | PRECONDITIONS,
         responses={"200": document, **NOT_MODIFIED},
-        errors=[*errors.query(scope), *errors.missing(resource)],
+        errors=[*errors.query(scope), *errors.missing(resource), *errors.preconditions()],
     ).to_object()
 
 
@@ -116,9 +121,14 @@ def _update(scope: Scope, errors: ErrorExamples) -> Json:
         summary=f"Update {with_article(resource.type)}",
         description="Changes only the attributes and relationships in the request, all of them or "
         f"none. {_moves(resource)}Linkage replaces the relationship.",
-        parameters=query_parameters(scope) | IF_MATCH,
+        parameters=query_parameters(scope) | PRECONDITIONS,
         responses={"200": updated},
-        errors=[*errors.query(scope), *errors.change(resource), *errors.resource(resource)],
+        errors=[
+            *errors.query(scope),
+            *errors.missing(resource),
+            *errors.preconditions(),
+            *errors.resource(resource),
+        ],
         body=body(schema_of(resource, "Update"), examples.update(resource)),
     ).to_object()
 
@@ -129,7 +139,7 @@ def _delete(resource: Resource, errors: ErrorExamples) -> Json:
         operation_id=f"delete_{resource.type}",
         summary=f"Delete {with_article(resource.type)}",
         description="Resources that are linked to it remain, without the link.",
-        parameters=IF_MATCH,
+        parameters=PRECONDITIONS,
         responses=NO_CONTENT,
-        errors=[*errors.no_query(), *errors.change(resource)],
+        errors=[*errors.no_query(), *errors.missing(resource), *errors.preconditions()],
     ).to_object()

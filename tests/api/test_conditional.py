@@ -81,14 +81,22 @@ async def tag(api: Api, path: str) -> str:
         return response.headers["ETag"]
 
 
-async def send(api: Api, write: Write, match: str | None = None) -> Response:
+async def send(
+    api: Api, write: Write, match: str | None = None, none_match: str | None = None
+) -> Response:
     method, path, data = write
+    headers = {"If-Match": match, "If-None-Match": none_match}
     return await api.request(
         method,
         path,
         None if data is None and method == "DELETE" else {"data": data},
-        headers={} if match is None else {"If-Match": match},
+        headers={name: value for name, value in headers.items() if value is not None},
     )
+
+
+def resource_path(write: Write) -> str:
+    """Return the path of the resource that a write changes."""
+    return "/".join(write[1].split("/")[:3])
 
 
 @pytest.mark.covers("i.conditional")
@@ -153,9 +161,13 @@ async def _patch_by_lines(api: Api, *tags: str) -> int:
 @pytest.mark.parametrize("path", WHOLE)
 async def test_a_streamed_collection_has_no_tag(api: Api, path: str) -> None:
     await fleet(api)
-    for known in ("*", '"x"'):
-        response = await api.get(path, **{"If-None-Match": known})
-        assert (response.status, "ETag" in response.headers) == (200, False)
+    for method in ("GET", "HEAD"):
+        for header, value, status in (
+            *[("If-None-Match", '"x"', 200), ("If-None-Match", "*", 304)],
+            *[("If-Match", "*", 200), ("If-Match", '"x"', 412), ("If-Match", "", 412)],
+        ):
+            response = await api.request(method, path, headers={header: value})
+            assert (response.status, "ETag" in response.headers) == (status, False)
 
 
 @pytest.mark.covers("i.conditional")
@@ -311,6 +323,158 @@ async def test_the_tag_of_every_response_for_a_resource_is_current_for_a_write(
     await fleet(api)
     for write in PERSON_WRITES:
         assert (await send(api, write, await tag(api, path))).status in {200, 204}
+
+
+@pytest.mark.covers("i.conditional")
+@pytest.mark.parametrize("path", TAGGED)
+async def test_a_read_succeeds_only_if_if_match_has_the_tag(api: Api, path: str) -> None:
+    await fleet(api)
+    etag = await tag(api, path)
+    other = await tag(api, "/persons/2")
+    for match, status in (
+        *[(etag, 200), (f'"x", {etag}', 200), ("*", 200), (" * ", 200)],
+        *[(f"W/{etag}", 412), (etag.strip('"'), 412), (other, 412), ('"*"', 412), ("", 412)],
+    ):
+        for method in ("GET", "HEAD"):
+            headers = {"If-Match": match, "If-None-Match": '"x"'}
+            assert (await api.request(method, path, headers=headers)).status == status
+    both = await api.get(path, **{"If-Match": etag, "If-None-Match": etag})
+    assert (both.status, both.document) == (304, None)
+    both = await api.get(path, **{"If-Match": '"x"', "If-None-Match": etag})
+    assert (both.status, both.errors) == (412, [(412, "")])
+
+
+@pytest.mark.covers("i.conditional")
+async def test_if_match_compares_the_whole_tag(api: Api, database: Database) -> None:
+    await fleet(api)
+    paths = ("/persons/1", "/persons/2", "/computers/1", "/computers/2", "/persons?page[size]=1")
+    tags = {path: (await tag(api, path)).strip('"') for path in paths}
+    version, digest, check = tags["/persons/1"].split("-")
+    foreign = [one.partition("-")[2] for one in tags.values()]
+    tampered = [
+        *(one for path, one in tags.items() if path != "/persons/1"),
+        *(f"{version}-{rest}" for rest in foreign[1:]),
+        *(f"{other}-{digest}-{check}" for other in (0, 1, int(version) + 1, f"0{version}")),
+        *(f"{version}-{changed}-{check}" for changed in (digest[::-1], "0" * 24, digest[1:])),
+        *(f"{version}-{digest}-{changed}" for changed in (check[::-1], "0" * 16, check[1:])),
+        *[f"{version}-{digest}", version, tags["/persons/1"].upper(), f"{tags['/persons/1']}0"],
+    ]
+    records = await stored_records(database)
+    for write in PERSON_WRITES:
+        assert (await send(api, write, ",".join(f'"{one}"' for one in tampered))).status == 412
+    for one in tampered:
+        assert (await send(api, PERSON_WRITES[0], f'"{one}"')).status == 412
+    assert await stored_records(database) == records
+    assert (await send(api, PERSON_WRITES[0], f'"{tags["/persons/1"]}"')).status == 200
+
+
+@pytest.mark.covers("i.conditional")
+@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
+async def test_a_write_with_a_matching_if_none_match_fails(
+    api: Api, database: Database, write: Write
+) -> None:
+    await fleet(api)
+    path = resource_path(write)
+    etag, included = await tag(api, path), await tag(api, f"{path}?include=")
+    records = await stored_records(database)
+    for match, none_match in (
+        *[(None, one) for one in ("*", " * ", etag, f"W/{etag}", f'"x", {included}')],
+        *[(etag, "*"), (etag, etag), ("*", etag), ("*", "*"), ('"x"', "*"), ('"x"', '"x"')],
+    ):
+        response = await send(api, write, match, none_match)
+        assert (response.status, response.errors) == (412, [(412, "")])
+    assert await stored_records(database) == records
+
+
+@pytest.mark.covers("i.conditional")
+@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
+async def test_a_write_with_another_if_none_match_succeeds(api: Api, write: Write) -> None:
+    await fleet(api)
+    path = resource_path(write)
+    outdated = await tag(api, path)
+    rename = next(one for one in (*PERSON_WRITES, *COMPUTER_WRITES) if one[1] == path)
+    assert (await send(api, rename)).status == 200
+    others = f'"x", {outdated}, {await tag(api, "/persons/2")}'
+    assert (await send(api, write, none_match=others)).status in {200, 204}
+
+
+@pytest.mark.covers("i.conditional")
+async def test_both_preconditions_of_a_write_must_hold(api: Api) -> None:
+    await fleet(api)
+    outdated = await tag(api, "/persons/1")
+    assert (await send(api, PERSON_WRITES[0])).status == 200
+    for match, none_match, status in (
+        *[
+            ("*", "", 200),
+            ("*", outdated, 200),
+            ("current", outdated, 200),
+            ("current", '"x"', 200),
+        ],
+        *[(outdated, "", 412), (outdated, outdated, 412), (outdated, '"x"', 412)],
+    ):
+        sent = await tag(api, "/persons/1") if match == "current" else match
+        assert (await send(api, PERSON_WRITES[0], sent, none_match)).status == status
+
+
+@pytest.mark.covers("i.conditional")
+async def test_concurrent_writes_with_an_outdated_if_none_match_all_succeed(api: Api) -> None:
+    await fleet(api)
+    before = await tag(api, "/persons/1")
+    assert (await send(api, ("PATCH", "/persons/1", RENAMING))).status == 200
+    writes = [("PATCH", "/persons/1", RENAMING), PERSON_WRITES[3], PERSON_WRITES[4]] * 4
+    responses = await asyncio.gather(*(send(api, one, none_match=before) for one in writes))
+    assert {response.status for response in responses} <= {200, 204}
+
+
+@pytest.mark.covers("i.conditional", "d.no_such")
+@pytest.mark.parametrize("none_match", ["*", '"x"'])
+@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
+async def test_if_none_match_on_a_missing_resource_gets_404(
+    api: Api, write: Write, none_match: str
+) -> None:
+    response = await send(api, write, none_match=none_match)
+    assert (response.status, response.errors) == (404, [(404, "")])
+
+
+@pytest.mark.covers("i.conditional")
+async def test_a_collection_exists_but_has_no_tag_to_create_by(
+    api: Api, database: Database
+) -> None:
+    await fleet(api)
+    create = ("POST", "/computers", {"type": "computer", "attributes": {"serial": "x"}})
+    records = await stored_records(database)
+    for headers in (
+        *({"If-Match": one} for one in ('"x"', "", await tag(api, "/computers/1"))),
+        *[{"If-None-Match": "*"}, {"If-Match": "*", "If-None-Match": "*"}],
+    ):
+        response = await api.request(create[0], create[1], {"data": create[2]}, headers)
+        assert (response.status, response.errors) == (412, [(412, "")])
+    assert await stored_records(database) == records
+    assert (await send(api, create, "*", '"x"')).status == 201
+
+
+@pytest.mark.covers("i.conditional")
+async def test_operations_have_no_representation_that_if_match_could_match(api: Api) -> None:
+    add = {"op": "add", "data": {"type": "computer", "attributes": {"serial": "x"}}}
+    media_type = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
+    body = json.dumps({"atomic:operations": [add]}).encode()
+    for headers, status in (
+        *[({"If-Match": "*"}, 412), ({"If-Match": '"x"'}, 412)],
+        *[({"If-None-Match": "*"}, 200), ({"If-None-Match": '"x"'}, 200)],
+    ):
+        sent = {"Content-Type": media_type} | headers
+        async with api.client.post("/operations", data=body, headers=sent) as response:
+            assert response.status == status
+
+
+@pytest.mark.covers("i.conditional")
+async def test_a_record_with_a_floating_point_id_supports_preconditions(
+    api: Api, database: Database
+) -> None:
+    await database.persons.insert_one({"_id": 1.0, "first_name": "A", "last_name": "B"})
+    before = await tag(api, "/persons/1")
+    assert (await send(api, PERSON_WRITES[0], before)).status == 200
+    assert (await send(api, PERSON_WRITES[0], before)).status == 412
 
 
 MOVES: list[Write] = [

@@ -24,7 +24,7 @@ from openapi_spec_validator import validate
 from registry.http.views.base import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.errors import ApiError, MethodNotAllowed, QueryTooSlow, RequestTimeout
+from registry.jsonapi.errors import ApiError, MethodNotAllowed, QueryTimedOut, RequestTimeout
 from registry.model.attributes import Date, Enumeration, Integer
 from registry.model.graph import Graph
 from registry.model.resource import Resource
@@ -602,7 +602,7 @@ async def test_documented_limits_are_those_of_the_running_service(
             (error,) = example["errors"]
             details.setdefault(error["code"], set()).add(error["detail"])
     assert details["request_timeout"] == {str(RequestTimeout("head", 0.75))}
-    assert details["query_too_slow"] == {str(QueryTooSlow(1.25))}
+    assert details["query_timeout"] == {str(QueryTimedOut(1.25))}
     too_large = await api.post("/persons", {"type": "person", "id": "x" * 512})
     assert details["body_too_large"] == {too_large.document["errors"][0]["detail"]}
     too_many = await api.get("/persons?page[size]=8")

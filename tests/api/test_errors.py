@@ -214,6 +214,47 @@ async def test_attributes_that_are_not_an_object_are_rejected(api: Api, attribut
     assert (response.status, response.errors) == (400, [(400, "/data/attributes")])
 
 
+@pytest.mark.covers("d.error_document", "d.bad_parameters")
+@pytest.mark.parametrize(
+    ("method", "path", "data", "expected"),
+    [
+        (
+            *("POST", "/persons?include=x&fields[y]=", {"type": "person"}),
+            *[[(400, "fields[y]"), (400, "include"), (422, "/data/attributes/last_name")]],
+        ),
+        (
+            *("PATCH", "/persons/9?page[size]=1", {"type": "person", "attributes": {"x": 1}}),
+            *[[(400, "page[size]"), (422, "/data/attributes/x")]],
+        ),
+        (
+            *("PATCH", "/persons/x?x=1", {"type": "computer", "attributes": {"x": 1}}),
+            *[[(400, "x"), (409, "/data/type")]],
+        ),
+        (
+            *("DELETE", "/persons/9/relationships/computers?a=1&b=2&a=3", [7]),
+            *[[(400, "a"), (400, "b"), (400, "/data/0")]],
+        ),
+        ("DELETE", "/persons/x?a=1&b=2", None, [(400, "a"), (400, "b")]),
+        ("PATCH", "/computers/9/relationships/owner?a=1", [], [(400, "a"), (400, "/data")]),
+    ],
+)
+async def test_errors_of_the_query_string_and_of_the_document_are_reported_together(
+    api: Api, method: str, path: str, data: Any, expected: list[tuple[int, str]]
+) -> None:
+    response = await api.request(method, path, {"data": data})
+    assert response.status == 400
+    assert set(expected) <= set(response.errors)
+    assert [error for error in response.errors if error[0] != 422] == [
+        error for error in expected if error[0] != 422
+    ]
+
+
+@pytest.mark.covers("d.error_document")
+async def test_a_body_that_cannot_be_read_is_reported_by_itself(api: Api) -> None:
+    response = await api.request("POST", "/persons?x=1", b"{}", {"Content-Type": "text/plain"})
+    assert (response.status, response.errors) == (415, [(415, "")])
+
+
 @pytest.mark.covers("d.body_limits")
 async def test_a_body_larger_than_a_mebibyte_is_rejected(api: Api) -> None:
     def padded(size: int) -> bytes:

@@ -260,7 +260,13 @@ async def test_filter_can_be_combined_with_fields_include_and_sort(api: Api) -> 
         ("filter[id][prefix]=1", "filter[id][prefix]"),
         ("filter[id]=x", "filter[id]"),
         ("filter[id][$gt]=1", "filter[id][$gt]"),
-        (f"filter[id]={2**63}", "filter[id]"),
+        ("filter[id]=01", "filter[id]"),
+        ("filter[id][gt]=1.5", "filter[id][gt]"),
+        *((f"filter={'[' * levels}", "filter") for levels in (300, 1020, 2600)),
+        *(
+            (f"filter={quote('[' + opening * 100 + '1' + closing * 100 + ']')}", "filter")
+            for opening, closing in (("[", "]"), ('{"not":', "}"), ('{"and":[', "]}"))
+        ),
         ("filter[last_name][eq][eq]=x", "filter[last_name][eq][eq]"),
         ("filter[]=x", "filter[]"),
         ("filter[last_name]=a&filter[last_name]=b", "filter[last_name]"),
@@ -320,8 +326,40 @@ async def test_a_query_that_exceeds_its_time_limit_is_stopped_and_reported(
 ) -> None:
     response = await impatient_api.get(f"/persons?{query}")
     (error,) = response.document["errors"]
-    assert (response.status, error["code"]) == (400, "query_too_slow")
+    assert (response.status, error["code"]) == (503, "query_timeout")
+    assert response.headers["Retry-After"] == "5"
     assert "0.001 s" in error["detail"]
+
+
+@pytest.mark.covers("i.filtering")
+async def test_ids_are_compared_with_any_integer(api: Api) -> None:
+    for _ in range(2):
+        await api.person()
+    await api.computer(owner="2")
+    await api.computer()
+    huge = ("9" * 19, "1" + "0" * 30, str(2**63))
+    expected = {"gt": False, "ge": False, "lt": True, "le": True, "eq": False, "ne": True}
+    for number, is_greater in [
+        *((text, True) for text in huge),
+        *((f"-{text}", False) for text in ("1", str(2**63), *huge)),
+        ("0", False),
+    ]:
+        for name, matches in expected.items():
+            every = matches if is_greater or name in {"eq", "ne"} else not matches
+            await _check_ids(api, "persons", "id", name, number, ["1", "2"] * every)
+            # Null is not equal to any integer, and neither less nor greater.
+            owned = ["1", "2"] if name == "ne" else ["1"]
+            await _check_ids(api, "computers", "owner", name, number, owned * every)
+
+
+async def _check_ids(
+    api: Api, collection: str, field: str, name: str, number: str, ids: list[str]
+) -> None:
+    """Compare in both notations."""
+    in_json = f'[{{"name":"{field}","op":"{name}","val":{number}}}]'
+    for query in (f"filter[{field}][{name}]={number}", f"filter={quote(in_json)}"):
+        response = await api.get(f"/{collection}?{query}")
+        assert (response.status, response.ids) == (200, ids), query
 
 
 @pytest.mark.covers("i.filtering")

@@ -233,8 +233,14 @@ def cursor_of(type_name: str, sort: str, *position: Any) -> str:
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
-        *((f"page[size]={size}", "page[size]") for size in ("0", "-1", "", "1.5", "x", "%00")),
-        *((f"page[number]={number}", "page[number]") for number in ("0", "-1", "9" * 40, "%ff")),
+        *(
+            (f"page[size]={size}", "page[size]")
+            for size in ("0", "-1", "", "01", "1.5", "x", "%00")
+        ),
+        *(
+            (f"page[number]={number}", "page[number]")
+            for number in ("0", "-1", "01", "9" * 40, "%ff")
+        ),
         ("page[size]", "page[size]"),
         ("page[number]=9223372036854775807&page[size]=2", "page[number]"),
         *(

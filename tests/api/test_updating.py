@@ -177,7 +177,7 @@ async def test_each_missing_computer_is_reported_and_nothing_changes(
 
 
 @pytest.mark.covers("d.identifiers")
-@pytest.mark.parametrize("number", [2**63, 2**64, 2**80, -1, 0, 1.5, 1e300])
+@pytest.mark.parametrize("number", [2**63, 2**64, 2**80, -1, 0, 1e300])
 async def test_a_number_that_is_not_a_valid_id_is_reported_as_a_missing_computer(
     api: Api, number: float
 ) -> None:

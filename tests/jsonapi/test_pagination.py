@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -12,7 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from registry.jsonapi.cursors import END, Cursors, Position
-from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported
+from registry.jsonapi.errors import (
+    ApiError,
+    ApiErrors,
+    InvalidParameter,
+    PageTooLarge,
+    RangeNotSupported,
+)
 from registry.jsonapi.pagination import (
     CursorPage,
     NumberedPage,
@@ -43,6 +50,13 @@ def parsed(**members: str) -> Page:
     return parse_page(members, SIZES, PERSON, BY_NAME)
 
 
+def errors(**members: str) -> Sequence[ApiError]:
+    """Return the errors that these members are refused with."""
+    with pytest.raises(ApiErrors) as raised:
+        parsed(**members)
+    return raised.value.errors
+
+
 def encoded(value: Any) -> str:
     return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=").decode()
 
@@ -71,33 +85,30 @@ def test_a_page_has_a_number_or_a_cursor() -> None:
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
-    "size", ["", "0", "00", "-1", "+1", "1.0", "1e3", " 1", "1_0", "\u0661", "x"]
+    "size",
+    [
+        *["", "0", "00", "01", "0" * 30 + "12", "-1", "+1", "1.0", "1e3", " 1", "1_0", "1\n"],
+        *["\u0661", "x"],
+    ],
 )
 def test_a_size_or_number_must_be_a_positive_integer(size: str) -> None:
     for member in ("size", "number"):
-        with pytest.raises(InvalidParameter) as raised:
-            parsed(**{member: size})
-        assert raised.value.parameter == f"page[{member}]"
+        (error,) = errors(**{member: size})
+        assert (type(error), error.parameter) == (InvalidParameter, f"page[{member}]")
 
 
 @pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 19, "9" * 20, "1" + "0" * 5000])
 def test_the_error_for_a_page_too_large_has_the_maximum_size(size: str) -> None:
-    with pytest.raises(PageTooLarge) as raised:
-        parsed(size=size)
-    assert raised.value.parameter == "page[size]"
-    assert raised.value.meta == {"page": {"maxSize": 1000}}
-
-
-def test_leading_zeros_of_a_size_are_ignored() -> None:
-    assert parsed(size="0" * 30 + "12") == CursorPage(12, CURSORS)
+    (error,) = errors(size=size)
+    assert (type(error), error.parameter) == (PageTooLarge, "page[size]")
+    assert error.meta == {"page": {"maxSize": 1000}}
 
 
 @pytest.mark.parametrize("number", [str(2**63), "9" * 19, "9" * 400])
 def test_a_page_number_too_large_is_refused(number: str) -> None:
-    with pytest.raises(InvalidParameter, match="too large") as raised:
-        parsed(number=number)
-    assert raised.value.parameter == "page[number]"
+    (error,) = errors(number=number)
+    assert (error.detail, error.parameter) == ("The page number is too large.", "page[number]")
 
 
 @pytest.mark.parametrize(
@@ -112,16 +123,29 @@ def test_a_page_number_too_large_is_refused(number: str) -> None:
     ],
 )
 def test_an_invalid_combination_is_refused(members: dict[str, str], parameter: str) -> None:
-    with pytest.raises(InvalidParameter) as raised:
-        parsed(**members)
-    assert raised.value.parameter == parameter
+    (error,) = errors(**members)
+    assert (type(error), error.parameter) == (InvalidParameter, parameter)
+
+
+def test_the_errors_of_all_members_are_reported() -> None:
+    reported = errors(number="1.5", size="-1", total="x", after="y", before="z")
+    assert [error.parameter for error in reported] == [
+        *["page[number]", "page[size]", "page[number]", "page[total]"],
+        *["page[after]", "page[before]"],
+    ]
+
+
+def test_without_a_valid_order_cursors_are_not_decoded() -> None:
+    with pytest.raises(ApiErrors) as raised:
+        parse_page({"size": "0", "after": "x"}, SIZES, PERSON, None)
+    assert [error.parameter for error in raised.value.errors] == ["page[size]"]
 
 
 @pytest.mark.covers("i.paging")
 def test_range_pagination_is_refused_with_the_error_of_the_profile() -> None:
     cursor = CURSORS.encode(END)
-    with pytest.raises(RangeNotSupported):
-        parsed(after=cursor, before=cursor)
+    (error,) = errors(after=cursor, before=cursor)
+    assert type(error) is RangeNotSupported
 
 
 @given(st.tuples(VALUES, VALUES))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.errors import ApiErrors
+from registry.jsonapi.errors import MAX_ERRORS, ApiErrors
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import Query, Scope, parse
 from registry.model.graph import Graph
@@ -39,6 +42,42 @@ def test_fieldsets_are_separate_for_each_type() -> None:
     query = parse([("fields[person]", "email"), ("fields[computer]", "")], PERSONS)
     assert query.attributes(PERSON) == {"email"}
     assert query.attributes(COMPUTER) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters"),
+    [
+        ("page[number]=1.5&page[size]=-1", ["page[size]", "page[number]"]),
+        ("filter[password]=a&page[size]=0", ["filter[password]", "page[size]"]),
+        ("sort=x,id,-y&page[after]=z&page[size]=01", ["sort", "sort", "page[size]"]),
+        (
+            "include=x,computers,y.z&page[computers][size]=0&page[x][size]=7",
+            ["include", "include", "page[computers][size]"],
+        ),
+        ("page[computers][size]=1&page[size]=x", ["page[computers][size]", "page[size]"]),
+        ('filter=[1,{"name":"x","op":"eq","val":1}]&x=1', ["filter", "filter", "x"]),
+        ("fields[x]=&fields[person]=x&sort=", ["fields[x]", "fields[person]"]),
+        ("sort=id&sort=x&include=x", ["sort", "include"]),
+    ],
+)
+def test_all_errors_of_a_query_string_are_reported(query: str, parameters: list[str]) -> None:
+    with pytest.raises(ApiErrors) as raised:
+        parse(parse_qsl(query, keep_blank_values=True), PERSONS)
+    assert [error.parameter for error in raised.value.errors] == parameters
+    assert raised.value.status == 400
+
+
+def test_at_most_a_hundred_errors_of_a_query_string_are_reported() -> None:
+    with pytest.raises(ApiErrors) as raised:
+        parse([("sort", ",".join("x" * 99)), ("include", ",".join("y" * 99))], PERSONS)
+    assert len(raised.value.errors) == MAX_ERRORS
+
+
+def test_an_error_quotes_a_bounded_number_of_names() -> None:
+    names = ",".join(f"{number}{'x' * 99}" for number in range(999))
+    with pytest.raises(ApiErrors) as raised:
+        parse([("fields[person]", names)], PERSONS)
+    assert len(raised.value.errors[0].detail) < 5000
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=4))

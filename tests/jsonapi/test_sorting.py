@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.jsonapi.errors import InvalidParameter
+from registry.jsonapi.errors import ApiErrors
 from registry.jsonapi.sorting import BY_ID, parse_sort, sort_names
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
@@ -63,6 +63,6 @@ def test_an_empty_sort_is_the_default_order() -> None:
     ],
 )
 def test_an_unknown_or_repeated_field_is_refused(sort: str) -> None:
-    with pytest.raises(InvalidParameter) as raised:
+    with pytest.raises(ApiErrors) as raised:
         parse_sort(sort, PERSON, GRAPH)
-    assert raised.value.parameter == "sort"
+    assert {error.parameter for error in raised.value.errors} == {"sort"}

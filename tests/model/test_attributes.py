@@ -128,7 +128,7 @@ INVALID: dict[Attribute, list[Any]] = {
         *["2026-02-28T12:30:00+25:00", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"],
         *["2026-02-28T12:30:00.Z", "2026-02-28T12:30:00,5Z", MANY_DIGITS, "2026-02-28T12:30:00Z\n"],
     ],
-    ResourceId(nullable=False): ["0", "01", "-1", 0, 2**63, "1.0", 1.0, True, "", MANY_DIGITS],
+    ResourceId(nullable=False): ["01", "-", "+1", "1.0", 1.0, 1.5, float("nan"), True, "", "1\n"],
 }
 
 
@@ -156,6 +156,9 @@ def test_an_invalid_value_is_refused(attribute: Attribute, value: Any) -> None:
         (DateTime(), "2026-02-28T12:30:00+02:00", utc(2026, 2, 28, 10, 30)),
         (Text(), "", ""),
         (ResourceId(nullable=False), "7", 7),
+        (ResourceId(nullable=False), "-9223372036854775808", -(2**63)),
+        (ResourceId(nullable=False), "9223372036854775808", float("inf")),
+        (ResourceId(nullable=False), f"-{MANY_DIGITS}", float("-inf")),
     ],
 )
 def test_text_of_a_query_parameter_is_parsed(attribute: Attribute, text: str, value: Any) -> None:

@@ -24,7 +24,7 @@ from registry.storage.errors import (
     [
         (RecordNotFound.by_id("person", 7), 404, "not_found"),
         (VersionConflict(), 412, "precondition_failed"),
-        (QueryTimeout(0.5), 400, "query_too_slow"),
+        (QueryTimeout(0.5), 503, "query_timeout"),
         (Unavailable(), 503, "unavailable"),
         (IdTaken(), 503, "unavailable"),
     ],

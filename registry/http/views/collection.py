@@ -1,9 +1,11 @@
 """The view of all resources of a type."""
 
 from dataclasses import replace
+from functools import partial
 
 from aiohttp import web
 
+from registry.http.etags import check_collection
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView
 from registry.jsonapi.request_documents import load
@@ -23,9 +25,13 @@ class CollectionView(ListView):
 
     async def post(self) -> DocumentResponse:
         """Create a resource; the response has its writable attributes unless `fields` is sent."""
-        query = self.read_query(self.scope)
+        self.negotiate()
+        query, change = await self.read_request(
+            partial(self.parse_query, self.scope),
+            partial(load, resource=self.resource, creating=True),
+        )
+        check_collection(self.request)
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
-        change = load(await self.read_body(), self.resource, creating=True)
         reads_related = bool(query.include)
         written = await self.repository.insert(self.resource, change, read_back=reads_related)
         record, snapshot = written.record, self.repository.snapshot(written.time)

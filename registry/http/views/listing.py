@@ -5,7 +5,8 @@ from contextlib import aclosing
 from aiohttp import hdrs, web
 
 from registry.compound.stream import CompoundStream
-from registry.http.responses import common_headers, request_id
+from registry.http.etags import check_if_match, matches_if_none_match
+from registry.http.responses import DocumentResponse, common_headers, request_id
 from registry.http.views.base import TypeView
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
@@ -25,7 +26,8 @@ class ListView(TypeView):
     ) -> web.StreamResponse:
         """Respond with the page that the query names, or stream the whole collection.
 
-        listing: of the snapshot.
+        listing: of the snapshot. A stream has no entity tag: of the preconditions, only `*` matches
+        it (RFC 9110, 13.1).
         """
         if query.page is None:
             return await self._stream(resource, listing, query, snapshot)
@@ -39,6 +41,9 @@ class ListView(TypeView):
     async def _stream(
         self, resource: Resource, listing: Listing, query: Query, snapshot: Snapshot
     ) -> web.StreamResponse:
+        check_if_match(self.request, None)
+        if matches_if_none_match(self.request, None):
+            return DocumentResponse(304, b"", {})
         headers = common_headers(request_id(self.request))
         headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         response = web.StreamResponse(headers=headers)

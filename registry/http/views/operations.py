@@ -1,5 +1,7 @@
 """The view of the Atomic Operations extension: several changes in one request, all or none."""
 
+from functools import partial
+
 from aiohttp import hdrs
 
 from registry.http.responses import DocumentResponse
@@ -7,6 +9,7 @@ from registry.http.views.base import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.documents import encode_results, written_linkage
+from registry.jsonapi.errors import PreconditionFailed
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.record import Record
@@ -16,11 +19,17 @@ class OperationsView(DocumentView):
     """The endpoint for operations (Atomic Operations, Processing)."""
 
     async def post(self) -> DocumentResponse:
-        """Perform the operations in order; the results have the same order."""
+        """Perform the operations in order; the results have the same order.
+
+        Raises PreconditionFailed for any `If-Match`: the path has no representation that could
+        match (RFC 9110, 13.1.1).
+        """
         self.negotiate(EXTENSION)
-        self.reject_parameters()
-        body = await self.read_body(EXTENSION)
-        operations = load_operations(body, self.graph, self.settings.most_operations)
+        max_operations = self.settings.most_operations
+        load = partial(load_operations, graph=self.graph, max_operations=max_operations)
+        _, operations = await self.read_request(self.reject_parameters, load, EXTENSION)
+        if hdrs.IF_MATCH in self.request.headers:
+            raise PreconditionFailed
         performed = await self.repository.execute(operations)
         results = [_result(operation, record) for operation, record in performed]
         headers: dict[str, str] = {hdrs.CONTENT_TYPE: media_type(EXTENSION)}

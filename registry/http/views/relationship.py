@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from aiohttp import web
 
 from registry.compound.include_resolver import resolve_linkage
-from registry.http.etags import if_match_versions
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView, counts
 from registry.jsonapi.documents import encode_document
@@ -132,11 +132,10 @@ class LinkageView(_RelationshipView):
 
     async def _change(self, mode: Mode) -> web.Response:
         self.negotiate()
-        self.reject_parameters()
+        load = partial(load_linkage, relationship=self.relationship, mode=mode)
+        _, change = await self.read_request(self.reject_parameters, load)
         id_ = self.resource_id
-        change = load_linkage(await self.read_body(), self.relationship, mode)
-        versions = if_match_versions(self.request)
-        await self.repository.update(self.resource, id_, change, versions)
+        await self.write(id_, partial(self.repository.update, self.resource, id_, change))
         return web.Response(status=204)
 
 

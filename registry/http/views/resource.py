@@ -1,8 +1,9 @@
 """The view of a single resource."""
 
+from functools import partial
+
 from aiohttp import web
 
-from registry.http.etags import if_match_versions
 from registry.http.responses import DocumentResponse
 from registry.http.views.base import TypeView
 from registry.jsonapi.request_documents import load
@@ -21,13 +22,16 @@ class DetailView(TypeView):
 
     async def patch(self) -> DocumentResponse:
         """Change the attributes and relationships in the body, all or none."""
-        query = self.read_query(self.scope)
-        id_ = self.resource_id
-        change = load(await self.read_body(), self.resource, creating=False)
-        versions = if_match_versions(self.request)
-        written = await self.repository.update(
-            self.resource, id_, change, versions, read_back=bool(query.include)
+        self.negotiate()
+        query, change = await self.read_request(
+            partial(self.parse_query, self.scope),
+            partial(load, resource=self.resource, creating=False),
         )
+        id_ = self.resource_id
+        update = partial(
+            self.repository.update, self.resource, id_, change, read_back=bool(query.include)
+        )
+        written = await self.write(id_, update)
         snapshot = self.repository.snapshot(written.time)
         return await self.respond_with_resource(written.record, query, snapshot, change)
 
@@ -35,6 +39,6 @@ class DetailView(TypeView):
         """Delete the resource; resources linked to it stay, unlinked."""
         self.negotiate()
         self.reject_parameters()
-        versions = if_match_versions(self.request)
-        await self.repository.delete(self.resource, self.resource_id, versions)
+        id_ = self.resource_id
+        await self.write(id_, partial(self.repository.delete, self.resource, id_))
         return web.Response(status=204)

@@ -1,8 +1,11 @@
 """`filter` -> MongoDB queries."""
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, assert_never
+from unicodedata import ucd_3_2_0
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not
 from registry.model.attributes import Operator
@@ -19,6 +22,11 @@ _OPERATORS = {
 
 _MAX_CHARACTER, _SURROGATES = "\U0010ffff", range(0xD800, 0xE000)
 
+_CASED_CHARACTERS = 0x20000
+"""The characters that have case are below this code point."""
+
+_UNASSIGNED = "Cn"
+
 
 def all_of(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the query for records that satisfy all conditions; every record if none are given."""
@@ -29,7 +37,8 @@ def match(condition: Filter) -> dict[str, Any]:
     """Return the query for records that satisfy a filter.
 
     A missing field equals null. Text is compared by code point; `contains` ignores case, letter by
-    letter: `É` equals `é`, but `ß` does not equal `ss`.
+    letter, as Unicode's case folding does in all scripts: `É` equals `é` and `Ა` equals `ა`, but
+    `ß` does not equal `ss`, and the dotless i does not equal `I`.
     """
     match condition:
         case AllOf(parts):
@@ -49,9 +58,38 @@ def _comparison(condition: Condition) -> dict[str, Any]:
         case Condition(operator=Operator.PREFIX, value=str(prefix)):
             return _prefix_range(prefix)
         case Condition(operator=Operator.CONTAINS, value=str(text)):
-            # A BSON pattern ends at NUL.
-            return {"$regex": re.escape(text).replace("\0", r"\x00"), "$options": "i"}
+            return {"$regex": "".join(map(_pattern, text)), "$options": "i"}
     return {_OPERATORS[condition.operator]: condition.value}
+
+
+def _pattern(character: str) -> str:
+    """Return the pattern of one character, for the option `i`."""
+    if character == "\0":
+        return r"\x00"  # a BSON pattern ends at NUL
+    return _recent_letters().get(character) or re.escape(character)
+
+
+@cache
+def _recent_letters() -> Mapping[str, str]:
+    """Return the pattern of each letter with a case variant that is newer than Unicode 3.2.
+
+    They are Georgian, Cherokee and others. Which of them the option `i` covers depends on the
+    version of MongoDB; the older ones it always covers.
+    """
+    by_folding: dict[str, list[str]] = defaultdict(list)
+    for character in map(chr, range(_CASED_CHARACTERS)):
+        folding = character.casefold()
+        if folding != character and len(folding) == 1:
+            by_folding[folding].append(character)
+    patterns: dict[str, str] = {}
+    for folding, variants in by_folding.items():
+        letters = [folding, *variants]
+        recent = [one for one in letters if ucd_3_2_0.category(one) == _UNASSIGNED]
+        if recent:
+            # One of the older letters stands for all: the size of a pattern is limited.
+            older = [one for one in letters if one not in recent][:1]
+            patterns |= dict.fromkeys(letters, f"[{''.join(older + recent)}]")
+    return patterns
 
 
 def _prefix_range(prefix: str) -> dict[str, str]:

@@ -70,6 +70,10 @@ class Repository:
             await self._recompute(resource)
         await self._counters.prepare()
 
+    async def close(self) -> None:
+        """Give back ids that were allocated ahead; call it after all other methods."""
+        await self._counters.close()
+
     async def get(self, resource: Resource, id_: int) -> Record:
         """Return the record with this id. Raises RecordNotFound."""
         records = await self._lookups.find(resource, "_id", (id_,), visible_fields(resource))

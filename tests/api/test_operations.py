@@ -311,7 +311,7 @@ async def test_a_thousand_operations_are_accepted_and_one_more_is_rejected(
     commands.names()
     response = await operate(api, *added, *owned)
     sent = commands.names()
-    assert sent.count("findAndModify") == 2, "ids are assigned once per type"
+    assert sent.count("findAndModify") <= 4, "ids are allocated in blocks"
     # At most find, insert and update for each operation: the time grows linearly.
     assert len(sent) <= 3 * 1000
     assert response.status == 200

@@ -287,10 +287,14 @@ def identity(item: Any) -> tuple[str, str]:
 
 
 class CommandLog(monitoring.CommandListener):
-    """Records the commands that this process sends to MongoDB."""
+    """Records the commands that this process sends to MongoDB.
+
+    unlimited: the names of those without a time limit.
+    """
 
     def __init__(self) -> None:
         self._sent: list[tuple[str, str]] = []
+        self.unlimited: set[str] = set()
 
     def take(self, command: str) -> list[str]:
         """Clear the log; return the collections that received this command since the last call."""
@@ -307,6 +311,8 @@ class CommandLog(monitoring.CommandListener):
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         name = event.command_name
         self._sent.append((name, str(event.command[name])))
+        if "maxTimeMS" not in event.command:
+            self.unlimited.add(name)
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Not recorded."""

@@ -13,6 +13,7 @@ import pytest
 from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.request_documents import Change, Identifier, Linkage, Mode
 from registry.model.record import Record
+from registry.storage import transactions
 from registry.storage.errors import RecordNotFound, Unavailable, VersionConflict
 from registry.storage.records import Versions, Written
 from tests.support import Api, CommandLog, Database, Response
@@ -335,6 +336,39 @@ async def test_a_record_that_the_database_rejects_does_not_affect_the_others(
     assert isinstance(last, dict)
     stored = await records(database)
     assert [stored["computers", number]["person"] for number in (1, 2, 3)] == [1, None, 1]
+
+
+async def test_a_locked_resource_does_not_delay_the_others(
+    registry: Registry, database: Database
+) -> None:
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        change = {"$set": {"serial": "locked"}}
+        await database.computers.update_one({"_id": 1}, change, session=session)
+        updates = [replacing(number, number) for number in range(1, PERSONS + 1)]
+        first, *others = [asyncio.create_task(registry.update(update)) for update in updates]
+        await asyncio.gather(*others)
+        await registry.update(replacing(2, 2, 6))
+        assert not first.done()
+        await session.abort_transaction()
+    assert (await first)["version"] == 2
+    stored = await records(database)
+    assert [stored["computers", number]["person"] for number in range(1, 7)] == [1, 2, 3, 4, 5, 2]
+
+
+async def test_a_resource_that_stays_locked_fails_only_its_own_request(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_RETRY_SECONDS", 0.2)
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        await database.computers.delete_one({"_id": 1}, session=session)
+        results = await registry.update_all([replacing(number, number) for number in (1, 2, 3)])
+        await session.abort_transaction()
+    assert isinstance(results[0], Unavailable)
+    assert [isinstance(result, dict) for result in results[1:]] == [True, True]
+    stored = await records(database)
+    assert [stored["computers", number]["person"] for number in (1, 2, 3)] == [None, 2, 3]
 
 
 async def test_a_request_with_many_identifiers_has_a_separate_transaction(

@@ -73,6 +73,10 @@ class Model:
         self.owners: dict[int, int | None] = dict.fromkeys(range(1, COMPUTERS + 1))
         self.serials = dict.fromkeys(range(1, COMPUTERS + 1), "x")
 
+    def state(self) -> tuple[dict[int, int | None], dict[int, str]]:
+        """Return all links and serial numbers, which later updates do not modify."""
+        return dict(self.owners), dict(self.serials)
+
     def apply(self, update: LinkUpdate) -> bool | None:
         """Return whether the update is possible, None if there is no such resource."""
         existing = range(1, (PERSONS if update.to_many else COMPUTERS) + 1)
@@ -236,14 +240,32 @@ async def test_versions_change_of_moved_members_and_both_owners_only(
     await registry.update(replacing(1, 1, 2))
     before = await records(database)
     await registry.update(replacing(2, 2))
-    await registry.update(replacing(1, 1))
     after = await records(database)
     incremented = {
         place: after[place]["version"] - before[place]["version"]
         for place in after
         if after[place] != before[place]
     }
-    assert incremented == {("persons", 1): 2, ("persons", 2): 1, ("computers", 2): 1}
+    assert incremented == {("persons", 1): 1, ("persons", 2): 1, ("computers", 2): 1}
+
+
+async def test_an_update_that_changes_nothing_writes_nothing(
+    registry: Registry, database: Database, commands: CommandLog
+) -> None:
+    await registry.update(replacing(1, 1, 2))
+    before = await records(database)
+    commands.take("all")
+    for update in (
+        replacing(1, 2, 1, 2),
+        replacing(1, 1, mode=Mode.ADD),
+        replacing(1, 3, MISSING, mode=Mode.REMOVE),
+        LinkUpdate("computer", 1, (1,), serial="x"),
+        LinkUpdate("computer", 3, ()),
+    ):
+        place = f"{update.type}s", update.number
+        assert (await registry.update(update))["version"] == before[place]["version"]
+    assert set(commands.names()) == {"find", "commitTransaction"}
+    assert await records(database) == before
 
 
 async def test_an_unchanged_owner_keeps_its_version(registry: Registry, database: Database) -> None:
@@ -274,16 +296,23 @@ async def test_concurrent_updates_are_equivalent_to_sequential_ones(
         before = await records(database)
         updates = [random_update(choose) for _ in range(choose.randint(1, 30))]
         results = await registry.update_all(updates)
-        links = [(model.apply(update), dict(model.owners)) for update in updates]
+        links = []
+        for update in updates:
+            previous = model.state()
+            possible = model.apply(update)
+            links.append((possible, dict(model.owners), model.state() != previous))
         versions: dict[tuple[str, int], int] = {}
-        for update, result, (possible, owners) in zip(updates, results, links, strict=True):
+        for update, result, (possible, owners, changes) in zip(
+            updates, results, links, strict=True
+        ):
             if not possible:
                 assert isinstance(result, RecordNotFound)
                 assert (result.missing[0][1] is None) == (possible is None)
                 continue
             assert isinstance(result, dict)
             place = f"{update.type}s", update.number
-            assert result["version"] > versions.get(place, before[place]["version"])
+            known = versions.get(place) or before[place]["version"]
+            assert result["version"] >= known + changes
             versions[place] = result["version"]
             if not update.to_many:
                 assert result["person"] == owners[update.number]

@@ -44,3 +44,4 @@ async def _open_repository(app: web.Application) -> AsyncIterator[None]:
         app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS].query_seconds)
         await app[REPOSITORY].prepare()
         yield
+        await app[REPOSITORY].close()

@@ -289,11 +289,13 @@ def identity(item: Any) -> tuple[str, str]:
 class CommandLog(monitoring.CommandListener):
     """Records the commands that this process sends to MongoDB.
 
-    Without `hello`, which precedes the first read from a primary.
+    Without `hello`, which precedes the first read from a primary. unlimited: the names of those
+    without a time limit.
     """
 
     def __init__(self) -> None:
         self._sent: list[tuple[str, str]] = []
+        self.unlimited: set[str] = set()
 
     def take(self, command: str) -> list[str]:
         """Clear the log; return the collections that received this command since the last call."""
@@ -311,6 +313,8 @@ class CommandLog(monitoring.CommandListener):
         name = event.command_name
         if name != "hello":
             self._sent.append((name, str(event.command[name])))
+        if "maxTimeMS" not in event.command:
+            self.unlimited.add(name)
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Not recorded."""

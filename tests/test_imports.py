@@ -34,6 +34,7 @@ STORAGE_LAYERS = [
     "codecs",
     "mongod",
     "client",
+    "orphaned_transactions",
     "transactions",
     "reads",
     "snapshot",

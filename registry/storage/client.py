@@ -18,8 +18,11 @@ from registry.storage.thread_pool import THREADS
 
 Database: TypeAlias = AsyncIOMotorDatabase[Record]
 
+APP_NAME = "registry"
+"""By this name, MongoDB lists the connections of the service."""
+
 _OPTIONS: dict[str, Any] = {
-    "appname": "registry",
+    "appname": APP_NAME,
     "w": "majority",
     "journal": True,
     "wTimeoutMS": 10_000,

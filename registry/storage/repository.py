@@ -15,6 +15,7 @@ from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
 from registry.storage.client import Database
 from registry.storage.errors import RecordNotFound, translated_errors
+from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
@@ -48,14 +49,16 @@ class Repository:
         self._lookups = Lookups(commands, graph)
         self._reads = ReadContext(commands, graph, query_seconds)
         self._counters = Counters(database, graph)
-        self._transactions = Transactions(database, graph)
+        orphans = OrphanedTransactions(database)
+        self._transactions = Transactions(database, graph, orphans)
         self._link_writes = LinkWrites(self._transactions)
         self._insertions = {
             resource.type: Insertions(resource, database, self._counters)
             for resource in graph.values()
         }
         self._attribute_updates = {
-            resource.type: AttributeUpdates(resource, database) for resource in graph.values()
+            resource.type: AttributeUpdates(resource, database, orphans)
+            for resource in graph.values()
         }
 
     async def prepare(self) -> None:
@@ -70,6 +73,10 @@ class Repository:
                 await self._database[resource.collection].create_indexes(indexes)
             await self._recompute(resource)
         await self._counters.prepare()
+
+    async def close(self) -> None:
+        """Give back ids that were allocated ahead; call it after all other methods."""
+        await self._counters.close()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
         """Return a snapshot for one document.

@@ -7,20 +7,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import pymongo
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
 from pymongo.errors import OperationFailure
+from pymongo.read_concern import ReadConcern
 
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
-from registry.storage.errors import Unavailable, translated_errors
+from registry.storage.errors import StorageError, Unavailable, translated_errors
+from registry.storage.orphaned_transactions import OrphanedTransactions
 
 _Result = TypeVar("_Result")
 
 _RETRY_SECONDS = 10.0
 """How long a transaction is retried while others write the same documents."""
+
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
+"""The pause before a retry; it doubles each time. MongoDB reports a locked document at once."""
+
+_SECONDS, _COMMIT_SECONDS, _ABORT_SECONDS = 10.0, 5.0, 1.0
+"""The time limits of the commands of a transaction before its commit, of the commit and the abort,
+in the service and on the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +54,18 @@ class Committed(Generic[_Result]):
     time: Timestamp | None
 
 
-class _TransientError(Exception):
+class TransactionConflict(StorageError):
     """MongoDB aborted the transaction, usually because another wrote the same documents first."""
 
 
 class Transactions:
     """Runs callbacks in transactions of one database."""
 
-    def __init__(self, database: Database, graph: Graph) -> None:
+    def __init__(self, database: Database, graph: Graph, orphans: OrphanedTransactions) -> None:
         self._database = database
         self._graph = graph
-        self._retries = asyncio.Lock()
+        self._orphans = orphans
+        self._turn = asyncio.Lock()
 
     async def run(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
@@ -65,27 +76,51 @@ class Transactions:
         callback raises.
         """
         # pymongo's `with_transaction` retries for two minutes, even without a database.
-        deadline = time.monotonic() + _RETRY_SECONDS
-        with suppress(_TransientError):
-            return await self._attempt(callback)
-        # Retries take turns; in parallel they would conflict with each other again.
-        async with self._retries:
-            while time.monotonic() < deadline:
-                with suppress(_TransientError):
-                    return await self._attempt(callback)
+        began, pause = time.monotonic(), _PAUSE_SECONDS
+        with suppress(TransactionConflict):
+            return await self.attempt(callback)
+        while time.monotonic() - began < _RETRY_SECONDS:
+            # Retries take turns; in parallel they would conflict with each other again.
+            async with self._turn:
+                with suppress(TransactionConflict):
+                    return await self.attempt(callback)
+            self._orphans.suspect(began)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         raise Unavailable
 
-    async def _attempt(
+    async def attempt(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
     ) -> Committed[_Result]:
+        """Return what the callback returns, which is called once.
+
+        Raises TransactionConflict, Unavailable, or what the callback raises; then nothing is
+        written, except as Unavailable says.
+        """
         with translated_errors():
             try:
                 async with await self._database.client.start_session() as session:
-                    async with session.start_transaction():
-                        result = await callback(Transaction(self._database, self._graph, session))
+                    result = await self._commit(callback, session)
                     # The stubs of motor declare this property as a method.
                     return Committed(result, session.operation_time)  # type: ignore[arg-type]
             except OperationFailure as error:
                 if error.has_error_label("TransientTransactionError"):
-                    raise _TransientError from error
+                    raise TransactionConflict from error
                 raise
+
+    async def _commit(
+        self,
+        callback: Callable[[Transaction], Awaitable[_Result]],
+        session: AsyncIOMotorClientSession,
+    ) -> _Result:
+        session.start_transaction(read_concern=ReadConcern("snapshot"))
+        try:
+            with pymongo.timeout(_SECONDS):
+                result = await callback(Transaction(self._database, self._graph, session))
+        except BaseException:
+            with pymongo.timeout(_ABORT_SECONDS):
+                await session.abort_transaction()
+            raise
+        with pymongo.timeout(_COMMIT_SECONDS):
+            await session.commit_transaction()
+        return result

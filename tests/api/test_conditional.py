@@ -234,8 +234,9 @@ async def test_a_write_with_an_outdated_tag_fails(
     await fleet(api)
     path = "/".join(write[1].split("/")[:3])
     before = await tag(api, path)
-    kind = "person" if path.startswith("/persons") else "computer"
-    assert (await send(api, ("PATCH", path, {"type": kind}))).status == 200
+    kind, name = ("person", "email") if path.startswith("/persons") else ("computer", "serial")
+    newer = {"type": kind, "attributes": {name: "newer@example.com"}}
+    assert (await send(api, ("PATCH", path, newer))).status == 200
     records = await stored_records(database)
     weak = f"W/{await tag(api, path)}"
     for match in (
@@ -290,7 +291,8 @@ async def test_the_tag_of_a_write_is_current_for_the_next_write(api: Api, query:
     }
     response = await api.post(f"/persons{query}", new)
     assert response.status == 201
-    for data in (RENAMING, {**RENAMING, "relationships": {"computers": {"data": []}}}, RENAMING):
+    again = {"type": "person", "attributes": {"first_name": "Newer"}}
+    for data in (RENAMING, {**RENAMING, "relationships": {"computers": {"data": []}}}, again):
         write = ("PATCH", f"/persons/1{query}", data)
         known, response = response.headers["ETag"], await send(api, write, response.headers["ETag"])
         assert response.status == 200

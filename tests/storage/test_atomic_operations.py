@@ -46,15 +46,10 @@ async def test_the_number_of_commands_does_not_depend_on_that_of_operations(
     commands.take("all")
     results = await execute(api, *operations)
     names = commands.names()
-    assert sorted(set(names)) == [
-        "commitTransaction",
-        "find",
-        "findAndModify",
-        "insert",
-        "update",
-    ]
-    # Ids, reads and inserts once per type; the persons are updated, as their links change.
-    assert len(names) == 8
+    assert set(names) - {"findAndModify"} == {"commitTransaction", "find", "insert", "update"}
+    # Reads and inserts once per type; the persons are updated, as their links change.
+    assert len([name for name in names if name != "findAndModify"]) == 6
+    assert names.count("findAndModify") <= 4, "ids are allocated in blocks"
     assert [one["data"]["id"] for one in results] == [
         str(number) for number in range(1, pairs + 1) for _ in ("person", "computer")
     ]

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.resources.person import person
 from registry.storage.writes.id_allocation import Counters
 from tests.conftest import Serve
-from tests.support import Database
+from tests.support import CommandLog, Database
 
 GRAPH = Graph(RESOURCES)
+
+
+@pytest.fixture
+async def counters(database: Database) -> Counters:
+    counters = Counters(database, GRAPH)
+    await counters.prepare()
+    return counters
+
+
+async def last_allocated(database: Database) -> int:
+    counter = await database.counters.find_one({"_id": "person"})
+    assert counter is not None
+    last: int = counter["seq"]
+    return last
 
 
 async def test_a_counter_starts_at_the_greatest_stored_id(database: Database) -> None:
@@ -17,15 +35,71 @@ async def test_a_counter_starts_at_the_greatest_stored_id(database: Database) ->
     await database.persons.insert_many([{"_id": 7}, {"_id": "text"}, {"_id": 3}])
     counters = Counters(database, GRAPH)
     await counters.prepare()
-    assert list(await counters.allocate(person, 2)) == [8, 9]
+    assert await counters.allocate(person, 2) == [8, 9]
 
 
-async def test_preparing_again_does_not_decrease_a_counter(database: Database) -> None:
-    counters = Counters(database, GRAPH)
+async def test_preparing_again_does_not_decrease_a_counter(
+    counters: Counters, database: Database
+) -> None:
+    assert await counters.allocate(person, 2) == [1, 2]
+    last = await last_allocated(database)
     await counters.prepare()
-    assert list(await counters.allocate(person, 2)) == [1, 2]
+    assert await last_allocated(database) == last
+    assert await counters.allocate(person, 1) == [3]
+
+
+async def test_ids_are_allocated_in_growing_blocks(
+    counters: Counters, commands: CommandLog
+) -> None:
+    commands.take("all")
+    ids = [id_ for _ in range(500) for id_ in await counters.allocate(person, 1)]
+    assert ids == list(range(1, 501))
+    assert len(commands.take("findAndModify")) <= 8
+
+
+async def test_concurrent_processes_and_requests_get_different_ids(database: Database) -> None:
+    processes = [Counters(database, GRAPH) for _ in range(2)]
+    counts = [1, 30, 2, 300, 7] * 6
+    allocated = await asyncio.gather(
+        *(processes[index % 2].allocate(person, count) for index, count in enumerate(counts))
+    )
+    assert [len(ids) for ids in allocated] == counts
+    assert all(ids == sorted(ids) for ids in allocated)
+    assert len({id_ for ids in allocated for id_ in ids}) == sum(counts)
+
+
+async def test_only_ids_that_an_external_writer_has_taken_are_skipped(
+    counters: Counters, database: Database
+) -> None:
+    assert await counters.allocate(person, 1) == [1]
+    await database.persons.insert_many([{"_id": 3}, {"_id": 5}])
     await counters.prepare()
-    assert list(await counters.allocate(person, 1)) == [3]
+    assert await counters.allocate(person, 1) == [6]
+    await database.persons.insert_one({"_id": 900})
+    await counters.prepare()
+    assert await counters.allocate(person, 2) == [901, 902]
+
+
+async def test_unused_ids_are_given_back_on_a_clean_stop(
+    counters: Counters, database: Database
+) -> None:
+    for count in (1, 5, 20):  # so that several blocks are unused
+        await counters.allocate(person, count)
+    await counters.close()
+    assert await last_allocated(database) == 26
+    assert await Counters(database, GRAPH).allocate(person, 1) == [27]
+
+
+async def test_ids_are_not_given_back_if_another_process_has_newer_ones(
+    counters: Counters, database: Database
+) -> None:
+    other = Counters(database, GRAPH)
+    used = [*await counters.allocate(person, 1), *await other.allocate(person, 1)]
+    await counters.close()
+    used += await Counters(database, GRAPH).allocate(person, 100)
+    assert len(set(used)) == 102
+    used += await other.allocate(person, 100)
+    assert len(set(used)) == 202
 
 
 async def test_an_id_is_not_reused_after_its_resource_is_deleted(
@@ -34,5 +108,6 @@ async def test_an_id_is_not_reused_after_its_resource_is_deleted(
     first = await serve()
     assert await first.person() == "1"
     await database.persons.delete_one({"_id": 1})
+    await first.client.close()
     second = await serve()
     assert await second.person() == "2"

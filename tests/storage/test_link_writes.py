@@ -13,6 +13,7 @@ import pytest
 from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.request_documents import Change, Identifier, Linkage, Mode
 from registry.model.record import Record
+from registry.storage import transactions
 from registry.storage.errors import RecordNotFound, Unavailable, VersionConflict
 from registry.storage.records import Versions, Written
 from tests.support import Api, CommandLog, Database, Response
@@ -71,6 +72,10 @@ class Model:
     def __init__(self) -> None:
         self.owners: dict[int, int | None] = dict.fromkeys(range(1, COMPUTERS + 1))
         self.serials = dict.fromkeys(range(1, COMPUTERS + 1), "x")
+
+    def state(self) -> tuple[dict[int, int | None], dict[int, str]]:
+        """Return all links and serial numbers, which later updates do not modify."""
+        return dict(self.owners), dict(self.serials)
 
     def apply(self, update: LinkUpdate) -> bool | None:
         """Return whether the update is possible, None if there is no such resource."""
@@ -235,14 +240,32 @@ async def test_versions_change_of_moved_members_and_both_owners_only(
     await registry.update(replacing(1, 1, 2))
     before = await records(database)
     await registry.update(replacing(2, 2))
-    await registry.update(replacing(1, 1))
     after = await records(database)
     incremented = {
         place: after[place]["version"] - before[place]["version"]
         for place in after
         if after[place] != before[place]
     }
-    assert incremented == {("persons", 1): 2, ("persons", 2): 1, ("computers", 2): 1}
+    assert incremented == {("persons", 1): 1, ("persons", 2): 1, ("computers", 2): 1}
+
+
+async def test_an_update_that_changes_nothing_writes_nothing(
+    registry: Registry, database: Database, commands: CommandLog
+) -> None:
+    await registry.update(replacing(1, 1, 2))
+    before = await records(database)
+    commands.take("all")
+    for update in (
+        replacing(1, 2, 1, 2),
+        replacing(1, 1, mode=Mode.ADD),
+        replacing(1, 3, MISSING, mode=Mode.REMOVE),
+        LinkUpdate("computer", 1, (1,), serial="x"),
+        LinkUpdate("computer", 3, ()),
+    ):
+        place = f"{update.type}s", update.number
+        assert (await registry.update(update))["version"] == before[place]["version"]
+    assert set(commands.names()) == {"find", "commitTransaction"}
+    assert await records(database) == before
 
 
 async def test_an_unchanged_owner_keeps_its_version(registry: Registry, database: Database) -> None:
@@ -273,16 +296,23 @@ async def test_concurrent_updates_are_equivalent_to_sequential_ones(
         before = await records(database)
         updates = [random_update(choose) for _ in range(choose.randint(1, 30))]
         results = await registry.update_all(updates)
-        links = [(model.apply(update), dict(model.owners)) for update in updates]
+        links = []
+        for update in updates:
+            previous = model.state()
+            possible = model.apply(update)
+            links.append((possible, dict(model.owners), model.state() != previous))
         versions: dict[tuple[str, int], int] = {}
-        for update, result, (possible, owners) in zip(updates, results, links, strict=True):
+        for update, result, (possible, owners, changes) in zip(
+            updates, results, links, strict=True
+        ):
             if not possible:
                 assert isinstance(result, RecordNotFound)
                 assert (result.missing[0][1] is None) == (possible is None)
                 continue
             assert isinstance(result, dict)
             place = f"{update.type}s", update.number
-            assert result["version"] > versions.get(place, before[place]["version"])
+            known = versions.get(place) or before[place]["version"]
+            assert result["version"] >= known + changes
             versions[place] = result["version"]
             if not update.to_many:
                 assert result["person"] == owners[update.number]
@@ -335,6 +365,39 @@ async def test_a_record_that_the_database_rejects_does_not_affect_the_others(
     assert isinstance(last, dict)
     stored = await records(database)
     assert [stored["computers", number]["person"] for number in (1, 2, 3)] == [1, None, 1]
+
+
+async def test_a_locked_resource_does_not_delay_the_others(
+    registry: Registry, database: Database
+) -> None:
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        change = {"$set": {"serial": "locked"}}
+        await database.computers.update_one({"_id": 1}, change, session=session)
+        updates = [replacing(number, number) for number in range(1, PERSONS + 1)]
+        first, *others = [asyncio.create_task(registry.update(update)) for update in updates]
+        await asyncio.gather(*others)
+        await registry.update(replacing(2, 2, 6))
+        assert not first.done()
+        await session.abort_transaction()
+    assert (await first)["version"] == 2
+    stored = await records(database)
+    assert [stored["computers", number]["person"] for number in range(1, 7)] == [1, 2, 3, 4, 5, 2]
+
+
+async def test_a_resource_that_stays_locked_fails_only_its_own_request(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_RETRY_SECONDS", 0.2)
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        await database.computers.delete_one({"_id": 1}, session=session)
+        results = await registry.update_all([replacing(number, number) for number in (1, 2, 3)])
+        await session.abort_transaction()
+    assert isinstance(results[0], Unavailable)
+    assert [isinstance(result, dict) for result in results[1:]] == [True, True]
+    stored = await records(database)
+    assert [stored["computers", number]["person"] for number in (1, 2, 3)] == [None, 2, 3]
 
 
 async def test_a_request_with_many_identifiers_has_a_separate_transaction(

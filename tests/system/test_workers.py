@@ -67,10 +67,10 @@ def test_workers_share_data_and_print_their_urls_once(launch: Start) -> None:
     assert line.startswith(f"Registry ready: API {service.url}/persons, Swagger UI ")
     assert len(workers_of(service)) == listener_count(service) == 2
     mongod = service.mongod
-    assert sorted(create_persons(service, 40)) == list(range(1, 41))
-    for number in range(41, 51):  # whichever worker responds
-        assert service.request("/persons", person("Ada"))["data"]["id"] == str(number)
-        assert service.request(f"/persons/{number}")["data"]["attributes"]["first_name"] == "Ada"
+    assert len(set(create_persons(service, 40))) == 40
+    for _ in range(10):  # whichever worker responds
+        id_ = service.request("/persons", person("Ada"))["data"]["id"]
+        assert service.request(f"/persons/{id_}")["data"]["attributes"]["first_name"] == "Ada"
     assert service.stop() == 0
     assert has_exited(mongod)
 

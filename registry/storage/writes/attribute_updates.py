@@ -20,6 +20,7 @@ from registry.model.resource import Resource
 from registry.storage.batching import Batcher
 from registry.storage.client import Database
 from registry.storage.errors import StorageError, Unavailable, translated_errors
+from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.records import update_statement
 from registry.storage.visible_fields import visible
 from registry.storage.writes import commands
@@ -60,8 +61,11 @@ class AttributeUpdates:
     database rejects, are then written one at a time, while further batches write the others.
     """
 
-    def __init__(self, resource: Resource, database: Database) -> None:
+    def __init__(
+        self, resource: Resource, database: Database, orphans: OrphanedTransactions
+    ) -> None:
         self._resource = resource
+        self._orphans = orphans
         self._commands = WriteCommands(database, resource)
         self._projection = {**visible(resource), WRITE_ID: True}
         self._batcher = Batcher[UpdateRequest, Outcome | RecordUpdate](
@@ -89,13 +93,13 @@ class AttributeUpdates:
         self, requests: Sequence[UpdateRequest]
     ) -> Sequence[Outcome | RecordUpdate]:
         """Return the outcomes, or the update of the record that the request has to wait for."""
-        token, deadline = ObjectId(), time.monotonic() + _RETRY_SECONDS
+        token, now = ObjectId(), time.monotonic()
         updates: dict[int, RecordUpdate] = {}
         assigned: list[RecordUpdate] = []
         for request in requests:
             update = self._in_progress.get(request.id) or updates.get(request.id)
             if update is None:
-                update = updates[request.id] = RecordUpdate(token, deadline)
+                update = updates[request.id] = RecordUpdate(token, now)
             if request.id in updates:
                 update.requests.append(request)
             assigned.append(update)
@@ -107,7 +111,7 @@ class AttributeUpdates:
         finally:
             self._end({id_: update for id_, update in updates.items() if id_ not in locked})
         for id_, update in locked.items():
-            task = asyncio.create_task(self._write_separately({id_: update}))
+            task = asyncio.create_task(self._write_separately(id_, update))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return [
@@ -115,15 +119,16 @@ class AttributeUpdates:
             for request, update in zip(requests, assigned, strict=True)
         ]
 
-    async def _write_separately(self, pending: _Updates) -> None:
-        updates = pending
+    async def _write_separately(self, id_: int, update: RecordUpdate) -> None:
+        pending: _Updates = {id_: update}
         try:
-            with _failing(updates):
+            with _failing(pending):
                 while pending:
                     async with self._slots:
                         pending = await self._write(pending)
+                    self._orphans.suspect(update.began)
         finally:
-            self._end(updates)
+            self._end({id_: update})
 
     def _end(self, updates: _Updates) -> None:
         for id_, update in updates.items():
@@ -176,10 +181,11 @@ class AttributeUpdates:
             others = modified - list(applied.values()).count(True)
             if others in {0, len(unknown)}:
                 applied |= dict.fromkeys(unknown, others > 0)
+        now = time.monotonic()
         for id_, update in updates.items():
             if applied[id_]:
                 update.is_final = True
-            elif applied[id_] is None or (update.fields and time.monotonic() > update.deadline):
+            elif applied[id_] is None or (update.fields and now - update.began > _RETRY_SECONDS):
                 update.fail(Unavailable())
             else:
                 update.apply(self._resource, records.get(id_))

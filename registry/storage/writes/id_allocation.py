@@ -1,55 +1,68 @@
-"""Allocation of integer ids: ascending from 1 and never reused; a failure may leave a gap."""
+"""Allocation of integer ids: from 1 and never reused; a failure may leave a gap."""
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import ceil
 from typing import TypeVar
 
-from pymongo import ReturnDocument, WriteConcern
+import pymongo
+from motor.motor_asyncio import AsyncIOMotorCollection
+from pymongo import ReturnDocument
 
 from registry.model.graph import Graph
-from registry.model.record import MAX_ID
+from registry.model.record import MAX_ID, Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
-from registry.storage.errors import IdTaken, Unavailable, translated_errors
+from registry.storage.errors import IdTaken, StorageError, Unavailable, translated_errors
 
 _Result = TypeVar("_Result")
+
+_FIRST_BLOCK, _LARGEST_BLOCK = 8, 1_024
+"""Ids in a block, which doubles each time: a service that is killed leaves few unused, and one that
+creates many resources fetches a block before it has used up the last one."""
+
+_SECONDS = 5.0
+"""The time limit of a command, shorter than the wait of the client."""
+
+_CLOSE_SECONDS = 1.0
+"""How long to give ids back: a stop must not wait for a database that is gone."""
 
 
 class Counters:
     """One counter per type: `{_id: "person", seq: <last id allocated>}`.
 
-    A counter is written with w:1: a rollback that reverts it also reverts the records with its ids,
-    which are written later, on the same server.
+    Each process fetches blocks of ids ahead. A counter is acknowledged by the majority before any
+    id of a block is used, so no failover hands out an id again. This holds on a sharded cluster: a
+    counter is one document, incremented atomically on its shard. Indexes of `_id`, which would not
+    prevent an id on two shards, are not relied on.
     """
 
     def __init__(self, database: Database, graph: Graph) -> None:
         self._database = database
         self._graph = graph
-        self._counters = database.get_collection("counters", write_concern=WriteConcern(w=1))
+        self._blocks = {name: _Blocks(database.counters, name) for name in graph}
 
     async def prepare(self) -> None:
-        """Create missing counters, and raise each to at least the greatest stored id.
+        """Create missing counters, and continue each above the greatest stored id.
 
         Raises PyMongoError.
         """
         for resource in self._graph.values():
-            # External writers may have stored non-numeric ids; `$lte` skips those.
+            # External writers may have stored non-numeric ids; comparisons skip those.
             newest = await self._database[resource.collection].find_one(
-                {"_id": {"$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
+                {"_id": {"$gt": 0, "$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
             )
-            update = {"$max": {"seq": newest["_id"] if newest else 0}}
-            await self._database.counters.update_one({"_id": resource.type}, update, upsert=True)
+            last = ceil(newest["_id"]) if newest else 0
+            await self._database.counters.update_one(
+                {"_id": resource.type}, {"$max": {"seq": last}}, upsert=True
+            )
+            self._blocks[resource.type].skip(last)
 
-    async def allocate(self, resource: Resource, count: int) -> range:
-        """Return ids that no resource of the type ever had, in one step. Raises Unavailable."""
-        with translated_errors():
-            counter = await self._counters.find_one_and_update(
-                {"_id": resource.type},
-                {"$inc": {"seq": count}},
-                upsert=True,
-                return_document=ReturnDocument.AFTER,
-            )
-        last: int = counter["seq"]
-        return range(last - count + 1, last + 1)
+    async def allocate(self, resource: Resource, count: int) -> list[int]:
+        """Return ascending ids that no resource of the type ever had. Raises Unavailable."""
+        return await self._blocks[resource.type].take(count)
 
     async def retry_if_taken(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
         """Return what `write` returns, which allocates ids; retry once above all stored ids.
@@ -59,9 +72,91 @@ class Counters:
         try:
             return await write()
         except IdTaken:
-            with translated_errors():
+            with translated_errors(), pymongo.timeout(_SECONDS):
                 await self.prepare()
         try:
             return await write()
         except IdTaken as error:
             raise Unavailable from error
+
+    async def close(self) -> None:
+        """Give unused ids back, so that a restart leaves no gap, unless there are newer ones."""
+        with suppress(StorageError), pymongo.timeout(_CLOSE_SECONDS):
+            for blocks in self._blocks.values():
+                await blocks.give_back()
+
+
+class _Blocks:
+    """The unused ids of one type that this process has fetched, as ascending ranges."""
+
+    def __init__(self, counters: AsyncIOMotorCollection[Record], type_name: str) -> None:
+        self._counters = counters
+        self._type = type_name
+        self._unused: deque[range] = deque()
+        self._block_size = _FIRST_BLOCK
+        self._fetching: asyncio.Task[None] | None = None
+        self._last_taken = 0
+
+    async def take(self, count: int) -> list[int]:
+        """Remove and return the lowest unused ids. Raises Unavailable."""
+        while (missing := count - self._count) > 0:
+            await asyncio.shield(self._fetch(missing))
+        ids: list[int] = []
+        while len(ids) < count:
+            block = self._unused.popleft()
+            split = count - len(ids)
+            ids += block[:split]
+            if block[split:]:
+                self._unused.appendleft(block[split:])
+        if self._count < self._block_size // 4:
+            self._fetch(0)
+        return ids
+
+    def skip(self, last: int) -> None:
+        """Never return ids up to this one, which external writers have used."""
+        self._last_taken = last
+        blocks = [self._untaken(block) for block in self._unused]
+        self._unused = deque(filter(None, blocks))
+
+    async def give_back(self) -> None:
+        """Decrease the counter to the last used id, if no other process has ids above it."""
+        if self._fetching is not None:
+            await asyncio.wait([self._fetching])
+        with translated_errors():
+            while self._unused:
+                block = self._unused.pop()
+                query, update = {"_id": self._type, "seq": block[-1]}, {"seq": block.start - 1}
+                if not (await self._counters.update_one(query, {"$set": update})).modified_count:
+                    self._unused.clear()
+
+    @property
+    def _count(self) -> int:
+        return sum(map(len, self._unused))
+
+    def _fetch(self, count: int) -> asyncio.Task[None]:
+        """Fetch a block of at least `count` ids, unless one is on the way."""
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._fetch_block(max(count, self._block_size)))
+            self._fetching.add_done_callback(_retrieve_error)
+        return self._fetching
+
+    async def _fetch_block(self, size: int) -> None:
+        with translated_errors(), pymongo.timeout(_SECONDS):
+            counter = await self._counters.find_one_and_update(
+                {"_id": self._type},
+                {"$inc": {"seq": size}},
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+        if block := self._untaken(range(counter["seq"] - size + 1, counter["seq"] + 1)):
+            self._unused.append(block)
+        self._block_size = min(2 * size, _LARGEST_BLOCK)
+
+    def _untaken(self, block: range) -> range:
+        return range(max(block.start, self._last_taken + 1), block.stop)
+
+
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Mark an error as retrieved; whoever needs the block fetches it again."""
+    if not task.cancelled():
+        task.exception()

@@ -1,6 +1,6 @@
 """Writes that change links: concurrent requests share a transaction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from pymongo.errors import BulkWriteError
@@ -8,13 +8,21 @@ from pymongo.errors import BulkWriteError
 from registry.storage.batching import Batcher
 from registry.storage.errors import StorageError, Unavailable
 from registry.storage.records import Written
-from registry.storage.transactions import Transactions
-from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest
+from registry.storage.transactions import (
+    Committed,
+    Transaction,
+    TransactionConflict,
+    Transactions,
+)
+from registry.storage.writes.unit_of_work import Outcome, UnitOfWork, WriteRequest
 
 _Outcome: TypeAlias = Written | StorageError | None
 
 _MAX_BATCH_SIZE = 128
 """Requests per batch. In batches of one, a write takes 11.6 times the CPU time."""
+
+_ATTEMPTS = 2
+"""Attempts to write a batch as a whole. Most conflicts are with updates that take milliseconds."""
 
 _MAX_IDENTIFIERS = 1_000
 """Resource identifiers per transaction. A request with more has one of its own: it may exceed a
@@ -38,25 +46,54 @@ class LinkWrites:
 
         Raises Unavailable, or the error that `UnitOfWork.apply` returns as the outcome.
         """
-        return await self._batcher.load(request)
+        try:
+            return await self._batcher.load(request)
+        except TransactionConflict:  # It is retried by itself, as others must not wait for it.
+            (outcome,) = _outcomes(await self._transactions.run(_unit_of_work([request])))
+        if isinstance(outcome, StorageError):
+            raise outcome
+        return outcome
 
     async def _write(self, requests: Sequence[WriteRequest]) -> list[_Outcome]:
         return [outcome for batch in _split(requests) for outcome in await self._write_batch(batch)]
 
-    async def _write_batch(self, requests: Sequence[WriteRequest]) -> Sequence[_Outcome]:
-        """Write in one transaction, or in one per request if the database rejects a record."""
-        try:
-            committed = await self._transactions.run(
-                lambda transaction: UnitOfWork(transaction).apply(requests)
-            )
-            return [
-                Written(outcome, committed.time) if isinstance(outcome, dict) else outcome
-                for outcome in committed.result
-            ]
-        except Unavailable as error:
-            if len(requests) == 1 or not isinstance(error.__cause__, BulkWriteError):
-                return [error] * len(requests)
-        return [outcome for request in requests for outcome in await self._write_batch([request])]
+    async def _write_batch(
+        self, requests: Sequence[WriteRequest], attempts: int = _ATTEMPTS
+    ) -> Sequence[_Outcome]:
+        """Write in one transaction; if that conflicts or is rejected, in two, and so on."""
+        error: StorageError
+        for _ in range(attempts):
+            try:
+                return _outcomes(await self._transactions.attempt(_unit_of_work(requests)))
+            except TransactionConflict as conflict:
+                error = conflict
+            except Unavailable as unavailable:
+                error = unavailable
+                break
+        is_separable = isinstance(error, TransactionConflict) or isinstance(
+            error.__cause__, BulkWriteError
+        )
+        if len(requests) == 1 or not is_separable:
+            return [error] * len(requests)
+        half = len(requests) // 2
+        return [
+            outcome
+            for part in (requests[:half], requests[half:])
+            for outcome in await self._write_batch(part, attempts=1)
+        ]
+
+
+def _unit_of_work(
+    requests: Sequence[WriteRequest],
+) -> Callable[[Transaction], Awaitable[list[Outcome]]]:
+    return lambda transaction: UnitOfWork(transaction).apply(requests)
+
+
+def _outcomes(committed: Committed[list[Outcome]]) -> list[_Outcome]:
+    return [
+        Written(outcome, committed.time) if isinstance(outcome, dict) else outcome
+        for outcome in committed.result
+    ]
 
 
 def _split(requests: Sequence[WriteRequest]) -> Iterator[list[WriteRequest]]:

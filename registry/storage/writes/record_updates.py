@@ -32,15 +32,15 @@ class UpdateRequest:
 class RecordUpdate:
     """The changes of one record, computed in memory and written at once.
 
-    token: identifies the batch. deadline: of `time.monotonic`, for retries. fields: what to write
+    token: identifies the batch. began: when, in seconds of `time.monotonic`. fields: what to write
     if the record still has this version; empty if nothing changes. outcomes: of each request, once
     `is_final`. ended: set when another batch may write the record.
     """
 
-    def __init__(self, token: ObjectId, deadline: float) -> None:
+    def __init__(self, token: ObjectId, began: float) -> None:
         self.requests: list[UpdateRequest] = []
         self.token = token
-        self.deadline = deadline
+        self.began = began
         self.version = 0
         self.fields: Record = {}
         self.outcomes: Mapping[UpdateRequest, Outcome] = {}

@@ -16,10 +16,10 @@ from registry.storage.records import (
     NEXT_VERSION,
     ONE_BATCH,
     Versions,
+    changed_fields,
     foreign_keys,
     key_of,
     new_record,
-    recompute,
     version_of,
 )
 from registry.storage.transactions import Transaction
@@ -53,7 +53,8 @@ class UnitOfWork:
 
     It needs a transaction, so that what it has loaded is still current when it writes. A resource
     gets its next version when its attributes or relationships change, on whichever side those are
-    stored, so that concurrent requests to link to it and to delete it conflict.
+    stored, so that concurrent requests to link to it and to delete it conflict; a request that
+    changes nothing writes nothing.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -111,13 +112,22 @@ class UnitOfWork:
         if before is None:
             identity_map.add(new_record(request.resource, request.id, change))
         else:
-            identity_map.update(request.id, change.attributes | foreign_keys(change))
+            values = change.attributes | foreign_keys(change)
+            fields = changed_fields(request.resource, before, values)
+            if fields or any(map(partial(self._changes_members, request.id), change.linkages)):
+                identity_map.update(request.id, fields)
         for linkage in change.linkages:
             if linkage.relationship.to_many:
                 self._link_members(request.resource, request.id, linkage)
             else:
                 self._link_target(linkage, before or {})
         return identity_map.get(request.id)
+
+    def _changes_members(self, id_: int, linkage: Linkage) -> bool:
+        targets = self._identity_maps[linkage.relationship.target]
+        return linkage.relationship.to_many and bool(
+            targets.removed_members(id_, linkage) or targets.added_members(id_, linkage)
+        )
 
     def _missing_targets(self, change: Change) -> RecordNotFound | None:
         for linkage in change.linkages:
@@ -157,7 +167,6 @@ class _IdentityMap:
     """The records of one type by id: their current state, and the operations that write it."""
 
     def __init__(self, resource: Resource) -> None:
-        self._resource = resource
         self._records: dict[Hashable, Record] = {}
         self._members: dict[str, dict[int, set[Hashable]]] = {
             link.foreign_key: defaultdict(set) for link in resource.links
@@ -217,8 +226,6 @@ class _IdentityMap:
         for id_, values in self._changed.items():
             query = {"_id": self._records[id_]["_id"]}
             yield UpdateOne(query, {"$set": values})
-            if self._resource.computed and values.keys() & self._resource.writable:
-                yield UpdateOne(query, recompute(self._resource))
         if self._incremented:
             yield UpdateMany({"_id": {"$in": list(self._incremented)}}, [{"$set": NEXT_VERSION}])
 

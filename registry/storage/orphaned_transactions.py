@@ -1,0 +1,72 @@
+"""Orphaned transactions: left open by processes that were killed, stopped or cut off."""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import pymongo
+
+from registry.storage.client import APP_NAME, Database
+from registry.storage.errors import Unavailable, translated_errors
+
+_SUSPECT_SECONDS = 1.0
+"""How long a write conflicts before orphaned transactions are looked for, and how long one has been
+idle when it is ended. A process that works never pauses this long within a transaction."""
+
+_SECONDS = 5.0
+"""The time limit of one look, with the pause."""
+
+_Transaction: TypeAlias = tuple[Any, int, int]
+"""The id of the session, the number of the transaction, and how long it was active (us)."""
+
+
+class OrphanedTransactions:
+    """Ends transactions of services on this database that have stopped making progress.
+
+    Otherwise, MongoDB keeps the records that they have written locked for a minute. A user needs no
+    privilege for sessions of the same user.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._admin = database.client.admin
+        self._look: asyncio.Task[None] | None = None
+
+    def suspect(self, since: float) -> None:
+        """Look for them in the background if a write conflicts for a while.
+
+        since: when its first attempt began, in seconds of `time.monotonic`.
+        """
+        is_looking = self._look is not None and not self._look.done()
+        if not is_looking and time.monotonic() - since > _SUSPECT_SECONDS:
+            self._look = asyncio.create_task(self._end_orphaned())
+
+    async def _end_orphaned(self) -> None:
+        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SECONDS):
+            before = await self._open_transactions()
+            await asyncio.sleep(_SUSPECT_SECONDS)
+            if orphaned := before & await self._open_transactions():
+                sessions = [{"id": session} for session, _, _ in orphaned]
+                await self._admin.command("killSessions", sessions)
+
+    async def _open_transactions(self) -> set[_Transaction]:
+        """Return the transactions that are open and execute no command."""
+        stages: list[dict[str, Any]] = [
+            {"$currentOp": {"allUsers": False, "idleSessions": True}},
+            {
+                "$match": {
+                    "type": "idleSession",
+                    "appName": APP_NAME,
+                    "transaction": {"$exists": True},
+                }
+            },
+        ]
+        found = await self._admin.aggregate(stages).to_list(None)
+        return {
+            (
+                each["lsid"]["id"],
+                each["transaction"]["parameters"]["txnNumber"],
+                each["transaction"]["timeActiveMicros"],
+            )
+            for each in found
+        }

@@ -5,16 +5,17 @@ import gc
 import socket
 from collections.abc import Callable
 
-from aiohttp import web
-
 from registry.app import create_app
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
 from registry.openapi import swagger_ui
 from registry.settings import Settings
 
-FINISH_SECONDS = 30.0
-"""Seconds that requests in progress may take to finish after a shutdown signal."""
+FINISH_SECONDS = 20.0
+"""Seconds that requests in progress may take to finish after a shutdown signal.
+
+Containers are usually given 30 s to stop, which include the stop of mongod.
+"""
 
 
 async def serve(
@@ -32,7 +33,7 @@ async def serve(
         # page of 50 computers with owners takes 10 % more CPU time.
         gc.set_threshold(20_000, 20, 100)
         listener = listen()
-        await web.SockSite(runner, listener).start()
+        await runner.listen(listener)
         url = settings.public_url or _url(listener)
         announce(
             f"Registry ready: API {url}/persons, "

@@ -7,7 +7,7 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -36,7 +36,7 @@ async def supervise(
             uri = await stack.enter_async_context(mongod(settings))
             stack.push_async_callback(gunicorn.stop)
             settings = replace(settings, mongodb_uri=uri)
-        gunicorn.stop_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
+        gunicorn.life_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
         watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce))
         # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
         exited = asyncio.create_task(gunicorn.process.wait())
@@ -70,11 +70,11 @@ def reserve_port(listener: socket.socket) -> socket.socket:
 class _Gunicorn:
     """gunicorn, the process that forks the workers: `registry.processes.workers`.
 
-    stop_pipe: its standard input; gunicorn stops when it closes.
+    life_pipe: its standard input; gunicorn and the workers exit when it closes.
     """
 
     process: Process
-    stop_pipe: asyncio.StreamWriter
+    life_pipe: asyncio.StreamWriter
     reports: asyncio.StreamReader
 
     @classmethod
@@ -109,5 +109,6 @@ class _Gunicorn:
 
     async def stop(self) -> None:
         """Stop gunicorn and its workers; wait until open requests are finished and all exited."""
-        self.stop_pipe.close()
+        with suppress(ProcessLookupError):
+            self.process.terminate()
         await self.process.wait()

@@ -1,6 +1,5 @@
 """The service in one process: serves the application until cancelled, then shuts it down."""
 
-import asyncio
 import gc
 import socket
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from registry.app import create_app
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
 from registry.openapi import swagger_ui
+from registry.processes.failure import DatabaseFailure
 from registry.settings import Settings
 
 FINISH_SECONDS = 20.0
@@ -24,9 +24,11 @@ async def serve(
     """Serve on the socket that `listen` returns until cancelled; then finish open requests.
 
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
-    service is ready. Raises StartError if the service cannot start.
+    service is ready. Raises StartError if the service cannot start, or its database fails.
     """
-    runner = Runner(create_app(settings), shutdown_timeout=FINISH_SECONDS)
+    failure = DatabaseFailure()
+    app = create_app(settings, on_failure=failure.report)
+    runner = Runner(app, shutdown_timeout=FINISH_SECONDS)
     try:
         await runner.setup()
         # Few objects of a response are part of a reference cycle: with the default thresholds, a
@@ -39,7 +41,7 @@ async def serve(
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
         )
-        await asyncio.Event().wait()
+        await failure.wait()
     finally:
         await runner.cleanup()
 

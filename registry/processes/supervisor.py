@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
+from registry.processes.failure import DatabaseFailure
 from registry.settings import Settings, StartError
 from registry.storage.mongod.embedded import mongod
 
@@ -23,9 +24,10 @@ async def supervise(
     """Serve with `settings.workers` processes on the port of `listener` until cancelled.
 
     Closes `listener` but keeps its port reserved. `announce` gets one line with the URLs of the
-    service once all workers are ready. Raises StartError if a worker cannot start, or if gunicorn
-    exits.
+    service once all workers are ready. Raises StartError if a worker cannot start, if gunicorn
+    exits, or if the embedded mongod fails repeatedly.
     """
+    failure = DatabaseFailure()
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserve_port(listener))
         # Loads in parallel with mongod; stop is registered twice, so that gunicorn always stops
@@ -33,16 +35,18 @@ async def supervise(
         gunicorn = await _Gunicorn.start()
         stack.push_async_callback(gunicorn.stop)
         if settings.mongodb_uri is None:
-            uri = await stack.enter_async_context(mongod(settings))
+            uri = await stack.enter_async_context(mongod(settings, failure.report))
             stack.push_async_callback(gunicorn.stop)
             settings = replace(settings, mongodb_uri=uri)
         gunicorn.life_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
         watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce))
         # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
         exited = asyncio.create_task(gunicorn.process.wait())
-        await asyncio.wait({watching, exited}, return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
-            watching.result()
+        failed = asyncio.create_task(failure.wait())
+        await asyncio.wait({watching, exited, failed}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (watching, failed):
+            if task.done():
+                task.result()
         raise StartError("gunicorn has exited unexpectedly; its log messages, if any, are above")
 
 

@@ -230,14 +230,6 @@ def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
         assert service.stop(signal.SIGKILL) == -signal.SIGKILL
 
 
-def test_the_exit_of_mongod_is_logged_and_the_service_still_stops_cleanly(start: Start) -> None:
-    service = start()
-    os.kill(service.mongod, signal.SIGKILL)
-    line = service.read_line(service.process.stderr)
-    assert "mongod exited unexpectedly: signal 9 (Killed)" in line
-    assert service.stop() == 0
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_request_whose_body_is_still_arriving_is_finished_before_the_service_exits(
     workers: str, start: Start

@@ -4,10 +4,9 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import BinaryIO
 
 _STOP_SECONDS = 6.0
@@ -48,7 +47,7 @@ class ChildProcess:
 
     def __init__(self, command: Sequence[str], directory: Path, log: BinaryIO) -> None:
         reading, self._stop_pipe = os.pipe()
-        self._stopping = False
+        self._is_stopped = False
         self._directory = directory
         self._shell = subprocess.Popen(  # noqa: S603 - the command has no external input
             ["/bin/sh", "-c", _SCRIPT, "registry-child", str(_ORPHAN_SECONDS), *command],
@@ -69,19 +68,16 @@ class ChildProcess:
             return f"signal {status - 128} ({signal.strsignal(status - 128)})"
         return f"status {status}"
 
-    def on_end(self, report: Callable[[], None]) -> None:
-        """Call `report`, on a thread, if the program ends without having been stopped."""
-
-        def wait() -> None:
-            self._shell.wait()
-            if not self._stopping:
-                report()
-
-        Thread(target=wait, daemon=True).start()
+    def wait(self) -> str:
+        """Wait until the program ends; return its exit status or signal."""
+        self._shell.wait()
+        return self.ending() or ""
 
     def stop(self) -> None:
         """Terminate the program and wait for its end; kill it if that takes too long."""
-        self._stopping = True
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         with suppress(BrokenPipeError):  # it has ended
             os.write(self._stop_pipe, b"\n")
         os.close(self._stop_pipe)

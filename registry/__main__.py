@@ -1,7 +1,6 @@
 """The command line: `python -m registry --help` lists the settings."""
 
 import os
-import signal
 import socket
 import sys
 from functools import partial
@@ -14,9 +13,8 @@ _announce = partial(print, flush=True)  # the one line of output
 
 
 def main() -> None:
-    """Serve until SIGINT or SIGTERM; exit with status 1 if the service cannot start."""
-    for number in event_loop.SIGNALS:
-        signal.signal(number, lambda *_: sys.exit())
+    """Serve until a signal; exit with status 1 if the service cannot start or continue."""
+    event_loop.handle_signals()
     settings = Settings.parse(sys.argv[1:], os.environ)
     log_to_stderr()
     try:

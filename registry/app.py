@@ -1,6 +1,7 @@
 """The application: wiring and lifetimes."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 
 from aiohttp import web
 
@@ -23,9 +24,11 @@ def create_app(
     *,
     resources: Iterable[Resource] = RESOURCES,
     limits: Limits = Limits(),  # noqa: B008 - immutable
+    on_failure: Callable[[str], None] = lambda _: None,
 ) -> web.Application:
     """Return the service, which opens its database at start and closes it at the end.
 
+    on_failure: called on another thread with the reason if the embedded mongod fails repeatedly.
     Raises InvalidDeclaration if the resources do not fit together; on startup, raises StartError if
     the database is unavailable.
     """
@@ -33,14 +36,16 @@ def create_app(
     app[SETTINGS] = settings
     app[LIMITS] = limits
     app[GRAPH] = graph = Graph(resources)
-    app.cleanup_ctx.append(_open_repository)
+    app.cleanup_ctx.append(partial(_open_repository, on_failure))
     app.add_routes(routes(graph, settings.sizes))
     swagger_ui.mount(app, describe(graph, settings, limits))
     return app
 
 
-async def _open_repository(app: web.Application) -> AsyncIterator[None]:
-    async with connect(app[SETTINGS], app[GRAPH]) as database:
+async def _open_repository(
+    on_failure: Callable[[str], None], app: web.Application
+) -> AsyncIterator[None]:
+    async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
         app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS].query_seconds)
         await app[REPOSITORY].prepare()
         yield

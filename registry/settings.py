@@ -15,7 +15,7 @@ _MAX_WORKERS = 64
 
 
 class StartError(Exception):
-    """The service cannot start; the message is one line with the reason and the remedy."""
+    """The service cannot start or continue; the message is one line with reason and remedy."""
 
 
 def _database(text: str) -> str:

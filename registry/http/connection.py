@@ -5,22 +5,38 @@ new version of aiohttp changes one of them.
 """
 
 import asyncio
-from contextlib import suppress
+import socket
+import struct
+from collections.abc import Coroutine
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http import HttpVersion11
 from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.error_responses import error_response, raw_error_response
 from registry.http.limits import Limits
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 
+_PROBE_SECONDS = 0.5
+"""Interval of the interim responses that find out whether a client is still there."""
+
 
 class Connection(web.RequestHandler):
-    """Adds time limits and error documents where a request does not reach the application."""
+    """Adds time limits, and error documents where a request does not reach the application.
 
-    __slots__ = ("_head_timer", "_limits")
+    A connection that its client has half-closed, or whose server stops, ends only after the
+    responses to all requests that have arrived on it.
+    """
+
+    __slots__ = (
+        "_half_closed",
+        "_head_timer",
+        "_idle_timer",
+        "_is_ending",
+        "_limits",
+        "_probe_timer",
+    )
 
     def __init__(self, server: web.Server, limits: Limits) -> None:
         super().__init__(
@@ -32,30 +48,76 @@ class Connection(web.RequestHandler):
         )
         self._limits = limits
         self._head_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._probe_timer: asyncio.TimerHandle | None = None
+        self._half_closed = False  # by the client
+        self._is_ending = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request has arrived that awaits its response, not even a part of one."""
+        return self._awaits_head and self._head_timer is None
+
+    @property
+    def closes_next(self) -> bool:
+        """Whether the connection is to be closed after the response to the request taken last."""
+        return self._is_ending and not self._messages
+
+    def stop(self) -> None:
+        """Close the connection after its last response, or if no request arrives in time."""
+        self._is_ending = True
+        self._close_when_idle()
+
+    def abort(self) -> None:
+        """Reset the connection, so that the client does not take a partial response for a whole."""
+        if self.transport is not None:
+            # Otherwise the end of the connection looks regular, after what is in its send buffer.
+            linger_0 = struct.pack("ii", 1, 0)
+            client: socket.socket = self.transport.get_extra_info("socket")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_0)
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, and limit the time until a head is complete."""
-        # `_close` is set while the service stops: aiohttp then discards all input, even the rest
-        # of a body that the request in progress still waits for.
-        if self._close and self._request_in_progress and self._parser is not None:
-            with suppress(HttpProcessingError):
-                self._parser.feed_data(data)
-            return
         super().data_received(data)
         self._fail_broken_body()
-        # `_waiter` is pending while the connection waits for a whole head: aiohttp has no limit on
-        # the time between the first byte of a head and the last.
-        if self._waiter is None or self._waiter.done():
-            self._stop_timer()
+        # aiohttp has no limit on the time between the first byte of a head and the last.
+        if not self._awaits_head:
+            self._stop_head_timer()
         elif self._head_timer is None:
             self._head_timer = asyncio.get_running_loop().call_later(
                 self._limits.arrival_seconds, self._reject_slow_head
             )
 
+    def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
+        """Keep the connection open while responses are due: its client may have half-closed it.
+
+        RFC 9112, 9.6. No response is due to a request that has not arrived as a whole.
+        """
+        if self._awaits_input:
+            return False
+        self._half_closed = self._is_ending = True
+        self._schedule_probe()
+        return True
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
-        self._stop_timer()
+        self._stop_head_timer()
+        for timer in (self._idle_timer, self._probe_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
+
+    def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+        """Send the response, or the rest of it; the last one says that the connection closes."""
+        if self.closes_next:
+            if self._half_closed or not resp.prepared:
+                resp.force_close()
+            else:  # the client does not know yet, and may send another request
+                self._close_when_idle()
+        return super().finish_response(request, resp, start_time)
 
     def handle_error(
         self,
@@ -86,13 +148,55 @@ class Connection(web.RequestHandler):
         if isinstance(self._messages[-1][0], _ErrInfo):
             request.content.set_exception(web.RequestPayloadError())
 
+    def _close_when_idle(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = asyncio.get_running_loop().call_later(
+            self._limits.stop_idle_seconds, self._close_if_idle
+        )
+
+    def _close_if_idle(self) -> None:
+        if self.is_idle:
+            self.force_close()
+
+    def _schedule_probe(self) -> None:
+        self._probe_timer = asyncio.get_running_loop().call_later(_PROBE_SECONDS, self._probe)
+
+    def _probe(self) -> None:
+        """Find out whether the client is still there, which only writing shows.
+
+        If it has closed its socket, that resets the connection when it receives something. A client
+        ignores a `100 Continue` that it does not expect (RFC 9110, 15.2.1).
+        """
+        if self._awaits_input:
+            self.force_close()
+        if self.transport is None:
+            return
+        request = self._current_request
+        if request and request.version >= HttpVersion11 and request.writer.output_size == 0:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._schedule_probe()
+
+    @property
+    def _awaits_head(self) -> bool:
+        """Whether all requests whose head has arrived have been responded to."""
+        if self._waiter is None:
+            return self._request_count == 0  # the connection is new
+        return not self._waiter.done()
+
+    @property
+    def _awaits_input(self) -> bool:
+        """Whether only the rest of a request, or another one, leads to a response."""
+        request = self._current_request
+        return self._awaits_head or (request is not None and not request.content.is_eof())
+
     def _reject_slow_head(self) -> None:
         if self.transport is not None:
             seconds = self._limits.arrival_seconds
             self.transport.write(raw_error_response(RequestTimeout("head", seconds)))
         self.force_close()
 
-    def _stop_timer(self) -> None:
+    def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None

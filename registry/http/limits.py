@@ -11,10 +11,12 @@ class Limits:
     the body, may take to arrive; 408 after that. linger_seconds: how long the rest of the body of
     a rejected request is read and discarded, so that the client reads the response before the
     connection closes. idle_seconds: the idle timeout, after which a connection without a request
-    is closed.
+    is closed. stop_idle_seconds: the same while the service stops, so that a client that reuses its
+    connections loses no request.
     """
 
     body_bytes: int = 2**20
     arrival_seconds: float = 30.0
     linger_seconds: float = 5.0
     idle_seconds: float = 75.0
+    stop_idle_seconds: float = 5.0

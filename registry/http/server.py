@@ -1,6 +1,12 @@
 """The HTTP server: runs an application on the connections of the service."""
 
+import asyncio
+import logging
+import select
+import socket
 from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
@@ -11,6 +17,16 @@ from registry.http.error_responses import error_response
 from registry.http.limits import Limits
 from registry.jsonapi.errors import ExpectationFailed
 
+_NOTICE_SECONDS = 0.1
+"""A stop that takes longer says what it waits for."""
+
+_CANCEL_SECONDS = 1.0
+"""How long requests may still take after their connections have been reset."""
+
+_ACCEPT_SECONDS = 1.0
+
+_log = logging.getLogger("registry")
+
 
 class Runner(web.ServerRunner):
     """Starts and serves an application. shutdown_timeout: seconds that open requests may take."""
@@ -18,7 +34,9 @@ class Runner(web.ServerRunner):
     def __init__(self, app: web.Application, *, shutdown_timeout: float = 60.0) -> None:
         self._app = app
         self._connections = _Server(app[LIMITS])
-        super().__init__(self._connections, shutdown_timeout=shutdown_timeout)
+        self._listeners: list[socket.socket] = []
+        self._finish_seconds = shutdown_timeout
+        super().__init__(self._connections, shutdown_timeout=_CANCEL_SECONDS)
 
     async def setup(self) -> None:
         """Start the application. Raises StartError if it cannot start."""
@@ -28,14 +46,56 @@ class Runner(web.ServerRunner):
         self._connections.serve(starter.server)
         await super().setup()
 
+    async def listen(self, listener: socket.socket) -> None:
+        """Serve on a socket that listens already."""
+        self._listeners.append(listener)
+        await web.SockSite(self, listener).start()
+
     async def shutdown(self) -> None:
         """Send the application the signal that the service stops."""
         await self._app.shutdown()
 
     async def cleanup(self) -> None:
-        """Stop listening, let open requests finish, then release the resources of the app."""
+        """Stop listening, let open requests finish, then release the resources of the app.
+
+        Connections stay open until they have received a response with `Connection: close`, or
+        have been idle for a while; those that still have a request in the end are reset.
+        """
+        for listener in self._listeners:
+            await _accept_established(listener)
+        for site in self.sites:
+            await site.stop()
+        self._connections.stop()
+        if not await self._all_closed(_NOTICE_SECONDS):
+            _log.info(
+                "Stopping: waiting up to %g s for %s; a second Ctrl-C exits at once",
+                self._finish_seconds,
+                self._connections.summary(),
+            )
+            await self._all_closed(self._finish_seconds - _NOTICE_SECONDS)
+        for connection in self._connections.open:
+            connection.abort()
         await super().cleanup()
         await self._app.cleanup()
+
+    async def _all_closed(self, within: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + within, 0.001
+        while self._connections.open and loop.time() < deadline:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        return not self._connections.open
+
+
+async def _accept_established(listener: socket.socket) -> None:
+    """Accept the connections that clients have established, which closing would reset."""
+    listener.listen(1)  # keeps further ones from being established
+    pending = select.poll()
+    pending.register(listener, select.POLLIN)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_ACCEPT_SECONDS):
+            while pending.poll(0):  # noqa: ASYNC110 - the kernel sets no event
+                await asyncio.sleep(0)  # the event loop accepts
 
 
 class _Server(web.Server):
@@ -44,14 +104,41 @@ class _Server(web.Server):
     def __init__(self, limits: Limits) -> None:
         super().__init__(self._handle)
         self._limits = limits
+        self._is_stopping = False
+
+    @property
+    def open(self) -> list[Connection]:
+        """The connections that clients have opened, or that still have a request in progress."""
+        return [conn for conn in self.connections if isinstance(conn, Connection)]
 
     def serve(self, app_server: web.Server) -> None:
         """Pass requests to the server of the application, which exists once that has started."""
         self._handle_by_app = app_server.request_handler
-        self.request_factory = app_server.request_factory
+        self._request_of_app = app_server.request_factory
+        self.request_factory = self._new_request
+
+    def stop(self) -> None:
+        """Close each connection, also one that is accepted later, after its last response."""
+        self._is_stopping = True
+        for connection in self.open:
+            connection.stop()
+
+    def summary(self) -> str:
+        """Return the number of connections with a request and without one."""
+        idle = sum(connection.is_idle for connection in self.open)
+        return f"open requests: {len(self.open) - idle}, idle connections: {idle}"
 
     def __call__(self) -> web.RequestHandler:
-        return Connection(self, self._limits)
+        connection = Connection(self, self._limits)
+        if self._is_stopping:
+            connection.stop()
+        return connection
+
+    def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
+        # Streams send their head themselves: for them it has to be known when they begin.
+        if protocol.closes_next:
+            message = message._replace(should_close=True)
+        return self._request_of_app(message, payload, protocol, *rest)
 
     def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         # aiohttp checks `Expect` before any middleware; what it raises would be sent as text.

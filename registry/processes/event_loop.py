@@ -1,22 +1,40 @@
-"""The event loop of each process: runs a coroutine until a termination signal cancels it."""
+"""The event loop of each process: runs a coroutine until a signal cancels it."""
 
 import asyncio
+import logging
+import os
 import signal
+import sys
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
 import uvloop
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Those by which other services reopen their logs; by default they would kill the process."""
+
+_log = logging.getLogger("registry")
+
+
+def handle_signals() -> None:
+    """Until `run`, exit on a signal that stops the service."""
+    for number in _stop_signals():
+        signal.signal(number, lambda *_: sys.exit())
+    for number in _IGNORED_SIGNALS:
+        # Not SIG_IGN, which child processes would inherit.
+        signal.signal(number, lambda *_: None)
 
 
 def run(service: Coroutine[Any, Any, None]) -> None:
-    """Run the service until it returns or SIGINT or SIGTERM cancels it.
+    """Run the service until it returns, or SIGINT, SIGTERM or SIGHUP cancels it.
 
-    Only the first signal counts: later ones are ignored, so that they cannot interrupt the
-    shutdown. Exceptions of the service propagate.
+    Later signals cannot interrupt the shutdown, except a second SIGINT (Ctrl-C), which ends the
+    process at once. Exceptions of the service propagate.
     """
+    handle_signals()
     # With the event loop of asyncio, reading one person takes 13 % more CPU time.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_signal(service))
@@ -25,14 +43,26 @@ def run(service: Coroutine[Any, Any, None]) -> None:
 async def _until_signal(service: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(service)
+    received: list[signal.Signals] = []
 
-    def cancel() -> None:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)
-        task.cancel()
+    def stop(number: signal.Signals) -> None:
+        if number == signal.SIGINT and number in received:
+            _log.warning("Stopped at once by a second Ctrl-C")
+            os._exit(128 + number)
+        if not received:
+            task.cancel()
+        received.append(number)
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, cancel)
+    numbers = _stop_signals()
+    for number in numbers:
+        loop.add_signal_handler(number, stop, number)
     with suppress(asyncio.CancelledError):
         await task
+    for number in numbers:  # while the process exits
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """Return the signals that stop the service: not those that nohup has set to be ignored."""
+    return [n for n in _STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]

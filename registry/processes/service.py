@@ -1,20 +1,21 @@
 """The service in one process: serves the application until cancelled, then shuts it down."""
 
-import asyncio
 import gc
 import socket
 from collections.abc import Callable
-
-from aiohttp import web
 
 from registry.app import create_app
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
 from registry.openapi import swagger_ui
+from registry.processes.failure import DatabaseFailure
 from registry.settings import Settings
 
-FINISH_SECONDS = 30.0
-"""Seconds that requests in progress may take to finish after a shutdown signal."""
+FINISH_SECONDS = 20.0
+"""Seconds that requests in progress may take to finish after a shutdown signal.
+
+Containers are usually given 30 s to stop, which include the stop of mongod.
+"""
 
 
 async def serve(
@@ -23,22 +24,24 @@ async def serve(
     """Serve on the socket that `listen` returns until cancelled; then finish open requests.
 
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
-    service is ready. Raises StartError if the service cannot start.
+    service is ready. Raises StartError if the service cannot start, or its database fails.
     """
-    runner = Runner(create_app(settings), shutdown_timeout=FINISH_SECONDS)
+    failure = DatabaseFailure()
+    app = create_app(settings, on_failure=failure.report)
+    runner = Runner(app, shutdown_timeout=FINISH_SECONDS)
     try:
         await runner.setup()
         # Few objects of a response are part of a reference cycle: with the default thresholds, a
         # page of 50 computers with owners takes 10 % more CPU time.
         gc.set_threshold(20_000, 20, 100)
         listener = listen()
-        await web.SockSite(runner, listener).start()
+        await runner.listen(listener)
         url = settings.public_url or _url(listener)
         announce(
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
         )
-        await asyncio.Event().wait()
+        await failure.wait()
     finally:
         await runner.cleanup()
 

@@ -7,10 +7,11 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
+from registry.processes.failure import DatabaseFailure
 from registry.settings import Settings, StartError
 from registry.storage.mongod.embedded import mongod
 
@@ -23,9 +24,10 @@ async def supervise(
     """Serve with `settings.workers` processes on the port of `listener` until cancelled.
 
     Closes `listener` but keeps its port reserved. `announce` gets one line with the URLs of the
-    service once all workers are ready. Raises StartError if a worker cannot start, or if gunicorn
-    exits.
+    service once all workers are ready. Raises StartError if a worker cannot start, if gunicorn
+    exits, or if the embedded mongod fails repeatedly.
     """
+    failure = DatabaseFailure()
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserve_port(listener))
         # Loads in parallel with mongod; stop is registered twice, so that gunicorn always stops
@@ -33,16 +35,18 @@ async def supervise(
         gunicorn = await _Gunicorn.start()
         stack.push_async_callback(gunicorn.stop)
         if settings.mongodb_uri is None:
-            uri = await stack.enter_async_context(mongod(settings))
+            uri = await stack.enter_async_context(mongod(settings, failure.report))
             stack.push_async_callback(gunicorn.stop)
             settings = replace(settings, mongodb_uri=uri)
-        gunicorn.stop_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
+        gunicorn.life_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
         watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce))
         # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
         exited = asyncio.create_task(gunicorn.process.wait())
-        await asyncio.wait({watching, exited}, return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
-            watching.result()
+        failed = asyncio.create_task(failure.wait())
+        await asyncio.wait({watching, exited, failed}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (watching, failed):
+            if task.done():
+                task.result()
         raise StartError("gunicorn has exited unexpectedly; its log messages, if any, are above")
 
 
@@ -70,11 +74,11 @@ def reserve_port(listener: socket.socket) -> socket.socket:
 class _Gunicorn:
     """gunicorn, the process that forks the workers: `registry.processes.workers`.
 
-    stop_pipe: its standard input; gunicorn stops when it closes.
+    life_pipe: its standard input; gunicorn and the workers exit when it closes.
     """
 
     process: Process
-    stop_pipe: asyncio.StreamWriter
+    life_pipe: asyncio.StreamWriter
     reports: asyncio.StreamReader
 
     @classmethod
@@ -109,5 +113,6 @@ class _Gunicorn:
 
     async def stop(self) -> None:
         """Stop gunicorn and its workers; wait until open requests are finished and all exited."""
-        self.stop_pipe.close()
+        with suppress(ProcessLookupError):
+            self.process.terminate()
         await self.process.wait()

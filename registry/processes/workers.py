@@ -1,9 +1,9 @@
 """The workers, forked by gunicorn; `registry.processes.supervisor` starts this as a program.
 
-Standard input is the stop pipe. It carries, pickled, the Settings and the family and address of the
-port; when it closes, even because the supervisor was killed, gunicorn and all workers stop. On
-standard output each worker reports one line: `ready` and the line to announce, or `failed` and the
-reason.
+Standard input carries, pickled, the Settings and the family and address of the port. SIGTERM stops
+gunicorn and all workers; when standard input closes, because the supervisor has exited or was
+killed, they exit at once. On standard output each worker reports one line: `ready` and the line to
+announce, or `failed` and the reason.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from registry.settings import Settings, StartError
 _RETRY_SECONDS = 5.0
 """Delay before a worker that could not start exits, so that gunicorn retries at this interval."""
 
-_STOP_PIPE, _REPORTS = 0, 1  # standard input and output
+_LIFE_PIPE, _REPORTS = 0, 1  # standard input and output
 
 
 def main() -> None:
-    """Run gunicorn until standard input closes."""
+    """Run gunicorn until SIGTERM, or until standard input closes."""
     log_to_stderr()
     try:
         application = _Application(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from the supervisor
@@ -59,7 +59,7 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
             "worker_class": _Worker,
             "bind": [],  # each worker binds a socket of its own
             "timeout": 0,  # a first start on a large database builds indexes, which takes minutes
-            "graceful_timeout": int(FINISH_SECONDS) + 5,
+            "graceful_timeout": int(FINISH_SECONDS) + 3,
             "control_socket_disable": True,
             "errorlog": None,
             "loglevel": "warning",
@@ -74,7 +74,7 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
 class _Arbiter(Arbiter):  # type: ignore[misc] # gunicorn has no types
     def manage_workers(self) -> None:
         """Fork workers until there are enough. gunicorn calls this at least once a second."""
-        if _stop_pipe_closes(within=0):
+        if _life_pipe_closes(within=0):
             raise StopIteration  # makes gunicorn's main loop shut down
         super().manage_workers()
 
@@ -90,16 +90,11 @@ class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
             event_loop.run(self._serve())
         except StartError as error:
             _report(f"failed {error}")
-            _stop_pipe_closes(within=_RETRY_SECONDS)
+            _life_pipe_closes(within=_RETRY_SECONDS)
 
     async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            loop.remove_reader(_STOP_PIPE)
-            signal.raise_signal(signal.SIGTERM)
-
-        loop.add_reader(_STOP_PIPE, stop)
+        # Writes that were acknowledged are in the journal of MongoDB: none is lost.
+        asyncio.get_running_loop().add_reader(_LIFE_PIPE, os._exit, 0)
         await self.wsgi(self.app.listen, self._announce)
 
     def _announce(self, line: str) -> None:
@@ -112,8 +107,8 @@ def _report(line: str) -> None:
         os.write(_REPORTS, f"{line}\n".encode())
 
 
-def _stop_pipe_closes(within: float) -> bool:
-    return bool(select.select([_STOP_PIPE], [], [], within)[0])
+def _life_pipe_closes(within: float) -> bool:
+    return bool(select.select([_LIFE_PIPE], [], [], within)[0])
 
 
 if __name__ == "__main__":

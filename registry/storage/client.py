@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -43,7 +43,9 @@ _ADVICE = "correct it or start that cluster, or leave it unset for an embedded m
 
 
 @asynccontextmanager
-async def connect(settings: Settings, graph: Graph) -> AsyncIterator[Database]:
+async def connect(
+    settings: Settings, graph: Graph, on_failure: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[Database]:
     """Yield the database: of the cluster in MONGODB_URI, or of an embedded mongod.
 
     Writes are acknowledged by the majority and journaled. The client belongs to the running event
@@ -52,7 +54,7 @@ async def connect(settings: Settings, graph: Graph) -> AsyncIterator[Database]:
     async with AsyncExitStack() as stack:
         uri = settings.mongodb_uri
         if uri is None:
-            uri = await stack.enter_async_context(mongod(settings))
+            uri = await stack.enter_async_context(mongod(settings, on_failure))
         client = _open(uri, _SOCKET_SECONDS + settings.query_seconds)
         stack.callback(client.close)
         try:

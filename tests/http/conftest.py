@@ -19,14 +19,14 @@ from registry.http.server import Runner
 Client = TestClient[web.Request, web.Application]
 Start = Callable[[Handler], Awaitable[Client]]
 
-SHORT_LIMITS = Limits(arrival_seconds=0.3, linger_seconds=0.3)
+SHORT_LIMITS = Limits(arrival_seconds=0.3, linger_seconds=0.3, stop_idle_seconds=0.3)
 
 
 class Server(TestServer):
     """A server of the tests, on the runner of the service."""
 
     async def _make_runner(self, **_: Any) -> Runner:
-        return Runner(self.app, shutdown_timeout=5.0)
+        return Runner(self.app, shutdown_timeout=1.0)
 
 
 def new_app(handler: Handler) -> web.Application:

@@ -30,7 +30,7 @@ def test_private_attributes_of_aiohttp_exist() -> None:
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     private = {name for name in names if name.startswith("_") and not name.startswith("__")}
     inherited = private - vars(Connection).keys()
-    assert {"_close", "_waiter", "_messages"} <= inherited
+    assert {"_current_request", "_waiter", "_messages"} <= inherited
     assert inherited <= set(dir(web.RequestHandler))
 
 

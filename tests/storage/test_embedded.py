@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import logging
 import os
 import re
 import shutil
@@ -20,11 +19,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import WriteConcern
 
 from registry.settings import Settings, StartError
-from registry.storage.mongod import embedded
+from registry.storage.mongod import embedded, supervision
 from tests.mongods import client_of
-from tests.storage.waiting import eventually
 
 Client = AsyncIOMotorClient[dict[str, Any]]
 
@@ -137,15 +136,31 @@ async def test_a_cancelled_start_leaves_no_mongod(tmp_path: Path) -> None:
         assert is_free(tmp_path)
 
 
-async def test_the_log_covers_the_last_start_only(tmp_path: Path) -> None:
+async def test_the_log_is_kept_over_restarts(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     log = tmp_path / "mongod.log"
-    log.write_text("a previous start\n" + log.read_text())
+    log.write_text('{"s": "E", "msg": "of a previous start"}\n' + log.read_text())
     async with running(tmp_path):
         pass
-    assert "Waiting for connections" in log.read_text()
-    assert "a previous start" not in log.read_text()
+    assert log.read_text().startswith('{"s": "E", "msg": "of a previous start"}')
+    assert log.read_text().count("Waiting for connections") == 2
+    failing = program(tmp_path / "mongod", "exit 14")
+    assert "of a previous start" not in await start_error(tmp_path, failing)
+
+
+async def test_ordinary_transactions_are_not_logged(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        notes = client.registry.notes
+        size = (tmp_path / "mongod.log").stat().st_size
+        for number in range(3):
+            async with await client.start_session() as session, session.start_transaction():
+                await notes.insert_one({"_id": number}, session=session)
+                await asyncio.sleep(0.15)  # by default mongod logs what takes 0.1 s
+                await notes.insert_one({"_id": -1 - number}, session=session)
+        await asyncio.sleep(0.1)
+        lines = (tmp_path / "mongod.log").read_bytes()[size:].decode().splitlines()
+    assert not [line for line in lines if "durationMillis" in line]
 
 
 async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) -> None:
@@ -156,19 +171,54 @@ async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) ->
         assert not left.exists()
 
 
-async def test_an_unexpected_exit_is_logged(
+def kill(data_dir: Path) -> None:
+    os.kill(int((data_dir / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
+
+
+async def test_a_mongod_that_exits_is_restarted_on_the_same_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def has_record() -> bool:
-        return bool(caplog.records)
+    async with running(tmp_path) as client:
+        notes = client.registry.notes.with_options(write_concern=WriteConcern("majority", j=True))
+        for count in (1, 2):
+            await notes.insert_one({})
+            kill(tmp_path)
+            assert await notes.count_documents({}) == count
+    messages = [record.getMessage() for record in caplog.records if record.name == "registry"]
+    assert "signal 9 (Killed)" in messages[0]
+    assert str(tmp_path / "mongod.log") in messages[0]
+    assert messages[1] == "mongod has been restarted"
+    assert len(messages) == 4
 
-    async with running(tmp_path):
-        os.kill(int((tmp_path / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
-        assert await eventually(has_record)  # a thread logs it
-    (record,) = caplog.records
-    assert record.levelno == logging.ERROR
-    assert "signal 9 (Killed)" in record.getMessage()
-    assert str(tmp_path / "mongod.log") in record.getMessage()
+
+async def test_a_mongod_that_exits_again_and_again_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "_PAUSES", (0.0, 0.1))
+    reasons: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def report(reason: str) -> None:
+        loop.call_soon_threadsafe(reasons.put_nowait, reason)
+
+    async with embedded.mongod(Settings(data_dir=tmp_path), report):
+        (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
+        kill(tmp_path)
+        reason = await asyncio.wait_for(reasons.get(), 30)
+    assert reason.startswith("mongod exited again after 2 restarts: ")
+    assert "WiredTiger.turtle: fatal turtle file read error" in reason
+    assert str(tmp_path / "mongod.log") in reason
+    assert is_free(tmp_path)
+
+
+async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
+    for seconds in (0.0, 0.1, 0.3):
+        async with running(tmp_path):
+            kill(tmp_path)
+            await asyncio.sleep(seconds)
+        async with running(tmp_path):
+            pass
+        assert is_free(tmp_path)
 
 
 async def test_a_directory_in_use_is_rejected(tmp_path: Path) -> None:

@@ -74,6 +74,16 @@ def has_exited(process: int) -> bool:
     return False
 
 
+def children(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(number) for number in listed.split()]
+
+
+def descendants(process: int) -> list[int]:
+    """Return the process ids of the children, and of their descendants."""
+    return [found for child in children(process) for found in (child, *descendants(child))]
+
+
 def person(name: str) -> dict[str, Any]:
     """Return the document that creates a person."""
     attributes = {"first_name": name, "last_name": "Hopper"}

@@ -17,6 +17,7 @@ from tests.system.conftest import Start
 from tests.system.service import (
     TIMEOUT,
     Service,
+    children,
     eventually,
     has_exited,
     person,
@@ -24,11 +25,6 @@ from tests.system.service import (
 )
 
 TWO = ("--workers", "2")
-
-
-def children(process: int) -> list[int]:
-    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
-    return [int(number) for number in listed.split()]
 
 
 def gunicorn_of(service: Service) -> int:

@@ -1,26 +1,42 @@
 """A child process that never outlives this process."""
 
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import BinaryIO
 
-_STOP_SECONDS = 60.0
+_STOP_SECONDS = 6.0
+"""After that the program is killed; with that of open requests, a stop takes less than 30 s."""
+
+_ORPHAN_SECONDS = 8
+"""The same if this process has been killed."""
 
 _SCRIPT = """
+seconds=$1; shift
 exec 3<&0
 "$@" </dev/null 3<&- & program=$!
-{ read -r _ <&3; kill "$program"; } & watcher=$!
+{
+  read -r _ <&3 && seconds=0
+  kill "$program"
+  while [ "$seconds" -gt 0 ]; do
+    command -p sleep 1
+    kill -0 "$program" || exit
+    seconds=$((seconds - 1))
+    [ "$seconds" -gt 0 ] || kill -9 "$program"
+  done
+} 2>/dev/null & watcher=$!
 wait "$program"; status=$?
 kill "$watcher" 2>/dev/null
 command -p rm -rf "$PWD"
 exit "$status"
 """
-"""Terminates the program when standard input closes: when this process ends in any way.
-Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
+"""Terminates the program when standard input receives a line, or closes because this process has
+ended; only then must it kill the program as well. Background commands of a shell read /dev/null
+instead of standard input, hence descriptor 3."""
 
 
 class ChildProcess:
@@ -31,9 +47,10 @@ class ChildProcess:
 
     def __init__(self, command: Sequence[str], directory: Path, log: BinaryIO) -> None:
         reading, self._stop_pipe = os.pipe()
-        self._stopping = False
+        self._is_stopped = False
+        self._directory = directory
         self._shell = subprocess.Popen(  # noqa: S603 - the command has no external input
-            ["/bin/sh", "-c", _SCRIPT, "registry-child", *command],
+            ["/bin/sh", "-c", _SCRIPT, "registry-child", str(_ORPHAN_SECONDS), *command],
             cwd=directory,
             stdin=reading,
             stdout=log,
@@ -51,22 +68,22 @@ class ChildProcess:
             return f"signal {status - 128} ({signal.strsignal(status - 128)})"
         return f"status {status}"
 
-    def on_end(self, report: Callable[[], None]) -> None:
-        """Call `report`, on a thread, if the program ends without having been stopped."""
-
-        def wait() -> None:
-            self._shell.wait()
-            if not self._stopping:
-                report()
-
-        Thread(target=wait, daemon=True).start()
+    def wait(self) -> str:
+        """Wait until the program ends; return its exit status or signal."""
+        self._shell.wait()
+        return self.ending() or ""
 
     def stop(self) -> None:
-        """Terminate the program and wait for its end; kill it after a minute."""
-        self._stopping = True
+        """Terminate the program and wait for its end; kill it if that takes too long."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        with suppress(BrokenPipeError):  # it has ended
+            os.write(self._stop_pipe, b"\n")
         os.close(self._stop_pipe)
         try:
             self._shell.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait()
+            shutil.rmtree(self._directory, ignore_errors=True)

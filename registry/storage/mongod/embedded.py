@@ -3,17 +3,16 @@
 import asyncio
 import fcntl
 import importlib.util
-import json
-import logging
 import os
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 from urllib.parse import quote
 
 from motor.motor_asyncio import AsyncIOMotorClient
@@ -21,6 +20,8 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.settings import Settings, StartError
 from registry.storage.mongod.child_process import ChildProcess
+from registry.storage.mongod.log import Log
+from registry.storage.mongod.supervision import Program, Supervisor
 
 _SOCKET = "mongodb-27017.sock"
 
@@ -35,6 +36,7 @@ bytes (macOS) or 107 (Linux)."""
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
     *("--replSet", "registry"),
+    *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
     *("--bind_ip", _MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
     *("--oplogSize", "128"),  # instead of 5 % of the disk
     # Instead of three files of 100 MB, which double the time of a first start.
@@ -47,15 +49,16 @@ _POLL_SECONDS = 0.005
 _PREVIOUS_SECONDS = 30.0
 _START_SECONDS = 120.0  # after a crash there may be a journal to replay
 
-_log = logging.getLogger("registry")
-
 
 @asynccontextmanager
-async def mongod(settings: Settings) -> AsyncIterator[str]:
+async def mongod(
+    settings: Settings, on_failure: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[str]:
     """Run a mongod on `settings.data_dir`; yield its URI once it accepts writes.
 
-    It ends with the context, or soon after this process, even after kill -9, and is not bound to
-    an event loop. Raises StartError if it cannot run.
+    If it exits, it is restarted under the same URI; if that fails repeatedly, `on_failure` is
+    called with the reason, on another thread. It ends with the context, or soon after this process,
+    even after kill -9, and is not bound to an event loop. Raises StartError if it cannot run.
     """
     binary = _binary(settings.mongod)
     home = settings.data_dir.absolute()
@@ -63,24 +66,32 @@ async def mongod(settings: Settings) -> AsyncIterator[str]:
         await _wait_for_previous(home / "mongodb" / "mongod.lock")
         sockets = _socket_directory(home)
         data, cache = ("--dbpath", str(home / "mongodb")), ("--wiredTigerCacheSizeGB", _cache_gib())
-        child = ChildProcess([str(binary), *data, *cache, *_OPTIONS], sockets, log)
+        command = [str(binary), *data, *cache, *_OPTIONS]
+
+        def start() -> ChildProcess:
+            sockets.mkdir(mode=0o700, exist_ok=True)  # removed when mongod ends
+            return ChildProcess(command, sockets, log.file)
+
+        ready = partial(_wait_for_socket, sockets / _SOCKET)
+        program = Program("mongod", start, ready, home, log, on_failure)
+        supervisor = Supervisor(program, child := start())
         try:
-            yield await _started(child, sockets / _SOCKET, log)
+            uri = await _started(child, sockets / _SOCKET, log)
+            supervisor.start()
+            yield uri
         finally:
-            await asyncio.to_thread(child.stop)
+            await asyncio.to_thread(supervisor.stop)
 
 
-async def _started(child: ChildProcess, path: Path, log: BinaryIO) -> str:
+async def _started(child: ChildProcess, path: Path, log: Log) -> str:
     uri = f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
     try:
         async with asyncio.timeout(_START_SECONDS):
             await _wait_for_socket(path, child)
             await _wait_for_primary(uri)
     except (TimeoutError, ChildProcessError, PyMongoError) as error:
-        reason = _first_error(log) or str(error) or f"it was not ready after {_START_SECONDS:g} s"
-        raise StartError(f"mongod does not start: {reason} (its log is {log.name})") from error
-    message = "mongod exited unexpectedly: %s; its log is %s"
-    child.on_end(lambda: _log.error(message, child.ending(), log.name))
+        reason = log.first_error() or str(error) or f"it was not ready after {_START_SECONDS:g} s"
+        raise StartError(f"mongod does not start: {reason} (its log is {log})") from error
     return uri
 
 
@@ -109,7 +120,7 @@ def _cache_gib() -> str:
 
 
 @contextmanager
-def _owned(home: Path) -> Iterator[BinaryIO]:
+def _owned(home: Path) -> Iterator[Log]:
     """Lock the data directory, at most until this process ends; yield the log of its mongod."""
     with ExitStack() as stack:
         with _writing(home):
@@ -117,8 +128,9 @@ def _owned(home: Path) -> Iterator[BinaryIO]:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = stack.enter_context((home / "lock").open("a+"))
             _lock(lock, home)
-            log = stack.enter_context((home / "mongod.log").open("a+b"))
-            log.truncate(0)
+            log = Log.open(home / "mongod.log")
+            stack.enter_context(log.file)
+            log.begin()
         yield log
 
 
@@ -171,11 +183,12 @@ def _locked_by(lock: Path) -> str | None:
 
 
 async def _wait_for_socket(path: Path, child: ChildProcess) -> None:
-    while not (ending := child.ending()):
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-            return
-        await asyncio.sleep(_POLL_SECONDS)
+    async with asyncio.timeout(_START_SECONDS):
+        while not (ending := child.ending()):
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(path))
+                return
+            await asyncio.sleep(_POLL_SECONDS)
     raise ChildProcessError(f"it ended with {ending}")
 
 
@@ -199,23 +212,3 @@ async def _initiate(client: AsyncIOMotorClient[dict[str, Any]]) -> None:
     except OperationFailure as error:
         if error.code != 23:  # AlreadyInitialized
             raise
-
-
-def _first_error(log: BinaryIO) -> str | None:
-    """Return the first error in the log, of mongod or of the program that failed to start it."""
-    log.seek(0)
-    for line in log:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            return line.decode(errors="replace").strip()
-        if entry["s"] in {"E", "F"}:
-            return _error_message(entry)
-    return None
-
-
-def _error_message(entry: object) -> str:
-    if not isinstance(entry, dict):
-        return str(entry)
-    members = ("msg", "attr", "error", "message", "errmsg", "error_str")
-    return ": ".join(_error_message(entry[name]) for name in members if name in entry)

@@ -1,0 +1,71 @@
+"""The log of mongod: kept over restarts, and bounded."""
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Self
+
+_MAX_BYTES = 16 * 2**20
+
+_OLD_FILES = 2
+"""`mongod.log.1`, the newer one, and `mongod.log.2`."""
+
+
+class Log:
+    """A file to which a program appends, and of which older contents are kept in further files."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self._start = 0
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the log for appending. Raises OSError."""
+        log = cls(path.open("a+b"))
+        log.rotate_if_full()
+        return log
+
+    def __str__(self) -> str:
+        return self.file.name
+
+    def begin(self) -> None:
+        """Note that a program starts: `first_error` considers what it writes from now on."""
+        self._start = self.file.seek(0, os.SEEK_END)
+
+    def first_error(self) -> str | None:
+        """Return the first error of mongod, or of the program that failed to start it."""
+        self.file.seek(self._start)
+        for line in self.file:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                return line.decode(errors="replace").strip()
+            if entry["s"] in {"E", "F"}:
+                return _error_message(entry)
+        return None
+
+    def rotate_if_full(self) -> None:
+        """Move the contents to another file if they exceed the limit.
+
+        mongod keeps its file open, so it is copied and then truncated. If the disk is full, the
+        old contents are dropped instead of kept.
+        """
+        if os.fstat(self.file.fileno()).st_size < _MAX_BYTES:
+            return
+        newest, *older = (Path(f"{self}.{number + 1}") for number in range(_OLD_FILES))
+        with suppress(OSError):
+            for target in older:
+                newest.replace(target)
+        with suppress(OSError):
+            shutil.copyfile(str(self), newest)
+        self.file.truncate(0)
+        self._start = 0
+
+
+def _error_message(entry: object) -> str:
+    if not isinstance(entry, dict):
+        return str(entry)
+    members = ("msg", "attr", "error", "message", "errmsg", "error_str")
+    return ": ".join(_error_message(entry[name]) for name in members if name in entry)

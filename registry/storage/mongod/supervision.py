@@ -1,0 +1,133 @@
+"""Supervision: a program that ends unexpectedly is started again."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import disk_usage
+from threading import Event, Lock, Thread
+
+from registry.storage.mongod.child_process import ChildProcess
+from registry.storage.mongod.log import Log
+
+_PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each restart in a row; then supervision gives up."""
+
+_STABLE_SECONDS = 60.0
+"""A program that has run for so long may be restarted as often as at first."""
+
+_ROTATION_SECONDS = 5.0
+
+_FREE_BYTES = 32 * 2**20
+"""What mongod needs to start: with less, it would only fail again."""
+
+_SPACE_SECONDS = 1.0
+
+_log = logging.getLogger("registry")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that can be started repeatedly.
+
+    start: starts it. wait_until_ready: raises TimeoutError or ChildProcessError if it does not
+    become ready. home: where it stores its data. on_failure: called with the reason, on another
+    thread, if it cannot be restarted.
+    """
+
+    name: str
+    start: Callable[[], ChildProcess]
+    wait_until_ready: Callable[[ChildProcess], Coroutine[None, None, None]]
+    home: Path
+    log: Log
+    on_failure: Callable[[str], None]
+
+
+class Supervisor:
+    """Restarts a program on a thread of its own, so it is not bound to an event loop.
+
+    The pauses between restarts increase, and their number is bounded; while the disk is full, the
+    supervisor waits instead.
+    """
+
+    def __init__(self, program: Program, child: ChildProcess) -> None:
+        self._program = program
+        self._child = child
+        self._stopping = Event()
+        self._lock = Lock()
+
+    def start(self) -> None:
+        """Begin to watch the program, and the size of its log."""
+        for watch in (self._watch, self._rotate_log):
+            Thread(target=watch, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop the program and wait for its end."""
+        self._stopping.set()
+        with self._lock:
+            self._child.stop()
+
+    def _rotate_log(self) -> None:
+        while not self._stopping.wait(_ROTATION_SECONDS):
+            with self._lock:
+                if not self._stopping.is_set():
+                    self._program.log.rotate_if_full()
+
+    def _watch(self) -> None:
+        restarts, started = 0, time.monotonic()
+        while (reason := self._wait_for_end()) and not self._stopping.is_set():
+            if time.monotonic() - started >= _STABLE_SECONDS:
+                restarts = 0
+            if not self._wait_for_space():
+                if restarts == len(_PAUSES):
+                    self._give_up(reason)
+                    return
+                self._stopping.wait(_PAUSES[restarts])
+                restarts += 1
+            started = time.monotonic()
+            self._restart()
+
+    def _wait_for_end(self) -> str | None:
+        """Return why the program has ended, None if it was stopped."""
+        ending = self._child.wait()
+        program = self._program
+        with self._lock:
+            if self._stopping.is_set():
+                return None
+            reason = program.log.first_error() or f"it ended with {ending}"
+        _log.error("%s exited unexpectedly: %s; its log is %s", program.name, ending, program.log)
+        return reason
+
+    def _give_up(self, reason: str) -> None:
+        program = self._program
+        program.on_failure(
+            f"{program.name} exited again after {len(_PAUSES)} restarts: {reason} "
+            f"(its log is {program.log})"
+        )
+
+    def _wait_for_space(self) -> bool:
+        """Return whether the disk was full, after it has space again."""
+        home = self._program.home
+        if disk_usage(home).free >= _FREE_BYTES:
+            return False
+        _log.error("The disk of %s is full: waiting for %d MB", home, _FREE_BYTES // 2**20)
+        while disk_usage(home).free < _FREE_BYTES:
+            if self._stopping.wait(_SPACE_SECONDS):
+                break
+        return True
+
+    def _restart(self) -> None:
+        with self._lock:
+            if self._stopping.is_set():
+                return
+            self._program.log.begin()
+            self._child = self._program.start()
+        try:
+            asyncio.run(self._program.wait_until_ready(self._child))
+        except (TimeoutError, ChildProcessError):
+            with self._lock:
+                self._child.stop()
+        else:
+            _log.warning("%s has been restarted", self._program.name)

@@ -1,0 +1,292 @@
+"""How connections end: after the responses to all requests that have arrived on them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+from aiohttp import web
+
+from tests.http.conftest import SHORT_LIMITS, Client, Start
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[Client], Awaitable[Streams]]
+
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
+CLOSE = b"\r\nConnection: close\r\n"
+
+
+class Gate:
+    """Handlers that finish their response once it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self._open = asyncio.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.entered.set()
+        await self._open.wait()
+        return web.Response(text=request.method)
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        self.entered.set()
+        await self._open.wait()
+        await response.write_eof()
+        return response
+
+
+async def echo(request: web.Request) -> web.Response:
+    return web.Response(body=await request.read())
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Open a connection to a server."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect(client: Client) -> Streams:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+        writers.append(writer)
+        return reader, writer
+
+    yield connect
+    for writer in writers:
+        writer.close()
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(10):
+        return await reader.read()
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+
+
+def stop(client: Client) -> asyncio.Task[None]:
+    """Stop the server, as a signal does, but not the connections of the test."""
+    return asyncio.create_task(client.server.close())
+
+
+async def test_a_half_closed_connection_gets_its_response(start: Start, connect: Connect) -> None:
+    gate = Gate()
+    reader, writer = await connect(await start(gate.handle))
+    writer.write(GET)
+    await gate.entered.wait()
+    writer.write_eof()
+    await asyncio.sleep(0.1)
+    gate.open()
+    received = await read_all(reader)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert CLOSE in received
+    assert received.endswith(b"GET")
+
+
+async def test_a_connection_half_closed_with_its_requests_gets_all_responses(
+    start: Start, connect: Connect
+) -> None:
+    reader, writer = await connect(await start(echo))
+    writer.write(3 * (POST + b"body"))
+    writer.write_eof()
+    received = await read_all(reader)
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 3
+    assert received.count(CLOSE) == 1
+
+
+async def test_a_half_closed_connection_gets_the_rest_of_a_stream(
+    start: Start, connect: Connect
+) -> None:
+    gate = Gate()
+    reader, writer = await connect(await start(gate.stream))
+    writer.write(GET)
+    await gate.entered.wait()
+    writer.write_eof()
+    await asyncio.sleep(0.1)
+    gate.open()
+    assert (await read_all(reader)).endswith(b"begun\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("before", [b"", POST + b"body"])
+@pytest.mark.parametrize("part", [b"GET / HT", POST + b"bo"])
+async def test_a_request_that_is_half_closed_before_its_end_gets_no_response(
+    before: bytes, part: bytes, start: Start, connect: Connect
+) -> None:
+    reader, writer = await connect(await start(echo))
+    writer.write(before + part)
+    writer.write_eof()
+    assert (await read_all(reader)).count(b"HTTP/1.1 ") == bool(before)
+
+
+async def test_a_connection_that_is_half_closed_without_a_request_is_closed(
+    start: Start, connect: Connect
+) -> None:
+    reader, writer = await connect(await start(echo))
+    writer.write_eof()
+    assert await read_all(reader) == b""
+
+
+async def test_a_connection_that_is_closed_as_soon_as_it_is_open_is_not_kept(
+    start: Start,
+) -> None:
+    client = await start(echo)
+    with socket.create_connection(("127.0.0.1", client.port)):
+        pass
+    stopping = stop(client)
+    await asyncio.wait_for(stopping, SHORT_LIMITS.stop_idle_seconds)
+
+
+async def test_a_client_that_waits_long_on_a_half_closed_connection_gets_interim_responses(
+    start: Start, connect: Connect
+) -> None:
+    gate = Gate()
+    reader, writer = await connect(await start(gate.handle))
+    writer.write(GET)
+    writer.write_eof()
+    assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
+    assert await reader.readline() == b"\r\n"
+    gate.open()
+    assert b"HTTP/1.1 200 OK\r\n" in await read_all(reader)
+
+
+async def test_a_client_that_has_closed_its_connection_is_noticed(
+    start: Start, connect: Connect
+) -> None:
+    """Until the service writes, it is indistinguishable from one that has half-closed it."""
+    gate, requests = Gate(), []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        return await gate.handle(request)
+
+    _, writer = await connect(await start(handle))
+    writer.write(GET)
+    await gate.entered.wait()
+    writer.close()
+    await eventually(lambda: requests[0].transport is None)
+    gate.open()
+
+
+async def test_the_response_in_progress_when_the_server_stops_closes_the_connection(
+    start: Start, connect: Connect
+) -> None:
+    gate = Gate()
+    client = await start(gate.handle)
+    reader, writer = await connect(client)
+    writer.write(GET)
+    await gate.entered.wait()
+    stopping = stop(client)
+    await asyncio.sleep(0.1)
+    gate.open()
+    received = await read_all(reader)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert CLOSE in received
+    await stopping
+
+
+async def test_an_idle_connection_gets_one_more_response_while_the_server_stops(
+    start: Start, connect: Connect
+) -> None:
+    client = await start(echo)
+    reader, writer = await connect(client)
+    writer.write(GET)
+    await reader.readuntil(b"\r\n\r\n")
+    stopping = stop(client)
+    await asyncio.sleep(0.1)
+    writer.write(POST + b"last")
+    received = await read_all(reader)
+    assert CLOSE in received
+    assert received.endswith(b"last")
+    await stopping
+
+
+async def test_a_connection_without_a_request_is_closed_while_the_server_stops(
+    start: Start, connect: Connect
+) -> None:
+    client = await start(echo)
+    reader, _ = await connect(client)
+    await asyncio.sleep(0.1)
+    stopping = stop(client)
+    assert await read_all(reader) == b""
+    await stopping
+
+
+async def test_pipelined_requests_are_all_answered_while_the_server_stops(
+    start: Start, connect: Connect
+) -> None:
+    gate = Gate()
+    client = await start(gate.handle)
+    reader, writer = await connect(client)
+    writer.write(3 * GET)
+    await gate.entered.wait()
+    stopping = stop(client)
+    await asyncio.sleep(0.1)
+    gate.open()
+    received = await read_all(reader)
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 3
+    assert received.index(CLOSE) > received.rindex(b"HTTP/1.1 200")
+    await stopping
+
+
+async def test_a_stream_that_ends_while_the_server_stops_is_followed_by_one_more_response(
+    start: Start, connect: Connect
+) -> None:
+    gate = Gate()
+    client = await start(gate.stream)
+    reader, writer = await connect(client)
+    writer.write(GET)
+    await gate.entered.wait()
+    stopping = stop(client)
+    await asyncio.sleep(0.1)
+    gate.open()
+    assert CLOSE not in await reader.readuntil(b"0\r\n\r\n")
+    writer.write(GET)
+    received = await read_all(reader)
+    assert CLOSE in received
+    assert received.endswith(b"0\r\n\r\n")
+    await stopping
+
+
+async def test_a_stream_that_nobody_reads_is_reset_when_the_server_has_to_stop(
+    start: Start, connect: Connect
+) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(bytes(100_000))
+
+    client = await start(handle)
+    reader, writer = await connect(client)
+    writer.write(GET)
+    await asyncio.sleep(0.1)
+    await stop(client)
+    with pytest.raises(ConnectionResetError):
+        await read_all(reader)
+
+
+async def test_an_endless_response_is_reset_when_the_server_has_to_stop(
+    start: Start, connect: Connect
+) -> None:
+    gate = Gate()
+    client = await start(gate.stream)
+    reader, writer = await connect(client)
+    writer.write(GET)
+    await gate.entered.wait()
+    stopping = stop(client)
+    received = b""
+    with suppress(ConnectionResetError):
+        received = await read_all(reader)
+    assert not received.endswith(b"0\r\n\r\n")
+    await stopping

@@ -1,0 +1,73 @@
+"""The embedded mongod fails: it is restarted, or the service exits and says why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import Start
+from tests.system.service import ROOT, TIMEOUT, environment, eventually, has_exited, person
+
+IMPATIENT = """
+from registry.storage.mongod import supervision
+supervision._PAUSES = (0.0, 0.1)
+from registry.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start) -> None:
+    service = start("--workers", workers)
+    service.request("/persons", person("Grace"))
+    killed = service.mongod
+    os.kill(killed, signal.SIGKILL)
+    assert service.names() == ["Grace"]
+    service.request("/persons", person("Ada"))
+    assert service.names() == ["Grace", "Ada"]
+    assert service.mongod != killed
+    mongod = service.mongod
+    service.process.terminate()
+    output, log = service.process.communicate(timeout=TIMEOUT)
+    assert (output, service.process.returncode) == ("", 0)
+    assert "mongod exited unexpectedly: signal 9 (Killed)" in log
+    assert "mongod has been restarted" in log
+    assert has_exited(mongod)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_service_exits_with_the_reason_when_mongod_cannot_be_restarted(
+    workers: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with subprocess.Popen(  # noqa: S603 - the service
+        [sys.executable, "-c", IMPATIENT, "--data-dir", data, "--workers", workers],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("Registry ready")
+        (data / "mongodb" / "WiredTiger.turtle").write_text("garbage")
+        os.kill(int((data / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
+        _, log = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1
+    last = log.splitlines()[-1]
+    assert last.startswith("registry: mongod exited again after 2 restarts: ")
+    assert "WiredTiger.turtle" in last
+
+
+def test_a_killed_service_leaves_no_mongod_that_it_has_restarted(start: Start) -> None:
+    service = start()
+    os.kill(service.mongod, signal.SIGKILL)
+    assert service.names() == []
+    mongod = service.mongod
+    os.kill(service.process.pid, signal.SIGKILL)
+    assert eventually(lambda: has_exited(mongod))

@@ -32,7 +32,10 @@ _SETTINGS = {"electionTimeoutMillis": 1500, "heartbeatIntervalMillis": 500}
 
 
 class Processes:
-    """Processes that end when this one ends, in any way, even those that SIGSTOP has stopped."""
+    """Processes that end when this one ends, in any way, even those that SIGSTOP has stopped.
+
+    group: the process group whose members do so.
+    """
 
     def __init__(self) -> None:
         # Its standard input closes with the end of this process.
@@ -42,12 +45,12 @@ class Processes:
             text=True,
             process_group=0,
         )
-        self._group = guard.pid
+        self.group = guard.pid
         self._processes = [guard]
 
     def start(self, command: Sequence[str | Path], **streams: Any) -> subprocess.Popen[str]:
         process = subprocess.Popen(  # noqa: S603 - a mongod or a helper program of the tests
-            command, process_group=self._group, text=True, **streams
+            command, process_group=self.group, text=True, **streams
         )
         self._processes.append(process)
         return process

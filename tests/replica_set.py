@@ -70,6 +70,7 @@ class Member:
         files = ("--dbpath", str(home), "--logpath", str(home / "mongod.log"), "--logappend")
         self._command = (program, *address, *files, *_OPTIONS)
         self._processes = processes
+        self._is_frozen = False
         self._fail_points: set[str] = set()
         self.host = f"127.0.0.1:{port}"
         self.uri = f"mongodb://{self.host}/?directConnection=true"
@@ -89,9 +90,11 @@ class Member:
     def freeze(self) -> None:
         """Stop it until it is thawed, with its connections open."""
         self._process.send_signal(signal.SIGSTOP)
+        self._is_frozen = True
 
     def thaw(self) -> None:
         self._process.send_signal(signal.SIGCONT)
+        self._is_frozen = False
 
     async def command(self, name: str, value: Any = 1, **arguments: Any) -> dict[str, Any]:
         """Run a command on the database `admin`; return its reply."""
@@ -135,15 +138,11 @@ class Member:
 
     async def is_primary(self) -> bool:
         """Return whether it says so; False if it was killed or frozen."""
-        if self._process.poll() is not None or self._is_frozen():
+        if self._process.poll() is not None or self._is_frozen:
             return False
         with suppress(AutoReconnect):
             return bool((await self.command("hello"))["isWritablePrimary"])
         return False
-
-    def _is_frozen(self) -> bool:
-        status = Path(f"/proc/{self._process.pid}/stat").read_text()
-        return status.rpartition(") ")[2].startswith("T")
 
 
 class ReplicaSet:

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 import orjson
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
 
 from tests.support import MEDIA_TYPE, Database, check_document, to_many
 
-_REQUEST_SECONDS = 60.0
+_PAUSE_SECONDS = 0.05
 
 NO_RESPONSE = 0
 """The status of a request whose connection broke."""
@@ -43,26 +43,43 @@ class Reply:
 
 
 class Client:
-    """A client of the service at a URL, whose process or database may be lost at any time."""
+    """A client of the service at a URL, whose process or database may be lost at any time.
 
-    def __init__(self, session: ClientSession, url: str) -> None:
+    seconds: within which every request has to be done.
+    """
+
+    def __init__(self, session: ClientSession, url: str, seconds: float = 60.0) -> None:
         self._session = session
         self._url = url
+        self._timeout = ClientTimeout(seconds)
 
     async def send(self, method: str, path: str, data: Any = None) -> Reply:
-        """Send a request. It succeeds, or the response is 503, or none arrives."""
+        """Send a request. It succeeds, or the response is 503, or none arrives.
+
+        Raises TimeoutError.
+        """
         body = None if data is None else orjson.dumps({"data": data})
+        while (reply := await self._exchange(method, path, body)) is None:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if reply.document is not None:
+            check_document(reply.document)
+        expected = reply.is_acknowledged or reply.status in {503, NO_RESPONSE}
+        assert expected, (method, path, data, reply)
+        return reply
+
+    async def _exchange(self, method: str, path: str, body: bytes | None) -> Reply | None:
+        """Return None if the request was not sent, because no service accepts connections."""
+        url = self._url + path
         try:
-            async with self._session.request(method, self._url + path, data=body) as response:
+            async with self._session.request(
+                method, url, data=body, timeout=self._timeout
+            ) as response:
                 content = await response.read()
+        except ClientConnectorError:
+            return None
         except ClientError:
             return Reply(NO_RESPONSE)
-        document = orjson.loads(content) if content else None
-        if document is not None:
-            check_document(document)
-        reply = Reply(response.status, document)
-        assert reply.is_acknowledged or reply.status == 503, (method, path, data, reply)
-        return reply
+        return Reply(response.status, orjson.loads(content) if content else None)
 
     async def create(self, name: str) -> Reply:
         return await self.send("POST", "/persons", person(name))
@@ -71,14 +88,13 @@ class Client:
         return await self.send("PATCH", f"/persons/{id_}", person(name))
 
 
-Connect = Callable[[str], Client]
+Connect = Callable[..., Client]
 
 
 @asynccontextmanager
 async def clients() -> AsyncIterator[Connect]:
-    """Yield a function that returns a client of the service at a URL."""
-    headers, timeout = {"Content-Type": MEDIA_TYPE}, ClientTimeout(_REQUEST_SECONDS)
-    async with ClientSession(headers=headers, timeout=timeout) as session:
+    """Yield `Client` without its first argument."""
+    async with ClientSession(headers={"Content-Type": MEDIA_TYPE}) as session:
         yield partial(Client, session)
 
 

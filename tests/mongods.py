@@ -23,11 +23,17 @@ async def client_of(uri: str) -> AsyncIterator[AsyncIOMotorClient[dict[str, Any]
         client.close()
 
 
+async def program_of(uri: str) -> str:
+    """Return the path of the mongod at a URI."""
+    async with client_of(uri) as client:
+        path: str = (await client.admin.command("getCmdLineOpts"))["argv"][0]
+        return path
+
+
 @asynccontextmanager
 async def other_mongod(mongodb_uri: str, *options: str) -> AsyncIterator[str]:
     """Start the program of the mongod at a URI once more, without data; yield the new URI."""
-    async with client_of(mongodb_uri) as client:
-        program = (await client.admin.command("getCmdLineOpts"))["argv"][0]
+    program = await program_of(mongodb_uri)
     # Not in tmp_path, which is too long for a socket.
     with TemporaryDirectory(prefix="mongod-", dir="/tmp") as home:
         process = await asyncio.create_subprocess_exec(

@@ -18,7 +18,8 @@ def launch(tmp_path: Path) -> Iterator[Start]:
     services: list[Service] = []
 
     def launch(*arguments: str | Path, data_dir: Path | None = None, **variables: str) -> Service:
-        services.append(Service(data_dir or tmp_path / "data", *arguments, **variables))
+        directory = data_dir or tmp_path / "data"
+        services.append(Service(directory, *arguments, process_group=None, **variables))
         return services[-1]
 
     yield launch

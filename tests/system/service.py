@@ -91,9 +91,18 @@ def person(name: str) -> dict[str, Any]:
 
 
 class Service:
-    """A running service. url: empty until it is ready."""
+    """A running service. url: empty until it is ready.
 
-    def __init__(self, data_dir: Path, *arguments: str | Path, **variables: str) -> None:
+    process_group: of a new session by default.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *arguments: str | Path,
+        process_group: int | None = None,
+        **variables: str,
+    ) -> None:
         self.data_dir = data_dir
         self.url = ""
         self.process = subprocess.Popen(  # noqa: S603 - the service
@@ -103,7 +112,8 @@ class Service:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
+            start_new_session=process_group is None,
+            process_group=process_group,
         )
 
     @property

@@ -1,0 +1,266 @@
+"""Writers that record which of their writes were acknowledged, and compare them with the database.
+
+Each writer changes only records of its own, one request after another, so that what the database
+may contain follows from the responses: the effect of each acknowledged write, and of each other one
+entirely or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import orjson
+from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
+
+from tests.support import MEDIA_TYPE, Database, check_document, to_many
+
+_PAUSE_SECONDS = 0.05
+
+NO_RESPONSE = 0
+"""The status of a request whose connection broke."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The status of a response, and its document unless it has no body."""
+
+    status: int
+    document: Any = None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.status in {200, 201, 204}
+
+    @property
+    def id(self) -> str:
+        identifier: str = self.document["data"]["id"]
+        return identifier
+
+
+class Client:
+    """A client of the service at a URL, whose process or database may be lost at any time.
+
+    seconds: within which every request has to be done.
+    """
+
+    def __init__(self, session: ClientSession, url: str, seconds: float = 60.0) -> None:
+        self._session = session
+        self._url = url
+        self._timeout = ClientTimeout(seconds)
+
+    async def send(self, method: str, path: str, data: Any = None) -> Reply:
+        """Send a request. It succeeds, or the response is 503, or none arrives.
+
+        Raises TimeoutError.
+        """
+        body = None if data is None else orjson.dumps({"data": data})
+        while (reply := await self._exchange(method, path, body)) is None:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if reply.document is not None:
+            check_document(reply.document)
+        expected = reply.is_acknowledged or reply.status in {503, NO_RESPONSE}
+        assert expected, (method, path, data, reply)
+        return reply
+
+    async def _exchange(self, method: str, path: str, body: bytes | None) -> Reply | None:
+        """Return None if the request was not sent, because no service accepts connections."""
+        url = self._url + path
+        try:
+            async with self._session.request(
+                method, url, data=body, timeout=self._timeout
+            ) as response:
+                content = await response.read()
+        except ClientConnectorError:
+            return None
+        except ClientError:
+            return Reply(NO_RESPONSE)
+        return Reply(response.status, orjson.loads(content) if content else None)
+
+    async def create(self, name: str) -> Reply:
+        return await self.send("POST", "/persons", person(name))
+
+    async def rename(self, id_: str, name: str) -> Reply:
+        return await self.send("PATCH", f"/persons/{id_}", person(name))
+
+
+Connect = Callable[..., Client]
+
+
+@asynccontextmanager
+async def clients() -> AsyncIterator[Connect]:
+    """Yield `Client` without its first argument."""
+    async with ClientSession(headers={"Content-Type": MEDIA_TYPE}) as session:
+        yield partial(Client, session)
+
+
+def person(name: str) -> dict[str, Any]:
+    """Return the resource object of a person, two of whose attributes are this name."""
+    return {"type": "person", "attributes": {"first_name": name, "last_name": name}}
+
+
+def computer(serial: str, owner: str) -> dict[str, Any]:
+    """Return the resource object of a computer that a person owns."""
+    linkage = {"data": {"type": "person", "id": owner}}
+    attributes, relationships = {"serial": serial}, {"owner": linkage}
+    return {"type": "computer", "attributes": attributes, "relationships": relationships}
+
+
+class Ledger:
+    """The ids of the resources whose creation was acknowledged, by name or serial."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, dict[str, str]] = {"person": {}, "computer": {}}
+
+    def acknowledge(self, key: str, reply: Reply) -> None:
+        """Add a new resource; no other may ever have had its id, not even one that is deleted."""
+        ids = self.ids[reply.document["data"]["type"]]
+        assert reply.id not in ids.values(), f"the id of {key} was acknowledged before"
+        ids[key] = reply.id
+
+
+@dataclass(frozen=True)
+class _State:
+    """The records of a writer: the name of its person, serials of computers, other persons."""
+
+    name: str
+    owned: frozenset[str] = frozenset()
+    unowned: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+
+
+class Writer:
+    """Writes through one service and reads through another until it is stopped.
+
+    label: the prefix of its names and serials. complete_cycles: how often it has written in each
+    way, and each write was acknowledged.
+    """
+
+    def __init__(self, label: str, ledger: Ledger, writing: Client, reading: Client) -> None:
+        self._label = label
+        self._ledger = ledger
+        self._writing = writing
+        self._reading = reading
+        self._number = 0
+        self._id = ""
+        self._states: set[_State] = set()
+        self.complete_cycles = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Create a person, and change it and its computers until told to stop."""
+        name = self._next_name()
+        reply = await self._writing.create(name)
+        self._ledger.acknowledge(name, reply)
+        self._id, self._states = reply.id, {_State(name)}
+        while not stop.is_set():
+            self.complete_cycles += await self._cycle()
+
+    async def check(self, database: Database) -> None:
+        """Compare the database with the responses."""
+        query = {"$regex": f"^{self._label}-"}
+        persons = await database.persons.find({"first_name": query}).to_list(None)
+        computers = await database.computers.find({"serial": query}).to_list(None)
+        for one in persons:
+            assert one["last_name"] == one["first_name"]
+            assert one["full_name"] == f"{one['first_name']} {one['first_name']}"
+        names = {str(one["_id"]): one["first_name"] for one in persons}
+        serials = {str(one["_id"]): one["serial"] for one in computers}
+        own = names.pop(self._id)
+        for kind, stored in (("person", names), ("computer", serials)):
+            assert len(set(stored.values())) == len(stored), "a resource was created twice"
+            for id_, key in stored.items():
+                assert self._ledger.ids[kind].get(key, id_) == id_
+        owners = {one["serial"]: one["person"] for one in computers}
+        owned = frozenset(serial for serial in owners if owners[serial] == int(self._id))
+        unowned = frozenset(serial for serial in owners if owners[serial] is None)
+        assert len(owned | unowned) == len(owners)
+        assert _State(own, owned, unowned, frozenset(names.values())) in self._states
+
+    async def _cycle(self) -> bool:
+        """Write once in each way; return whether all writes were acknowledged."""
+        renamed = await self._rename()
+        kept, deleted = await self._create_computer(), await self._create_computer()
+        replaced = await self._replace_computers(kept)
+        created = await self._create_person()
+        return all((renamed, kept, replaced, created, deleted and await self._delete(deleted)))
+
+    async def _rename(self) -> bool:
+        name = self._next_name()
+        reply = await self._write(
+            lambda before: replace(before, name=name), "PATCH", self._path, person(name)
+        )
+        return reply.is_acknowledged
+
+    async def _create_computer(self) -> str | None:
+        """Create a computer that the person owns; return its serial if it was acknowledged."""
+        serial = self._next_name()
+        reply = await self._write(
+            lambda before: replace(before, owned=before.owned | {serial}),
+            *("POST", "/computers", computer(serial, self._id)),
+        )
+        if not reply.is_acknowledged:
+            return None
+        self._ledger.acknowledge(serial, reply)
+        return serial
+
+    async def _replace_computers(self, serial: str | None) -> bool:
+        """Change attributes and links at once: the person owns at most this computer."""
+        name, owned = self._next_name(), frozenset(filter(None, [serial]))
+
+        def effect(before: _State) -> _State:
+            unowned = (before.owned | before.unowned) - owned
+            return replace(before, name=name, owned=owned, unowned=unowned)
+
+        linkage = to_many(*(self._ledger.ids["computer"][serial] for serial in owned))
+        data = person(name) | {"relationships": {"computers": linkage}}
+        return (await self._write(effect, "PATCH", self._path, data)).is_acknowledged
+
+    async def _create_person(self) -> bool:
+        name = self._next_name()
+        reply = await self._write(
+            lambda before: replace(before, others=before.others | {name}),
+            *("POST", "/persons", person(name)),
+        )
+        if reply.is_acknowledged:
+            self._ledger.acknowledge(name, reply)
+        return reply.is_acknowledged
+
+    async def _delete(self, serial: str) -> bool:
+        path = f"/computers/{self._ledger.ids['computer'][serial]}"
+        reply = await self._write(
+            lambda before: replace(
+                before, owned=before.owned - {serial}, unowned=before.unowned - {serial}
+            ),
+            *("DELETE", path),
+        )
+        return reply.is_acknowledged
+
+    async def _write(
+        self, effect: Callable[[_State], _State], method: str, path: str, data: Any = None
+    ) -> Reply:
+        """Send a request that writes; then read the person with its computers."""
+        reply = await self._writing.send(method, path, data)
+        after = set(map(effect, self._states))
+        self._states = after if reply.is_acknowledged else self._states | after
+        shown = await self._reading.send("GET", f"{self._path}?include=computers")
+        if shown.is_acknowledged:
+            assert _shown(shown.document) in {(one.name, one.owned) for one in self._states}
+        return reply
+
+    @property
+    def _path(self) -> str:
+        return f"/persons/{self._id}"
+
+    def _next_name(self) -> str:
+        self._number += 1
+        return f"{self._label}-{self._number}"
+
+
+def _shown(document: Any) -> tuple[str, frozenset[str]]:
+    """Return the name and the serials of the computers in the document of a person."""
+    serials = (resource["attributes"]["serial"] for resource in document["included"])
+    return document["data"]["attributes"]["last_name"], frozenset(serials)

@@ -1,0 +1,344 @@
+"""Acknowledged writes are final, whichever mongod or process of the service is lost.
+
+The service runs on a replica set of three real mongods. The faults are those of a second process, a
+signal or a fail point of mongod, so that each occurs at the same step of every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from tests.mongods import client_of, program_of
+from tests.replica_set import Member, ReplicaSet, three_members
+from tests.storage.waiting import eventually
+from tests.support import Database
+from tests.system.ledger import Client, Connect, Ledger, Reply, Writer, clients, computer
+from tests.system.service import ROOT, Service
+from tests.system.test_workers import gunicorn_of, workers_of
+
+APPNAME = "registry"
+"""The name under which the service connects to MongoDB."""
+
+LOCK_SECONDS = 10.0
+"""How long a request may wait for locks of dead processes: this time is what is tested. The
+requirement is 5 s, the rest is for a busy machine; MongoDB alone would end the locks after 60 s."""
+
+LATE = {"blockConnection": True, "blockTimeMS": 1500}
+"""A command is executed only after this time, even if the client is gone by then."""
+
+LOCK_HOLDER = (sys.executable, "-m", "tests.system.lock_holder")
+
+WRITERS = 8
+
+Serve = Callable[..., Service]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def members(
+    mongodb_uri: str,
+    unused_tcp_port_factory: Callable[[], int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[ReplicaSet]:
+    program, home = await program_of(mongodb_uri), tmp_path_factory.mktemp("members")
+    with three_members(program, home, [unused_tcp_port_factory() for _ in range(3)]) as members:
+        await members.initiate()
+        yield members
+
+
+@pytest.fixture
+async def replica_set(members: ReplicaSet) -> ReplicaSet:
+    """The replica set, with all members in service again."""
+    await members.recover()
+    return members
+
+
+@pytest.fixture
+async def database(replica_set: ReplicaSet) -> AsyncIterator[Database]:
+    """The database of the service, accessed directly."""
+    async with client_of(replica_set.uri) as client:
+        yield client[f"test_{uuid4().hex}"]
+
+
+@pytest.fixture
+def serve(replica_set: ReplicaSet, database: Database, tmp_path: Path) -> Iterator[Serve]:
+    """A function that starts the service on the replica set, any number of times."""
+    variables = {"MONGODB_URI": replica_set.uri, "REGISTRY_DATABASE": database.name}
+    group = replica_set.processes.group
+    with ExitStack() as stack:
+
+        def serve(*arguments: str) -> Service:
+            service = Service(tmp_path, *arguments, process_group=group, **variables)
+            stack.enter_context(service.process)
+            stack.callback(service.process.kill)
+            service.wait_until_ready()
+            stack.enter_context(_logged(service, tmp_path / f"{service.process.pid}.log"))
+            return service
+
+        yield serve
+
+
+@contextmanager
+def _logged(service: Service, path: Path) -> Iterator[None]:
+    """Write the log to a file, as a full pipe would block the service; kill that at the end."""
+
+    def copy() -> None:
+        assert service.process.stderr
+        with path.open("w") as log:
+            log.writelines(service.process.stderr)
+
+    thread = Thread(target=copy)
+    thread.start()
+    try:
+        yield
+    finally:
+        service.process.kill()
+        thread.join()
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    async with clients() as connect:
+        yield connect
+
+
+@contextmanager
+def locks(
+    replica_set: ReplicaSet, database: Database, appname: str, *ids: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that holds the locks of these persons in a transaction."""
+    process = replica_set.processes.start(
+        [*LOCK_HOLDER, replica_set.uri, database.name, appname, *ids],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "locked\n"
+            yield process
+        finally:
+            process.kill()
+
+
+async def operations_end(member: Member, database: Database) -> bool:
+    """Return whether no update of this database is in progress on a member, within some time."""
+
+    async def has_none() -> bool:
+        reply = await member.command("currentOp", ns={"$regex": f"^{database.name}"})
+        return not any(one["op"] in {"update", "command"} for one in reply["inprog"])
+
+    return await eventually(has_none, 60)
+
+
+async def is_inserted(member: Member, database: Database, name: str, *collections: str) -> bool:
+    """Return whether resources of this name or serial are on a member, within some time."""
+    query = {"$or": [{"first_name": name}, {"serial": name}]}
+    own = member.client[database.name]
+
+    async def has_all() -> bool:
+        return all(own[collection].find_one(query) for collection in collections)
+
+    return await eventually(has_all)
+
+
+async def test_an_update_that_waited_for_a_lock_never_overwrites_a_newer_one(
+    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
+) -> None:
+    client = connect(serve().url)
+    ids = [(await client.create("first")).id for _ in range(20)]
+    with locks(replica_set, database, "an external writer", ids[1]) as holder:
+        # The first update is a batch of its own; the others, which arrive meanwhile, share one.
+        tasks = [asyncio.create_task(client.rename(id_, "older")) for id_ in ids]
+        waiting = tasks.pop(1)
+        older = await asyncio.gather(*tasks)
+        newer = await asyncio.gather(*(client.rename(id_, "newer") for id_ in ids if id_ != ids[1]))
+        holder.communicate()  # ends the transaction
+    await waiting
+    newer.append(await client.rename(ids[1], "newer"))
+    assert {reply.status for reply in newer} == {200}
+    assert await operations_end(await replica_set.primary(), database)
+    assert await database.persons.distinct("first_name") == ["newer"]
+    assert {reply.status for reply in older} == {200}
+
+
+async def test_an_update_that_arrives_late_never_overwrites_a_newer_one(
+    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
+) -> None:
+    killed, other = serve(), serve()
+    id_ = (await connect(killed.url).create("first")).id
+    primary = await replica_set.primary()
+    commands = ("update", "findAndModify")
+    entered = await primary.affect(commands, f"{database.name}.persons", LATE, {"times": 1})
+    older = asyncio.create_task(connect(killed.url).rename(id_, "older"))
+    await primary.wait_until_entered("failCommand", entered + 1)
+    killed.process.kill()
+    assert not (await older).is_acknowledged
+    assert (await connect(other.url).rename(id_, "newer")).status == 200
+    assert await operations_end(primary, database)
+    stored = await database.persons.find_one({"_id": int(id_)})
+    assert stored is not None
+    assert stored["first_name"] == "newer"
+
+
+async def test_no_id_is_acknowledged_twice_when_the_primary_is_lost(
+    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
+) -> None:
+    frozen, other = serve(), serve()
+    owner = await connect(other.url).create("owner")
+    # So that each service has allocated the next ids, if it does so ahead.
+    replies = {
+        name: await create_each(connect(service.url), name, owner.id)
+        for name, service in (("frozen", frozen), ("other", other))
+    }
+    primary = await replica_set.hold_back_secondaries()
+    pending = asyncio.create_task(create_each(connect(frozen.url), "first", owner.id))
+    assert await is_inserted(primary, database, "first", "persons", "computers")
+    frozen.process.send_signal(signal.SIGSTOP)
+    next_primary = await replica_set.lose(primary)
+    replies["second"] = await create_each(connect(other.url), "second", owner.id)
+    # The driver repeats an insert only once; afterwards the service has to find out what happened.
+    lost = {"closeConnection": True}
+    await next_primary.affect(["insert"], f"{database.name}.persons", lost, {"times": 1})
+    frozen.process.send_signal(signal.SIGCONT)
+    replies["first"] = await pending
+    primary.start()
+    await replica_set.recover()
+    ledger = Ledger()
+    ledger.acknowledge("owner", owner)
+    for name, both in replies.items():
+        for reply in both:
+            if reply.is_acknowledged:
+                ledger.acknowledge(name, reply)
+    for kind, field in (("person", "first_name"), ("computer", "serial")):
+        stored = {one[field]: str(one["_id"]) async for one in database[f"{kind}s"].find()}
+        assert stored.items() >= ledger.ids[kind].items()
+    assert [reply.status for reply in replies["second"]] == [201, 201]
+
+
+async def create_each(client: Client, name: str, owner: str) -> tuple[Reply, Reply]:
+    """Create a person, and a computer that has an owner, at the same time."""
+    return await asyncio.gather(
+        client.create(name), client.send("POST", "/computers", computer(name, owner))
+    )
+
+
+async def test_the_id_of_a_deleted_resource_is_not_reused_when_the_primary_is_lost(
+    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
+) -> None:
+    client, ledger = connect(serve().url), Ledger()
+    ledger.acknowledge("first", await client.create("first"))
+    primary = await replica_set.hold_back_secondaries()
+    pending = asyncio.create_task(client.create("deleted"))
+    assert await is_inserted(primary, database, "deleted", "persons")
+    await replica_set.lose(primary)
+    created = await pending
+    assert created.status == 201
+    ledger.acknowledge("deleted", created)
+    assert (await client.send("DELETE", f"/persons/{created.id}")).status == 204
+    for name in ("second", "third"):
+        ledger.acknowledge(name, await client.create(name))
+    assert (await connect(serve().url).create("fourth")).id not in ledger.ids["person"].values()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_requests_do_not_wait_for_the_locks_of_a_process_that_is_dead_or_stopped(
+    number: signal.Signals,
+    replica_set: ReplicaSet,
+    database: Database,
+    serve: Serve,
+    connect: Connect,
+) -> None:
+    client = connect(serve().url, seconds=LOCK_SECONDS)
+    persons = [(await client.create("first")).id for _ in range(20)]
+    locked = persons[:3]
+    with locks(replica_set, database, APPNAME, *locked) as holder:
+        holder.send_signal(number)
+        replies = await asyncio.gather(
+            *(client.rename(id_, "second") for id_ in (*persons, *persons)),
+            *(client.send("POST", "/computers", computer("SN-1", id_)) for id_ in persons),
+            client.send("DELETE", f"/persons/{locked[2]}"),
+        )
+    assert [reply.status for reply in replies] == [200] * 40 + [201] * 20 + [204]
+
+
+@asynccontextmanager
+async def load(
+    writing: Client, reading: Client, database: Database
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Write until the block ends, then compare the database with the acknowledged writes.
+
+    Yields a function that waits until every writer has written in each way since the call.
+    """
+    ledger, stop = Ledger(), asyncio.Event()
+    pairs = [(writing, reading), (reading, writing)] * (WRITERS // 2)
+    writers = [Writer(f"w{index}", ledger, *pair) for index, pair in enumerate(pairs)]
+
+    async def progress() -> None:
+        goals = {writer: writer.complete_cycles + 2 for writer in writers}
+
+        async def is_reached() -> bool:
+            return all(writer.complete_cycles >= goals[writer] for writer in writers)
+
+        assert await eventually(is_reached, 60)
+
+    async with asyncio.TaskGroup() as tasks:
+        for writer in writers:
+            tasks.create_task(writer.run(stop))
+        yield progress
+        stop.set()
+    for writer in writers:
+        await writer.check(database)
+
+
+async def test_acknowledged_writes_survive_step_downs_and_the_loss_of_the_primary(
+    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
+) -> None:
+    first, second = connect(serve().url), connect(serve().url)
+    async with load(first, second, database) as progress:
+        await progress()
+        await replica_set.step_down()
+        await progress()
+        primary = await replica_set.primary()
+        primary.kill()
+        await progress()
+        primary.start()
+        await progress()
+
+
+async def test_acknowledged_writes_survive_the_loss_of_workers_and_of_the_whole_service(
+    replica_set: ReplicaSet,
+    database: Database,
+    serve: Serve,
+    connect: Connect,
+    unused_tcp_port: int,
+) -> None:
+    start_workers = partial(serve, "--workers", "2", "--port", str(unused_tcp_port))
+    service = start_workers()
+    client = connect(service.url, seconds=LOCK_SECONDS)
+    async with load(client, client, database) as progress:
+        await progress()
+        os.kill(workers_of(service)[0], signal.SIGKILL)
+        await progress()
+        # Only transactions update computers; at this step they have locked persons.
+        primary = await replica_set.primary()
+        entered = await primary.affect(["update"], f"{database.name}.computers", LATE)
+        await primary.wait_until_entered("failCommand", entered + 1)
+        for process in (service.process.pid, gunicorn_of(service), *workers_of(service)):
+            os.kill(process, signal.SIGKILL)
+        await primary.recover()
+        await asyncio.to_thread(start_workers)
+        await progress()

@@ -28,6 +28,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     "thread_pool",
     "errors",
+    "bulkheads",
     "visible_fields",
     "records",
     "batching",

@@ -57,6 +57,7 @@ class ListView(TypeView):
             async with aclosing(encode_collection(primary, included, query, self.url)) as pieces:
                 # Until the first piece is ready, an error still becomes an error document.
                 piece = await anext(pieces)
+                self.deadlines.stop()
                 await response.prepare(self.request)
                 if self.request.method == hdrs.METH_HEAD:
                     return response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from socket import SO_LINGER, SOL_SOCKET
@@ -22,9 +23,9 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.repository import Repository
-from tests.conftest import Serve
+from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
-from tests.support import Api, Database
+from tests.support import MEDIA_TYPE, Api, Database
 
 GRAPH = Graph(RESOURCES)
 
@@ -136,8 +137,9 @@ async def test_a_stream_ends_its_limit_with_its_last_record(
         assert len((await busy_api.get(HEAVY)).data) == 2_000
 
 
+@pytest.mark.parametrize("is_reset", [True, False])
 async def test_a_request_whose_client_is_gone_leaves_the_queue(
-    serve: Serve, settings: Settings
+    serve: Serve, settings: Settings, is_reset: bool
 ) -> None:
     api = await serve(settings=replace(settings, heavy_queries=1))
     heavy = bulkheads(api).heavy_queries
@@ -148,7 +150,7 @@ async def test_a_request_whose_client_is_gone_leaves_the_queue(
     async with heavy:
         writer = await send(api, HEAVY)
         assert await eventually(partial(waiting, 1))
-        reset(writer)
+        reset(writer) if is_reset else writer.close()
         assert await eventually(partial(waiting, 0))
 
 
@@ -194,6 +196,63 @@ async def test_the_query_of_a_client_that_is_gone_is_stopped_in_mongodb(
     assert bulkheads(api).heavy_queries._free == 1
 
 
+async def test_a_write_is_completed_if_its_client_is_gone(api: Api, database: Database) -> None:
+    await api.person()
+    repository = repository_of(api)
+    requests = repository._bulkheads.small_requests
+    async with AsyncExitStack() as transactions:
+        for _ in range(repository._small_transactions._value):
+            await transactions.enter_async_context(repository._small_transactions)
+
+        async def has_begun() -> bool:
+            return bool(requests._tasks)
+
+        writer = await send(api, "/persons/1", "DELETE")
+        assert await eventually(has_begun)
+        reset(writer)
+        assert (await api.get("/persons/1")).status == 200
+        (write,) = requests._tasks
+    await write
+    assert await database.persons.count_documents({}) == 0
+
+
+async def test_a_response_that_does_not_begin_in_time_is_503(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, heavy_queries=1, request_seconds=0.2))
+    async with bulkheads(api).heavy_queries:
+        for path in (HEAVY, f"{HEAVY}&page[size]=1"):
+            response = await api.get(path)
+            assert (response.status, response.errors) == (503, [(503, "")])
+            assert response.document["errors"][0]["code"] == "unavailable"
+    assert (await api.get(HEAVY)).status == 200
+
+
+async def test_neither_a_slow_body_nor_a_slow_reader_counts_towards_the_deadline(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    limits = replace(LIMITS, arrival_seconds=30.0)
+    api = await serve(settings=replace(settings, request_seconds=0.2), limits=limits)
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    body = orjson.dumps(
+        {"data": {"type": "person", "attributes": {"first_name": "A", "last_name": "B"}}}
+    )
+    head = f"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: {MEDIA_TYPE}\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
+    await asyncio.sleep(0.4)
+    writer.write(body[-1:])
+    assert await reader.readuntil(b" 201 ")
+    writer.close()
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 30_001)
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    writer.write(b"GET /computers HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    await asyncio.sleep(0.4)
+    assert b'"id":"30000"' in await reader.read()
+    writer.close()
+
+
 async def queries_run(database: Database, count: int) -> bool:
     pipeline: list[dict[str, Any]] = [
         {"$currentOp": {}},
@@ -202,10 +261,10 @@ async def queries_run(database: Database, count: int) -> bool:
     return len(await database.client.admin.aggregate(pipeline).to_list(None)) == count
 
 
-async def send(api: Api, path: str) -> asyncio.StreamWriter:
-    """Send a GET request on a new connection."""
+async def send(api: Api, path: str, method: str = "GET") -> asyncio.StreamWriter:
+    """Send a request on a new connection."""
     _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     return writer
 
 

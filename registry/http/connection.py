@@ -267,7 +267,7 @@ def _unsent(transport: asyncio.Transport) -> int:
     """Return the number of bytes that the client has not acknowledged."""
     try:
         in_kernel = fcntl.ioctl(_socket_of(transport).fileno(), termios.TIOCOUTQ, bytes(4))
-    except OSError:  # not supported on every platform, or closed
+    except (OSError, ValueError):  # not supported on every platform, or closed
         in_kernel = bytes(4)
     return transport.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 

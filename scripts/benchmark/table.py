@@ -34,6 +34,9 @@ def tables(results: Results) -> str:
         "**Workers**, on all cores, requests per second": _workers(results),
         "**Growth**, requests per second": _growth(results),
         "**Whole collections**": _full_lists(results),
+        "**Heavy neighbours**, with 60 conditions on 200,000 computers; latency in ms": (
+            _neighbours(results)
+        ),
     }
     for title, rows in sections.items():
         head, *body = rows
@@ -102,6 +105,17 @@ def _full_lists(results: Results) -> Iterator[Sequence[str]]:
     for one in results.full_lists:
         sent, memory = _number(one.bytes / 1e6), _number(one.memory / 1e6)
         yield f"`{one.path}`", f"{one.persons:,}", _number(one.seconds), sent, memory
+
+
+def _neighbours(results: Results) -> Iterator[Sequence[str]]:
+    yield (
+        *("neighbours", "p50 of reads", "p99 of reads", "p50 of writes", "p99 of writes"),
+        *("heavy requests answered", "refused", "slowest in s"),
+    )
+    for one in results.neighbours:
+        counts = one.answered, one.refused
+        latencies = (one.reads.p50, one.reads.p99, one.writes.p50, one.writes.p99)
+        yield one.name, *map(_number, latencies), *map(str, counts), _number(one.seconds)
 
 
 def _rate(metrics: Metrics) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorCommandCursor
@@ -73,7 +74,7 @@ class CollectionQuery:
         query: Query,
         point: PointInTime,
     ) -> None:
-        self.conditions: Conditions = [condition for condition in map(match, filters) if condition]
+        self._filters = filters
         self.order = query.order
         self.relationships = {key.relationship for key in query.order if key.relationship}
         self.point = point
@@ -87,6 +88,11 @@ class CollectionQuery:
         self._is_indexed = is_indexed(filters, query.order)
         self._is_narrow = self._is_indexed and is_narrow(filters)
         self._session: Session | None = None
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """The conditions of the filters: of long ones, made only once their query has a slot."""
+        return [condition for condition in map(match, self._filters) if condition]
 
     @asynccontextmanager
     async def slot(self, page: Page | None) -> AsyncIterator[None]:

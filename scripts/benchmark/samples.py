@@ -59,7 +59,7 @@ class Latencies:
     @classmethod
     def of(cls, outcomes: Sequence[tuple[float, bool]]) -> Self:
         """Return the percentiles. outcomes: the seconds of each request, whether it succeeded."""
-        percentiles = quantiles((1e3 * seconds for seconds, _ in outcomes), n=100)
+        percentiles = quantiles((1e3 * one for one, _ in outcomes), n=100, method="inclusive")
         failed = sum(not succeeded for _, succeeded in outcomes)
         return cls(percentiles[49], percentiles[98], failed)
 

@@ -126,15 +126,24 @@ async def test_a_large_collection_of_a_resource_is_a_stream(
         assert len((await busy_api.get("/persons/1/computers")).data) == 1_001
 
 
-async def test_a_stream_ends_its_limit_with_its_last_record(
+async def test_a_stream_counts_until_the_last_of_its_included_resources(
     busy_api: Api, database: Database
 ) -> None:
+    await database.persons.insert_one({"_id": 2, "first_name": "A", "last_name": "B"})
     await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": None} for number in range(1, 2_001)
+        {"_id": number, "serial": "x" * 255, "person": 2} for number in range(1, 30_001)
     )
-    for _ in range(3):
-        assert len((await busy_api.get("/computers")).data) == 2_000
-        assert len((await busy_api.get(HEAVY)).data) == 2_000
+    reader, writer = await asyncio.open_connection("127.0.0.1", busy_api.client.port)
+    writer.write(b"GET /persons?include=computers HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert await reader.readuntil(b'"data":[')  # after the last person has been read
+    await assert_overloaded(await busy_api.get("/persons"), "streams")
+    reset(writer)
+
+    async def has_ended() -> bool:
+        return bulkheads(busy_api).streams._free == 1
+
+    assert await eventually(has_ended)
+    assert len((await busy_api.get("/persons")).data) == 2
 
 
 @pytest.mark.parametrize("is_reset", [True, False])

@@ -49,7 +49,7 @@ class ListView(TypeView):
         response = web.StreamResponse(headers=headers)
         compound = CompoundStream(resource, query, snapshot, self.graph)
         async with (
-            aclosing(listing.chunks()) as chunks,
+            listing.chunks() as chunks,
             aclosing(compound.primary(chunks)) as primary,
             aclosing(compound.included()) as all_included,
         ):

@@ -1,7 +1,7 @@
 """Queries on one collection: filtered, sorted, with a limit and an offset."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -137,20 +137,33 @@ class CollectionQuery:
         counted = await self._run(self._limited(self._aggregate(stages)))
         return counted[0]["total"] if counted else 0
 
-    async def stream(self, batch_size: int) -> AsyncGenerator[list[Record]]:
-        """Yield all records that satisfy the filters, at most `batch_size` at a time."""
-        commands, bulkheads = self._context.commands, self._context.bulkheads
-        is_heavy = self.is_heavy(None)
+    @asynccontextmanager
+    async def stream(self, batch_size: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
+        """Yield an iterator over all records that satisfy the filters, in batches of this size.
+
+        The response counts as a stream until the context ends; if few records can satisfy the
+        filters, only if they are more than one batch.
+        """
         async with AsyncExitStack() as slots:
             if not self._is_narrow:
-                await slots.enter_async_context(bulkheads.streams)
+                await slots.enter_async_context(self._context.bulkheads.streams)
+            async with aclosing(self._batches(batch_size, slots)) as batches:
+                yield batches
+
+    async def _batches(
+        self, batch_size: int, slots: AsyncExitStack
+    ) -> AsyncGenerator[list[Record]]:
+        commands, bulkheads = self._context.commands, self._context.bulkheads
+        is_heavy = self.is_heavy(None)
+        async with AsyncExitStack() as resources:
             if is_heavy:
-                self._session = await slots.enter_async_context(commands.ended_if_cancelled())
+                session = await resources.enter_async_context(commands.ended_if_cancelled())
+                self._session = session
             async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
                 time = self.point.time = self.point.time or await commands.now()
                 command = self._command(self.conditions, self.order, batch_size=batch_size)
                 cursor = await commands.stream(command, time, self._session)
-                slots.push_async_callback(cursor.close)
+                resources.push_async_callback(cursor.close)
                 records = await cursor.batch_size(batch_size).to_list(batch_size)
             if self._is_narrow and _has_more(cursor):
                 await slots.enter_async_context(bulkheads.streams)

@@ -1,8 +1,8 @@
 """Collections as a client lists them: whole, or page by page."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 
 from registry.jsonapi.pagination import NumberedPage, Page, Window
@@ -27,16 +27,28 @@ class Listing:
         self._context = context
         self._query = query
 
-    async def chunks(self) -> AsyncGenerator[list[Record]]:
-        """Yield all records, CHUNK at a time."""
+    @asynccontextmanager
+    async def chunks(self) -> AsyncIterator[AsyncIterator[list[Record]]]:
+        """Yield an iterator over all records, CHUNK at a time.
+
+        The response counts as a stream until the context ends, unless it is small.
+        """
+        async with (
+            self._query.stream(CHUNK) as batches,
+            aclosing(self._translate_errors(batches)) as chunks,
+        ):
+            yield chunks
+
+    async def _translate_errors(
+        self, batches: AsyncIterator[list[Record]]
+    ) -> AsyncGenerator[list[Record]]:
         with translated_errors(self._context.seconds):
-            async with aclosing(self._query.stream(CHUNK)) as chunks:
-                async for records in chunks:
-                    yield records
+            async for records in batches:
+                yield records
 
     async def all(self) -> list[Record]:
         """Return all records."""
-        async with aclosing(self.chunks()) as chunks:
+        async with self.chunks() as chunks:
             return [record async for chunk in chunks for record in chunk]
 
     async def window(self, page: Page) -> Window:

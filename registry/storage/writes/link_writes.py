@@ -25,8 +25,7 @@ _ATTEMPTS = 2
 """Attempts to write a batch as a whole. Most conflicts are with updates that take milliseconds."""
 
 _MAX_IDENTIFIERS = 1_000
-"""Resource identifiers per transaction. A request with more has one of its own: it may exceed a
-limit of the database that the others stay below."""
+"""Resource identifiers per transaction: more may exceed a limit of the database."""
 
 
 class LinkWrites:

@@ -1,12 +1,9 @@
 """Deadlines: the time until the response to a request has to begin."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from registry.jsonapi.errors import Unavailable
-
-_Result = TypeVar("_Result")
 
 
 class Deadlines:
@@ -22,28 +19,21 @@ class Deadlines:
         self._late: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def run(self, respond: Awaitable[_Result]) -> _Result:
-        """Return what a request results in. Raises Unavailable if that takes too long."""
-        task = self.start()
-        try:
-            return await respond
-        except asyncio.CancelledError:
-            if task not in self._late or task.uncancel():
-                raise
-            raise Unavailable from None
-        finally:
-            self._ends.pop(task, None)
-            self._late.discard(task)
-
     def start(self) -> asyncio.Task[Any]:
         """Limit the time of the current task from now on; return the task."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None  # noqa: S101 - for mypy: called in coroutines
-        self._ends.pop(task, None)
         self._ends[task] = end = loop.time() + self._seconds
         if self._timer is None:
             self._timer = loop.call_at(end, self._cancel_late)
         return task
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """End the limit of a task. Raises Unavailable if the task was cancelled because of it."""
+        if self._ends.pop(task, None) is None and task in self._late:
+            self._late.remove(task)
+            if not task.uncancel():
+                raise Unavailable from None
 
     def stop(self) -> None:
         """End the limit, while the client determines how long the request takes."""

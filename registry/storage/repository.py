@@ -18,7 +18,7 @@ from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
 from registry.settings import Settings
 from registry.storage.batching import Coalescer
-from registry.storage.bulkheads import Bulkhead, Bulkheads
+from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
@@ -217,17 +217,16 @@ class Repository:
                 )
             return committed.result
 
-        bulkhead = self._bulkhead(is_large)
+        bulkheads = self._bulkheads
+        bulkhead = bulkheads.large_transactions if is_large else bulkheads.small_requests
         return await bulkhead.complete(partial(self._counters.retry_if_taken, attempt))
 
     async def _write_links(self, request: WriteRequest) -> Written | None:
-        is_large = _identifiers(request.change) > _LARGE
-        write = self._link_writes.write_large if is_large else self._link_writes.write
-        return await self._bulkhead(is_large).complete(partial(write, request))
-
-    def _bulkhead(self, is_large: bool) -> Bulkhead:
-        bulkheads = self._bulkheads
-        return bulkheads.large_transactions if is_large else bulkheads.small_requests
+        if _identifiers(request.change) > _LARGE:
+            write = partial(self._link_writes.write_large, request)
+            return await self._bulkheads.large_transactions.complete(write)
+        async with self._bulkheads.small_requests:
+            return await self._link_writes.write(request)
 
     async def _recompute(self, resource: Resource) -> None:
         """Store the computed fields of records that external writers have stored without them."""

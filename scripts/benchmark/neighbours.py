@@ -30,7 +30,11 @@ _CONDITIONS = 60
 _STAYING, _LEAVING = 64, 200
 """Clients that wait for their responses, and clients that disconnect at once."""
 
-_LEAVE_SECONDS = 1.0
+_PERIOD_SECONDS = 5.0
+"""How often each of those sends a request: to parse 40 filters takes 0.1 s of the event loop."""
+
+_LEAVE_SECONDS = 0.2
+"""How long they stay."""
 
 _PROBES = 4
 """Connections with reads, and as many with writes."""
@@ -76,13 +80,14 @@ class _Flood:
 
     async def leave(self) -> None:
         """Send requests one after another, and disconnect before the responses."""
-        await asyncio.sleep(random.uniform(0, _LEAVE_SECONDS))  # noqa: S311 - not all at once
+        await asyncio.sleep(random.uniform(0, _PERIOD_SECONDS))  # noqa: S311 - not all at once
         while True:
             _, writer = await asyncio.open_connection(*_address(self.url))
             path = self.target().raw_path_qs
             writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             await asyncio.sleep(_LEAVE_SECONDS)
             writer.close()
+            await asyncio.sleep(_PERIOD_SECONDS - _LEAVE_SECONDS)
 
 
 async def measure_neighbours(testbed: Testbed, seconds: float, results: Results) -> None:

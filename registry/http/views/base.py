@@ -64,11 +64,16 @@ class DocumentView(web.View):
         cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
 
     def __await__(self) -> Generator[None, None, web.StreamResponse]:
-        """Call the handler of the method."""
+        """Call the handler of the method. Raises Unavailable if it takes too long."""
         handler = self.handlers.get(self.request.method)
         if handler is None:
             raise web.HTTPMethodNotAllowed(self.request.method, self.handlers)
-        return self.deadlines.run(handler(self)).__await__()
+        deadlines = self.deadlines
+        task = deadlines.start()
+        try:
+            return (yield from handler(self).__await__())
+        finally:
+            deadlines.end(task)
 
     @property
     def repository(self) -> Repository:

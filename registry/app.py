@@ -1,6 +1,7 @@
 """The application: wiring and lifetimes."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -34,7 +35,7 @@ def create_app(
     """
     app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
     app[SETTINGS] = settings
-    app[LIMITS] = limits
+    app[LIMITS] = limits = replace(limits, send_seconds=settings.send_seconds)
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))
     app.add_routes(routes(graph, settings.sizes))

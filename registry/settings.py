@@ -87,6 +87,9 @@ class Settings:
     query_seconds: Annotated[
         float, _seconds, "time limit of a query with a filter or sort, in seconds"
     ] = 5.0
+    send_seconds: Annotated[
+        float, _seconds, "disconnect clients that read nothing of a response for so many seconds"
+    ] = 60.0
 
     @property
     def sizes(self) -> Sizes:

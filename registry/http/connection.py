@@ -5,8 +5,12 @@ new version of aiohttp changes one of them.
 """
 
 import asyncio
+import fcntl
+import logging
 import socket
 import struct
+import sys
+import termios
 from collections.abc import Coroutine
 from typing import Any
 
@@ -18,8 +22,16 @@ from registry.http.error_responses import error_response, raw_error_response
 from registry.http.limits import Limits
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 
+_MAX_WAITING = 2
+"""Reading pauses when so many requests wait for the response to another one of the connection."""
+
+_CHECKS_PER_TIMEOUT = 10
+
 _PROBE_SECONDS = 0.5
 """Interval of the interim responses that find out whether a client is still there."""
+
+
+_log = logging.getLogger("registry")
 
 
 class Connection(web.RequestHandler):
@@ -36,6 +48,7 @@ class Connection(web.RequestHandler):
         "_is_ending",
         "_limits",
         "_probe_timer",
+        "_send_timer",
     )
 
     def __init__(self, server: web.Server, limits: Limits) -> None:
@@ -50,6 +63,8 @@ class Connection(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
+        self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
         self._half_closed = False  # by the client
         self._is_ending = False
 
@@ -71,11 +86,28 @@ class Connection(web.RequestHandler):
     def abort(self) -> None:
         """Reset the connection, so that the client does not take a partial response for a whole."""
         if self.transport is not None:
-            # Otherwise the end of the connection looks regular, after what is in its send buffer.
-            linger_0 = struct.pack("ii", 1, 0)
-            client: socket.socket = self.transport.get_extra_info("socket")
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_0)
-            self.transport.abort()
+            _reset(self.transport)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve the connection."""
+        super().connection_made(transport)
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.set_write_buffer_limits(0)  # beside what the kernel buffers
+
+    def pause_writing(self) -> None:
+        """Read no further requests until the client reads its responses, but wait for that."""
+        super().pause_writing()
+        if transport := self.transport:
+            transport.pause_reading()
+            self._watch_sending(transport, _unsent(transport), 0)
+
+    def resume_writing(self) -> None:
+        """Continue: the client has read enough."""
+        super().resume_writing()
+        self._stop_send_timer()
+        is_paused = self._reading_paused or self._buffer_paused or self._half_closed
+        if self.transport is not None and not is_paused:
+            self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, and limit the time until a head is complete."""
@@ -103,6 +135,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
         self._stop_head_timer()
+        self._stop_send_timer()
         for timer in (self._idle_timer, self._probe_timer):
             if timer is not None:
                 timer.cancel()
@@ -145,6 +178,27 @@ class Connection(web.RequestHandler):
             return
         if isinstance(self._messages[-1][0], _ErrInfo):
             request.content.set_exception(web.RequestPayloadError())
+
+    def _watch_sending(self, transport: asyncio.Transport, unsent: int, checks: int) -> None:
+        """Reset the connection when nothing is sent. checks: how often nothing was, in a row."""
+
+        def check() -> None:
+            if (remaining := _unsent(transport)) != unsent:
+                self._watch_sending(transport, remaining, 0)
+            elif checks + 1 < _CHECKS_PER_TIMEOUT:
+                self._watch_sending(transport, unsent, checks + 1)
+            else:
+                _log.info("A client has read nothing of its response for %g s", seconds)
+                _reset(transport)
+
+        seconds = self._limits.send_seconds
+        loop = asyncio.get_running_loop()
+        self._send_timer = loop.call_later(seconds / _CHECKS_PER_TIMEOUT, check)
+
+    def _stop_send_timer(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
 
     def _close_when_idle(self) -> None:
         if self._idle_timer is not None:
@@ -198,3 +252,24 @@ class Connection(web.RequestHandler):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    # By default the kernel would send what it buffers, and then a regular end.
+    linger_0 = struct.pack("ii", 1, 0)
+    _socket_of(transport).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_0)
+    transport.abort()
+
+
+def _unsent(transport: asyncio.Transport) -> int:
+    """Return the number of bytes that the client has not acknowledged."""
+    try:
+        in_kernel = fcntl.ioctl(_socket_of(transport).fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):  # not supported on every platform, or closed
+        in_kernel = bytes(4)
+    return transport.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
+
+
+def _socket_of(transport: asyncio.Transport) -> socket.socket:
+    found: socket.socket = transport.get_extra_info("socket")
+    return found

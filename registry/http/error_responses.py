@@ -76,7 +76,7 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
     errors = _api_errors(request, error)
     _log.log(
         logging.ERROR if errors.status >= 500 else logging.INFO,
-        "%s %r %s -> %d %r",
+        "%s %.160a %s -> %d %.160a",  # truncated, so that the line has its end as well
         request.method,
         request.raw_path,
         request_id(request),

@@ -12,7 +12,8 @@ class Limits:
     a rejected request is read and discarded, so that the client reads the response before the
     connection closes. idle_seconds: the idle timeout, after which a connection without a request
     is closed. stop_idle_seconds: the same while the service stops, so that a client that reuses its
-    connections loses no request.
+    connections loses no request. send_seconds: a connection is reset if its client reads nothing of
+    its response for so long.
     """
 
     body_bytes: int = 2**20
@@ -20,3 +21,4 @@ class Limits:
     linger_seconds: float = 5.0
     idle_seconds: float = 75.0
     stop_idle_seconds: float = 5.0
+    send_seconds: float = 60.0

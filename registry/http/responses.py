@@ -78,6 +78,7 @@ class DocumentResponse(web.StreamResponse):
                 return await self._prepare_with_signals(request)
         body = b"" if request.method == hdrs.METH_HEAD else self._content
         await request.writer.write(self._head(request).encode() + body)
+        await request.writer.drain()
         return request.writer
 
     async def write_eof(self, _: bytes = b"") -> None:

@@ -180,7 +180,7 @@ def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> f
 def _parse_include(value: str, scope: Scope) -> Include:
     """JSON:API 1.0, Inclusion of Related Resources; an empty value includes nothing."""
     tree, errors = dict[str, Include](), ErrorCollector()
-    for path in value.split(",") if value else ():
+    for path in dict.fromkeys(value.split(",")) if value else ():
         with errors:
             _add_path(path, tree, scope)
     errors.raise_any()

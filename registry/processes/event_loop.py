@@ -64,5 +64,6 @@ async def _until_signal(service: Coroutine[Any, Any, None]) -> None:
 
 
 def _stop_signals() -> list[signal.Signals]:
-    """Return the signals that stop the service: not those that nohup has set to be ignored."""
-    return [n for n in _STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+    """Return the signals that stop the service: not SIGHUP if it runs under nohup."""
+    under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [n for n in _STOP_SIGNALS if n != signal.SIGHUP or not under_nohup]

@@ -19,11 +19,12 @@ from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
-from registry.storage.records import Versions, Written, recompute
+from registry.storage.records import Versions, Written, recompute, version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions
 from registry.storage.writes import atomic_operations
 from registry.storage.writes.attribute_updates import AttributeUpdates
+from registry.storage.writes.commands import WriteCommands
 from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.insertions import Insertions
@@ -52,14 +53,11 @@ class Repository:
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._link_writes = LinkWrites(self._transactions)
-        self._insertions = {
-            resource.type: Insertions(resource, database, self._counters)
-            for resource in graph.values()
-        }
-        self._attribute_updates = {
-            resource.type: AttributeUpdates(resource, database, orphans)
-            for resource in graph.values()
-        }
+        self._insertions, self._attribute_updates = {}, {}
+        for resource in graph.values():
+            writes = WriteCommands(database, commands, resource)
+            self._insertions[resource] = Insertions(resource, writes, self._counters)
+            self._attribute_updates[resource] = AttributeUpdates(resource, writes, orphans)
 
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
@@ -111,7 +109,7 @@ class Repository:
 
         async def attempt() -> Written:
             if not change.linkages and not read_back:
-                return Written(await self._insertions[resource.type].insert(change))
+                return Written(await self._insertions[resource].insert(change))
             (id_,) = await self._counters.allocate(resource, 1)
             request = WriteRequest(resource, id_, change, is_new=True, is_read_back=read_back)
             written = await self._link_writes.write(request)
@@ -135,17 +133,29 @@ class Repository:
         time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
         names resources that do not exist, or VersionConflict; then nothing is changed.
         """
+        if read_back:
+            return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
-        if change.linkages or read_back:
-            request = WriteRequest(resource, id_, change, versions, is_read_back=read_back)
-            written = await self._link_writes.write(request)
+        if change.linkages:
+            written = await self._link_writes.write(WriteRequest(resource, id_, change, versions))
         else:
             update = UpdateRequest(id_, change, versions)
-            record = await self._attribute_updates[resource.type].update(update)
+            record = await self._attribute_updates[resource].update(update)
             written = None if record is None else Written(record)
         if written is None:
             raise RecordNotFound.by_id(resource.type, id_)
         return written
+
+    async def _update_and_read_back(
+        self, resource: Resource, id_: int, change: Change, versions: Versions
+    ) -> Written:
+        request = WriteRequest(resource, id_, change, versions, is_read_back=True)
+        while written := await self._link_writes.write(request):
+            stored = await self.snapshot(written.time).get(resource, id_)
+            # Where a request has changed nothing, another may have written before the commit.
+            if version_of(stored) == version_of(written.record):
+                return written
+        raise RecordNotFound.by_id(resource.type, id_)
 
     async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
         """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""

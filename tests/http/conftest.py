@@ -19,7 +19,9 @@ from registry.http.server import Runner
 Client = TestClient[web.Request, web.Application]
 Start = Callable[[Handler], Awaitable[Client]]
 
-SHORT_LIMITS = Limits(arrival_seconds=0.3, linger_seconds=0.3, stop_idle_seconds=0.3)
+SHORT_LIMITS = Limits(
+    arrival_seconds=0.3, linger_seconds=0.3, stop_idle_seconds=0.3, send_seconds=0.5
+)
 
 
 class Server(TestServer):

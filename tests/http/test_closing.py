@@ -100,9 +100,7 @@ async def test_a_connection_half_closed_with_its_requests_gets_all_responses(
     reader, writer = await connect(await start(echo))
     writer.write(3 * (POST + b"body"))
     writer.write_eof()
-    received = await read_all(reader)
-    assert received.count(b"HTTP/1.1 200 OK\r\n") == 3
-    assert received.count(CLOSE) == 1
+    assert (await read_all(reader)).count(b"HTTP/1.1 200 OK\r\n") == 3
 
 
 async def test_a_half_closed_connection_gets_the_rest_of_a_stream(

@@ -263,14 +263,13 @@ async def test_requests_do_not_wait_for_the_locks_of_a_process_that_is_dead_or_s
     connect: Connect,
 ) -> None:
     client = connect(serve().url, seconds=LOCK_SECONDS)
-    persons = [(await client.create("first")).id for _ in range(20)]
-    locked = persons[:3]
-    with locks(replica_set, database, APPNAME, *locked) as holder:
+    deleted, *persons = [(await client.create("first")).id for _ in range(21)]
+    with locks(replica_set, database, APPNAME, deleted, *persons[:3]) as holder:
         holder.send_signal(number)
         replies = await asyncio.gather(
             *(client.rename(id_, "second") for id_ in (*persons, *persons)),
             *(client.send("POST", "/computers", computer("SN-1", id_)) for id_ in persons),
-            client.send("DELETE", f"/persons/{locked[2]}"),
+            client.send("DELETE", f"/persons/{deleted}"),
         )
     assert [reply.status for reply in replies] == [200] * 40 + [201] * 20 + [204]
 

@@ -6,7 +6,10 @@ import os
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import orjson
@@ -103,11 +106,55 @@ def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start) -> Non
     assert service.process.returncode == 0
 
 
+def inodes(process: int) -> set[str]:
+    """Return the inodes of the sockets of a process."""
+    links = Path(f"/proc/{process}/fd").iterdir()
+    return {str(link.readlink()) for link in links if str(link.readlink()).startswith("socket:")}
+
+
+def ports_served_by(worker: int) -> set[int]:
+    """Return the client ports of the connections of a worker."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    own = inodes(worker)
+    return {int(row[2].rpartition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in own}
+
+
+def test_no_request_on_a_connection_of_another_worker_fails_when_one_is_killed(
+    start: Start,
+) -> None:
+    service = start(*TWO)
+    killed, other = workers_of(service)
+    url = urlsplit(service.url)
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(32):
+            connection = HTTPConnection(str(url.hostname), url.port, timeout=TIMEOUT)
+            stack.callback(connection.close)
+            connection.request("GET", "/persons/1")
+            connection.getresponse().read()
+            connections.append((connection, connection.sock.getsockname()[1]))
+        ports = ports_served_by(other)
+        remaining = [connection for connection, port in connections if port in ports]
+        assert 0 < len(remaining) < len(connections)
+        for connection in remaining:
+            connection.request("GET", "/persons")
+        os.kill(killed, signal.SIGKILL)
+        for _ in range(20):
+            for connection in remaining:
+                response = connection.getresponse()
+                assert response.status == 200
+                response.read()
+                connection.request("GET", "/persons")
+
+
 def test_a_killed_service_leaves_no_processes(start: Start) -> None:
     service = start(*TWO)
     processes = [service.mongod, gunicorn_of(service), *workers_of(service)]
-    assert service.stop(signal.SIGKILL) == -signal.SIGKILL
-    assert eventually(lambda: all(map(has_exited, processes)))
+    url = urlsplit(service.url)
+    with socket.create_connection((url.hostname, url.port), TIMEOUT) as idle:
+        idle.sendall(b"GET /persons HTTP/1.1\r\n")  # the rest of the request does not arrive
+        assert service.stop(signal.SIGKILL) == -signal.SIGKILL
+        assert eventually(lambda: all(map(has_exited, processes)), within=10)
 
 
 def test_a_killed_gunicorn_stops_the_service_with_an_error(start: Start) -> None:

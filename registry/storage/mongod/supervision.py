@@ -18,10 +18,11 @@ _PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
 _STABLE_SECONDS = 60.0
 """A program that has run for so long may be restarted as often as at first."""
 
-_ROTATION_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
+"""How often the size of the log and the free space are checked."""
 
 _FREE_BYTES = 32 * 2**20
-"""What mongod needs to start: with less, it would only fail again."""
+"""With less free space, the disk counts as full: mongod cannot be relied on to write or start."""
 
 _SPACE_SECONDS = 1.0
 
@@ -59,8 +60,8 @@ class Supervisor:
         self._lock = Lock()
 
     def start(self) -> None:
-        """Begin to watch the program, and the size of its log."""
-        for watch in (self._watch, self._rotate_log):
+        """Begin to watch the program, and what it stores."""
+        for watch in (self._watch, self._watch_disk):
             Thread(target=watch, daemon=True).start()
 
     def stop(self) -> None:
@@ -69,11 +70,26 @@ class Supervisor:
         with self._lock:
             self._child.stop()
 
-    def _rotate_log(self) -> None:
-        while not self._stopping.wait(_ROTATION_SECONDS):
+    def _watch_disk(self) -> None:
+        was_full = False
+        while not self._stopping.wait(_CHECK_SECONDS):
             with self._lock:
-                if not self._stopping.is_set():
-                    self._program.log.rotate_if_full()
+                if self._stopping.is_set():
+                    return
+                self._program.log.rotate_if_full()
+            is_full = self._is_disk_full()
+            if is_full and not was_full:
+                _log.error(
+                    "The disk of %s is full (less than %d MB are free): writes may fail",
+                    self._program.home,
+                    _FREE_BYTES // 2**20,
+                )
+            elif was_full and not is_full:
+                _log.warning("The disk of %s has free space again", self._program.home)
+            was_full = is_full
+
+    def _is_disk_full(self) -> bool:
+        return disk_usage(self._program.home).free < _FREE_BYTES
 
     def _watch(self) -> None:
         restarts, started = 0, time.monotonic()
@@ -109,13 +125,11 @@ class Supervisor:
 
     def _wait_for_space(self) -> bool:
         """Return whether the disk was full, after it has space again."""
-        home = self._program.home
-        if disk_usage(home).free >= _FREE_BYTES:
+        if not self._is_disk_full():
             return False
-        _log.error("The disk of %s is full: waiting for %d MB", home, _FREE_BYTES // 2**20)
-        while disk_usage(home).free < _FREE_BYTES:
-            if self._stopping.wait(_SPACE_SECONDS):
-                break
+        _log.error("%s is restarted when the disk has free space", self._program.name)
+        while self._is_disk_full() and not self._stopping.wait(_SPACE_SECONDS):
+            pass
         return True
 
     def _restart(self) -> None:

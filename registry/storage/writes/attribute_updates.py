@@ -18,13 +18,11 @@ from pymongo.errors import (
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher
-from registry.storage.client import Database
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.records import update_statement
 from registry.storage.visible_fields import visible
-from registry.storage.writes import commands
-from registry.storage.writes.commands import WriteCommands
+from registry.storage.writes.commands import MILLISECONDS, WriteCommands
 from registry.storage.writes.record_updates import Outcome, RecordUpdate, UpdateRequest
 
 _log = logging.getLogger("registry")
@@ -47,7 +45,7 @@ _LOCKED = {24, 50, 112}
 """Error codes: lock timeout, time limit exceeded, write conflict."""
 
 _RETRY_SECONDS = 10.0
-"""How long a record is retried that other processes lock or change."""
+"""How long a request retries a record that other processes lock or change."""
 
 _MAX_SEPARATE = 16
 """Records that are written one at a time in parallel: each takes a thread."""
@@ -62,11 +60,11 @@ class AttributeUpdates:
     """
 
     def __init__(
-        self, resource: Resource, database: Database, orphans: OrphanedTransactions
+        self, resource: Resource, commands: WriteCommands, orphans: OrphanedTransactions
     ) -> None:
         self._resource = resource
+        self._commands = commands
         self._orphans = orphans
-        self._commands = WriteCommands(database, resource)
         self._projection = {**visible(resource), WRITE_ID: True}
         self._batcher = Batcher[UpdateRequest, Outcome | RecordUpdate](
             self._write_batch, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
@@ -93,13 +91,13 @@ class AttributeUpdates:
         self, requests: Sequence[UpdateRequest]
     ) -> Sequence[Outcome | RecordUpdate]:
         """Return the outcomes, or the update of the record that the request has to wait for."""
-        token, now = ObjectId(), time.monotonic()
+        token = ObjectId()
         updates: dict[int, RecordUpdate] = {}
         assigned: list[RecordUpdate] = []
         for request in requests:
             update = self._in_progress.get(request.id) or updates.get(request.id)
             if update is None:
-                update = updates[request.id] = RecordUpdate(token, now)
+                update = updates[request.id] = RecordUpdate(token, request.began)
             if request.id in updates:
                 update.requests.append(request)
             assigned.append(update)
@@ -161,7 +159,7 @@ class AttributeUpdates:
                 if reply.is_acknowledged:
                     modified = reply.count
                 else:  # Replication is slow, not a lock: the next command waits for it.
-                    milliseconds = commands.MILLISECONDS
+                    milliseconds = MILLISECONDS
             pending = await self._pending(pending, modified)
         return {}
 

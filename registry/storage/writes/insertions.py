@@ -9,7 +9,6 @@ from registry.jsonapi.request_documents import Change
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher
-from registry.storage.client import Database
 from registry.storage.errors import IdTaken, StorageError, Unavailable, translated_errors
 from registry.storage.records import new_record
 from registry.storage.writes.commands import WriteCommands
@@ -28,9 +27,9 @@ times the writes per second."""
 class Insertions:
     """Creates resources of one type."""
 
-    def __init__(self, resource: Resource, database: Database, counters: Counters) -> None:
+    def __init__(self, resource: Resource, commands: WriteCommands, counters: Counters) -> None:
         self._resource = resource
-        self._commands = WriteCommands(database, resource)
+        self._commands = commands
         self._counters = counters
         self._batcher = Batcher[Change, Record](
             self._insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT

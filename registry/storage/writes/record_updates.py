@@ -1,8 +1,9 @@
 """Record updates: the requests of a batch that change the attributes of one record."""
 
 import asyncio
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bson.objectid import ObjectId
@@ -21,18 +22,19 @@ Outcome: TypeAlias = Record | StorageError | None
 class UpdateRequest:
     """A request to change the attributes of the record with this id.
 
-    versions: those the record may have.
+    versions: those the record may have. began: when, in seconds of `time.monotonic`.
     """
 
     id: int
     change: Change
     versions: Versions
+    began: float = field(default_factory=time.monotonic)
 
 
 class RecordUpdate:
     """The changes of one record, computed in memory and written at once.
 
-    token: identifies the batch. began: when, in seconds of `time.monotonic`. fields: what to write
+    token: identifies the batch. began: when its first request did. fields: what to write
     if the record still has this version; empty if nothing changes. outcomes: of each request, once
     `is_final`. ended: set when another batch may write the record.
     """

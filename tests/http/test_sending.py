@@ -1,0 +1,131 @@
+"""Clients that do not read: what a connection buffers, and how long it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from aiohttp import web
+
+from registry.http.responses import DocumentResponse
+from tests.http.conftest import SHORT_LIMITS, Client, Start
+
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+BODY = bytes(50_000)
+
+
+@asynccontextmanager
+async def connection(client: Client) -> AsyncIterator[socket.socket]:
+    """Open a connection whose client buffers little."""
+    with socket.socket() as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        opened.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", client.port or 0))
+        yield opened
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+
+
+async def settled(count: Callable[[], int]) -> int:
+    """Return a number when it has stopped to change."""
+    while True:
+        before = count()
+        await asyncio.sleep(0.2)
+        if count() == before:
+            return before
+
+
+async def test_a_connection_buffers_one_response_of_a_client_that_does_not_read(
+    start: Start,
+) -> None:
+    requests: list[web.Request] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        return DocumentResponse(200, BODY, {})
+
+    client = await start(handle)
+    async with connection(client) as opened:
+        await asyncio.get_running_loop().sock_sendall(opened, 1_000 * GET)
+        assert await settled(lambda: len(requests)) < 1_000
+        transport = requests[-1].transport
+        assert transport
+        assert 0 < transport.get_write_buffer_size() < 2 * len(BODY)
+        assert not transport.is_reading()
+
+
+async def test_requests_are_not_read_while_others_of_the_connection_wait(start: Start) -> None:
+    requests: list[web.Request] = []
+    gate = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        requests.append(request)
+        await gate.wait()
+        return web.Response()
+
+    client = await start(handle)
+    async with connection(client) as opened:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(opened, GET)
+        await eventually(lambda: bool(requests))
+        transport = requests[0].transport
+        assert transport
+        assert transport.is_reading()  # to notice that the client disconnects
+        await loop.sock_sendall(opened, 2 * GET)
+        await eventually(lambda: not transport.is_reading())
+        await loop.sock_sendall(opened, 2 * GET)
+        gate.set()
+        await eventually(lambda: len(requests) == 5)
+        await eventually(transport.is_reading)
+
+
+async def test_a_client_that_reads_nothing_is_disconnected(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(BODY)
+        finally:
+            ended.set()
+
+    caplog.set_level(logging.INFO)
+    client = await start(handle)
+    async with connection(client) as opened:
+        await asyncio.get_running_loop().sock_sendall(opened, GET)
+        await asyncio.wait_for(ended.wait(), 10)
+        opened.setblocking(True)
+        with pytest.raises(ConnectionResetError):
+            list(iter(partial(opened.recv, 100_000), b""))
+    assert "A client has read nothing of its response for 0.5 s" in caplog.text
+
+
+async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:
+    size = 8_000_000
+
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return DocumentResponse(200, bytes(size), {})
+
+    received = 0
+    client = await start(handle)
+    async with connection(client) as opened:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(opened, GET)
+        for _ in range(40):  # much longer than the time limit
+            received += len(await loop.sock_recv(opened, 20_000))
+            await asyncio.sleep(SHORT_LIMITS.send_seconds / 10)
+        while received < size:
+            received += len(await loop.sock_recv(opened, 1_000_000))

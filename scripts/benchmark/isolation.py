@@ -1,4 +1,4 @@
-"""How small requests fare next to heavy ones, and what abandoned streams leave in memory."""
+"""How small requests fare next to large ones, and what abandoned streams leave in memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from benchmark.data import fill, give_all_to
 from benchmark.load import Load
 from benchmark.processes import Server, all_cores
 from benchmark.rounds import Plan
-from benchmark.samples import AbandonedStreams, Latencies, Neighbour, Part, Results
+from benchmark.samples import AbandonedStreams, LoopLag, Part, Percentiles, Results
 from benchmark.testbed import Testbed
-from benchmark.workloads import OWNER, Workload, heavy_workloads
+from benchmark.workloads import OWNER, Workload, large_workloads
 
 _CONNECTIONS = 24
 
@@ -43,7 +43,7 @@ _ABANDONED = "/persons?include=computers"
 
 
 async def measure_isolation(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:
-    """Probe the service, on one core, under each heavy workload, then abandon streams."""
+    """Probe the service, on one core, under each large workload, then abandon streams."""
     database = "isolation"
     await fill(testbed.database(database), persons)
     async with testbed.service(database, all_cores()[:1]) as server:
@@ -51,27 +51,27 @@ async def measure_isolation(testbed: Testbed, persons: int, plan: Plan, results:
     computers = await give_all_to(testbed.database(database), OWNER)
     async with testbed.service(database, all_cores()[:1]) as server:
         await _probe(server, plan.seconds)  # the first requests take longer
-        results.neighbours.append(Neighbour("none", **await _probe(server, plan.seconds)))
-        _show(results.neighbours[-1])
-        for workload in heavy_workloads(computers, testbed.new_directory()).values():
-            results.neighbours.append(await _next_to(workload, server, plan))
-            _show(results.neighbours[-1])
+        results.loop_lags.append(LoopLag("none", **await _probe(server, plan.seconds)))
+        _show(results.loop_lags[-1])
+        for workload in large_workloads(computers, testbed.new_directory()).values():
+            results.loop_lags.append(await _next_to(workload, server, plan))
+            _show(results.loop_lags[-1])
 
 
-async def _next_to(workload: Workload, server: Server, plan: Plan) -> Neighbour:
-    """Send small requests while wrk sends heavy ones."""
-    heavy = Load(_CONNECTIONS, plan.seconds, 1, plan.cores)
-    running = asyncio.create_task(load.run(server.url, workload, heavy))
+async def _next_to(workload: Workload, server: Server, plan: Plan) -> LoopLag:
+    """Send small requests while wrk sends large ones."""
+    large = Load(_CONNECTIONS, plan.seconds, 1, plan.cores)
+    running = asyncio.create_task(load.run(server.url, workload, large))
     try:
         latencies = await _probe(server, plan.seconds)
         await running
     finally:
         running.cancel()
     await server.wait_until_idle()
-    return Neighbour(workload.name, **latencies)
+    return LoopLag(workload.name, **latencies)
 
 
-async def _probe(server: Server, seconds: float) -> dict[str, Latencies]:
+async def _probe(server: Server, seconds: float) -> dict[str, Percentiles]:
     """Send requests of each kind one after another; return their latencies by kind."""
     end = time.perf_counter() + seconds
     async with open_client(server.url) as client:
@@ -79,7 +79,7 @@ async def _probe(server: Server, seconds: float) -> dict[str, Latencies]:
     return dict(zip(_PROBES, samples, strict=True))
 
 
-async def _sample(client: Client, request: Request, end: float) -> Latencies:
+async def _sample(client: Client, request: Request, end: float) -> Percentiles:
     latencies: list[float] = []
     while not latencies or time.perf_counter() < end:
         started = time.perf_counter()
@@ -88,10 +88,10 @@ async def _sample(client: Client, request: Request, end: float) -> Latencies:
         await asyncio.sleep(_PAUSE_SECONDS)
     latencies.sort()
     p50, p99 = (latencies[len(latencies) * percent // 100] for percent in (50, 99))
-    return Latencies(p50, p99, latencies[-1])
+    return Percentiles(p50, p99, latencies[-1])
 
 
-def _show(one: Neighbour) -> None:
+def _show(one: LoopLag) -> None:
     print(
         f"{Part.ISOLATION}, next to {one.workload}: longest loop lag {one.lag.longest:,.1f} ms, "
         f"read p99 {one.read.p99:,.1f} ms, write p99 {one.write.p99:,.1f} ms",

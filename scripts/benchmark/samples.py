@@ -48,7 +48,7 @@ class FullList:
 
 
 @dataclass(frozen=True)
-class Latencies:
+class Percentiles:
     """The latencies of requests sent one after another, in milliseconds."""
 
     p50: float
@@ -57,7 +57,7 @@ class Latencies:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class LoopLag:
     """Small requests next to a heavy workload, by its name, or to none.
 
     lag: of requests that the service answers without its database, as soon as its event loop is
@@ -65,9 +65,9 @@ class Neighbour:
     """
 
     workload: str
-    lag: Latencies
-    read: Latencies
-    write: Latencies
+    lag: Percentiles
+    read: Percentiles
+    write: Percentiles
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Results:
     environment: str
     samples: list[Sample] = field(default_factory=list)
     full_lists: list[FullList] = field(default_factory=list)
-    neighbours: list[Neighbour] = field(default_factory=list)
+    loop_lags: list[LoopLag] = field(default_factory=list)
     abandoned: list[AbandonedStreams] = field(default_factory=list)
 
     @property

@@ -11,7 +11,7 @@ from registry.storage.reads.collection_queries import CollectionQuery, ReadConte
 from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.keyset_pages import keyset_page
 
-CHUNK = 500
+CHUNK = 1_000
 """Records of a streamed collection in memory at a time."""
 
 

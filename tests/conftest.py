@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +15,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from pymongo import monitoring
+from pymongo import MongoClient, monitoring
 
 from registry.app import create_app
 from registry.http.limits import Limits
@@ -26,6 +30,8 @@ from tests.support import Api, CommandLog, Database
 
 LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
 """Short time limits, so that tests of slow and incomplete requests are quick."""
+
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - subdirectories are private
 
 
 class _Server(TestServer):
@@ -57,11 +63,27 @@ def _openapi_schema_compiled_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory for mongod: in memory if there is room, where a new database takes 70 ms less."""
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        with TemporaryDirectory(prefix="registry-", dir=MEMORY) as path:
+            yield Path(path)
+    else:
+        yield tmp_path_factory.mktemp("mongod")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def mongodb_uri(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    settings = Settings(data_dir=tmp_path_factory.mktemp("mongod"))
-    async with embedded.mongod(settings) as uri:
+async def mongodb_uri(data_dir: Path) -> AsyncIterator[str]:
+    async with embedded.mongod(Settings(data_dir=data_dir)) as uri:
         yield uri
+
+
+@pytest.fixture(scope="session")
+def drop(mongodb_uri: str) -> Iterator[Callable[[str], object]]:
+    """A function that drops a database in the background: MongoDB takes 100 ms, mostly waiting."""
+    with MongoClient[Any](mongodb_uri) as client, ThreadPoolExecutor(max_workers=1) as thread:
+        yield lambda name: thread.submit(client.drop_database, name)
 
 
 @pytest.fixture
@@ -70,11 +92,13 @@ def settings(mongodb_uri: str) -> Settings:
 
 
 @pytest.fixture
-async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Database]:
+async def database(
+    mongodb_uri: str, settings: Settings, drop: Callable[[str], object]
+) -> AsyncIterator[Database]:
     """The database of the service, accessed directly."""
     async with client_of(mongodb_uri) as client:
         yield client[settings.database]
-        await client.drop_database(settings.database)
+    drop(settings.database)
 
 
 @pytest.fixture

@@ -289,8 +289,8 @@ def identity(item: Any) -> tuple[str, str]:
 class CommandLog(monitoring.CommandListener):
     """Records the commands that this process sends to MongoDB.
 
-    Without `hello`, which precedes the first read from a primary. unlimited: the names of those
-    without a time limit.
+    Without `hello`, which precedes the first read from a primary, and without the drops of the
+    databases of other tests. unlimited: the names of those without a time limit.
     """
 
     def __init__(self) -> None:
@@ -311,8 +311,9 @@ class CommandLog(monitoring.CommandListener):
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         name = event.command_name
-        if name != "hello":
-            self._sent.append((name, str(event.command[name])))
+        if name in {"hello", "dropDatabase"}:
+            return
+        self._sent.append((name, str(event.command[name])))
         if "maxTimeMS" not in event.command:
             self.unlimited.add(name)
 

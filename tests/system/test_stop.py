@@ -126,12 +126,10 @@ def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_exits_at_once(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-def test_signals_for_other_purposes_are_ignored(
-    number: signal.Signals, workers: str, start: Start
-) -> None:
+def test_signals_for_other_purposes_are_ignored(workers: str, start: Start) -> None:
     service = start("--workers", workers)
-    service.process.send_signal(number)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        service.process.send_signal(number)
     service.request("/persons", person("Grace"))
     assert service.names() == ["Grace"]
     assert service.stop() == 0

@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestServer
 from benchmark import load, table
 from benchmark.client import Request
 from benchmark.processes import BenchmarkError, all_cores
-from benchmark.samples import Part, Results, Sample
+from benchmark.samples import Latencies, Neighbour, Part, Results, Sample
 from benchmark.workloads import TITLES, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +140,16 @@ async def test_failed_requests_are_counted_and_shown(serve: Serve, tmp_path: Pat
     assert metrics.failed
     results = Results("a machine", [Sample(Part.GROWTH, "2 persons", "read", 2, metrics)])
     assert f"({metrics.failed:,} failed)" in table.tables(results)
+
+
+def test_neighbours_are_shown_and_failures_of_cheap_requests_are_counted() -> None:
+    reads = Latencies.of([(0.001 * number, number > 2) for number in range(101)])
+    writes = Latencies.of([(0.002 * number, number > 0) for number in range(101)])
+    neighbour = Neighbour("many", reads, writes, answered=5, refused=6, failed=7, seconds=8.0)
+    results = Results("a machine", neighbours=[neighbour])
+    assert results.failed == 3 + 1 + 7
+    row = ["many", "50.0", "99.0", "100", "198", "5", "6", "8.00"]
+    assert rows(table.tables(results))[-1] == row
 
 
 def test_the_readme_has_markers_for_the_tables() -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record, ids_in
 from registry.model.resource import Relationship, Resource
+from registry.offloading import in_steps, offload
 from registry.storage.records import by_id, key_of
 from registry.storage.snapshot import Snapshot
 
@@ -144,17 +146,25 @@ class _IncludeResolver:
         """Resolve the include tree below these records."""
         await self.link(resource, records)
         for name, subtree in include.items():
-            relationship, linkage = resource.relationships[name], self.linkage[resource.type][name]
-            linked = [linkage[record["_id"]] for record in records]
-            if relationship.to_many:
-                ids = set(chain.from_iterable(map(ids_in, linked)))
-            else:
-                ids = {id_ for id_ in linked if isinstance(id_, int)}
-            loaded = self._loaded[relationship.target]
-            related = by_id(map(loaded.__getitem__, ids))
-            target = self._graph[relationship.target]
-            self.include(target, related)
-            await self.resolve(target, related, subtree)
+            relationship = resource.relationships[name]
+            size = len(records) + len(self._loaded[relationship.target])
+            add_related = partial(self._add_related, resource, records, relationship)
+            related = await offload(add_related, size=size)
+            await self.resolve(self._graph[relationship.target], related, subtree)
+
+    def _add_related(
+        self, resource: Resource, records: Sequence[Record], relationship: Relationship
+    ) -> list[Record]:
+        """Include what the records are linked to, and return it."""
+        linkage = self.linkage[resource.type][relationship.name]
+        linked = [linkage[record["_id"]] for record in records]
+        if relationship.to_many:
+            ids = set(chain.from_iterable(map(ids_in, linked)))
+        else:
+            ids = {id_ for id_ in linked if isinstance(id_, int)}
+        related = by_id(map(self._loaded[relationship.target].__getitem__, ids))
+        self.include(self._graph[relationship.target], related)
+        return related
 
     async def link(self, resource: Resource, records: Sequence[Record]) -> None:
         """Load what the records are linked to, unless that was done before."""
@@ -173,7 +183,9 @@ class _IncludeResolver:
     ) -> dict[int, LinkedIds]:
         target, loaded = self._graph[relationship.target], self._loaded[relationship.target]
         foreign_key = relationship.foreign_key
-        keys: dict[int, LinkedIds] = {one["_id"]: key_of(one, foreign_key) for one in records}
+        keys: dict[int, LinkedIds] = {}
+        async for some in in_steps(records):
+            keys |= {one["_id"]: key_of(one, foreign_key) for one in some}
         targets = {key for key in keys.values() if isinstance(key, int)}
         if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
@@ -201,10 +213,12 @@ class _IncludeResolver:
             related = await self._snapshot.find_first(
                 resource, relationship, list(members), size + 1, attributes
             )
-        for record in related:
-            if (owner := key_of(record, key)) in members:
-                members[owner].append(record["_id"])
-                self._loaded[target.type].setdefault(record["_id"], record)
+        loaded = self._loaded[target.type]
+        async for some in in_steps(related):
+            for record in some:
+                if (owner := key_of(record, key)) in members:
+                    members[owner].append(record["_id"])
+                    loaded.setdefault(record["_id"], record)
         if size is None:
             return {**members}
         return {

@@ -160,8 +160,6 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Return the error document for a malformed request, which no middleware sees."""
-        if isinstance(exc, ConnectionError):
-            raise exc  # the connection is closed without a response
         if status == 400:
             reason = (message or "").partition("\n")[0].rstrip(":. ")
             exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")

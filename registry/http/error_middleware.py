@@ -1,12 +1,10 @@
 """The middleware that responds to exceptions from routing and views, and adds common headers."""
 
-from typing import NoReturn
-
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from registry.http.error_responses import error_response, log_error
-from registry.http.responses import DocumentResponse, common_headers, request_id
+from registry.http.responses import DocumentResponse, NoResponse, common_headers, request_id
 
 
 @web.middleware
@@ -17,37 +15,42 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
     """
     try:
         response = await handler(request)
-    except BaseException as error:  # noqa: BLE001 - what is not an Exception is raised again
+    except (web.HTTPSuccessful, web.HTTPRedirection) as error:
+        error.headers.update(common_headers(request_id(request)))
+        raise
+    except Exception as error:  # noqa: BLE001 - each becomes a response
         response = _respond_to(request, error)
+    except BaseException:
+        _abort_if_begun(request)
+        raise
     # An exact class, as isinstance is slow for an abstract class such as StreamResponse.
     if response.__class__ is not DocumentResponse and not response.prepared:
         response.headers.update(common_headers(request_id(request)))
     return response
 
 
-def _respond_to(request: web.Request, error: BaseException) -> web.StreamResponse:
-    if request.writer.output_size > 0:
-        _abort(request, error)
-    if not isinstance(error, Exception) or _is_disconnect(request, error):
-        raise error
-    if isinstance(error, web.HTTPException) and error.status < 400:
-        error.headers.update(common_headers(request_id(request)))
-        raise error
-    return error_response(request, error)
-
-
-def _is_disconnect(request: web.Request, error: Exception) -> bool:
-    """Whether the client has disconnected, which is not a defect."""
-    transport = request.transport
-    return isinstance(error, ConnectionError) and (transport is None or transport.is_closing())
-
-
-def _abort(request: web.Request, error: BaseException) -> NoReturn:
-    """Reset the connection, so that the client does not take a partial document for a whole one."""
-    if isinstance(error, Exception) and not _is_disconnect(request, error):
+def _respond_to(request: web.Request, error: Exception) -> web.StreamResponse:
+    is_disconnect = isinstance(error, ConnectionError) and _is_closed(request)
+    if not is_disconnect and not _abort_if_begun(request):
+        return error_response(request, error)
+    if not is_disconnect:  # which is not a defect
         log_error(request, error)
-    if request.transport is not None:
+    # An exception that leaves the task of a request is in a reference cycle with its traceback, as
+    # is one that a client causes which does not read. The traceback keeps all parts of a stream.
+    error.with_traceback(None)
+    return NoResponse()
+
+
+def _is_closed(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
+def _abort_if_begun(request: web.Request) -> bool:
+    """Reset the connection, so that the client does not take a partial document for a whole one.
+
+    Returns whether the response had begun.
+    """
+    has_begun = request.writer.output_size > 0
+    if has_begun and request.transport is not None:
         request.transport.abort()
-    if isinstance(error, Exception):
-        raise ConnectionResetError("The response failed after it had begun.") from error
-    raise error
+    return has_begun

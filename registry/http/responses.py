@@ -35,6 +35,14 @@ def common_headers(request_id: str) -> dict[str, str]:
     return {REQUEST_ID_HEADER: request_id, hdrs.DATE: rfc822_formatted_time(), **_CONSTANT_HEADERS}
 
 
+class NoResponse(web.StreamResponse):
+    """Ends a request whose connection is closed: it sends nothing."""
+
+    async def prepare(self, _: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Raise ConnectionResetError, upon which aiohttp ends the connection silently."""
+        raise ConnectionResetError
+
+
 class DocumentResponse(web.StreamResponse):
     """A response that is sent in one write, head and body.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -15,8 +16,12 @@ from registry.jsonapi.resource_objects import LinkageById, array, resource_objec
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
 from registry.model.resource import Resource
+from registry.offloading import offload, take_turn
 
 JSONAPI = {"version": "1.0"}
+
+_LARGE_PART = 5_000
+"""Resources and identifiers of a stream that are rendered without serving others: about 5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,11 @@ class Compound:
     linkage: LinkageById
     included: Mapping[str, Sequence[Record]] | None
 
+    @property
+    def size(self) -> int:
+        """The number of included resources."""
+        return sum(map(len, (self.included or {}).values()))
+
 
 PLAIN = Compound({}, None)
 """Neither relationships nor included resources."""
@@ -42,6 +52,13 @@ class Part:
     resource: Resource
     records: Sequence[Record]
     linkage: LinkageById
+
+    @property
+    def size(self) -> int:
+        """The number of resources and of the identifiers of what they are linked to."""
+        linkage = self.linkage.get(self.resource.type, {})
+        linked = chain.from_iterable(by_id.values() for by_id in linkage.values())
+        return len(self.records) + sum(len(ids) for ids in linked if isinstance(ids, list))
 
 
 def encode_document(
@@ -84,21 +101,25 @@ async def encode_collection(
     """
     prefix, count = b'{"data":[', 0
     async for part in primary:
-        yield prefix + _members(part, query)
+        yield prefix + await _members(part, query)
         prefix, count = b",", count + len(part.records)
     prefix = (b"" if count else prefix) + b"],"
     if included is not None:
         prefix += b'"included":['
         async for part in included:
-            yield prefix + _members(part, query)
+            yield prefix + await _members(part, query)
             prefix = b","
         prefix = prefix.removesuffix(b",") + b"],"
     closing = {"jsonapi": JSONAPI, "links": {"self": url}, "meta": {"count": count}}
     yield prefix + orjson.dumps(closing)[1:]
 
 
-def _members(part: Part, query: Query) -> bytes:
-    return ",".join(resource_objects(part.resource, part.records, part.linkage, query)).encode()
+async def _members(part: Part, query: Query) -> bytes:
+    def encode() -> bytes:
+        return ",".join(resource_objects(part.resource, part.records, part.linkage, query)).encode()
+
+    await take_turn()
+    return await offload(encode, size=part.size, limit=_LARGE_PART)
 
 
 def encode_errors(errors: Sequence[ApiError], request_id: str) -> bytes:

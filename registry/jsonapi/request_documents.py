@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count, repeat
 from typing import Any, TypeAlias
 
 import orjson
@@ -26,6 +27,10 @@ LocalId: TypeAlias = tuple[str, str]  # the type and `lid` of a resource that an
 LocalIds: TypeAlias = Mapping[LocalId, int]  # the placeholder ids of these resources
 
 _Object: TypeAlias = dict[str, Any]
+
+MAX_CONTAINERS = 50_000
+"""Objects and arrays per document: while the parser creates them, nothing else is done. A valid
+document of 1 MiB has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,11 @@ class Change:
     attributes: dict[str, Any]
     linkages: tuple[Linkage, ...]
 
+    @property
+    def size(self) -> int:
+        """The number of resource identifiers."""
+        return sum(len(linkage.identifiers) for linkage in self.linkages)
+
 
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
     """Return the change that a POST (creating) or PATCH document describes.
@@ -104,9 +114,13 @@ def load_linkage(body: bytes, relationship: Relationship, mode: Mode) -> Change:
 def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any:
     """Parse a document and return one of its top-level members.
 
-    Raises MalformedDocument if the body is not a JSON object, lacks the member, or has one of the
-    excluded members.
+    Raises MalformedDocument if the body is not a JSON object, has more than MAX_CONTAINERS objects
+    and arrays, lacks the member, or has one of the excluded members.
     """
+    containers = body.count(b"{") + body.count(b"[")
+    if containers > MAX_CONTAINERS and _outside_strings(body) > MAX_CONTAINERS:
+        detail = f"The document has more than {MAX_CONTAINERS:,} objects and arrays."
+        raise MalformedDocument(detail, pointer="")
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -120,6 +134,13 @@ def load_member(body: bytes, member: str, excluded: Collection[str] = ()) -> Any
             detail = f"A document with `{member}` must not have `{name}`."
             raise malformed(detail, DocumentPosition((name,)))
     return document[member]
+
+
+def _outside_strings(body: bytes) -> int:
+    """Return the number of objects and arrays in a JSON text."""
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = b"".join(unescaped.split(b'"')[::2])
+    return outside.count(b"{") + outside.count(b"[")
 
 
 def malformed(detail: str, position: DocumentPosition) -> MalformedDocument:
@@ -208,12 +229,13 @@ class DocumentLoader:
             detail = f"`{relationship.name}` must be {to_many if relationship.to_many else to_one}."
             self.errors.add(malformed(detail, position))
             return Linkage(relationship, (), mode)
+        target = relationship.target
         if relationship.to_many:
-            members = [(member, position / index) for index, member in enumerate(data)]
+            positions = map(position.__truediv__, count())
+            identifiers = tuple(map(self.identifier, data, repeat(target), positions))
         else:
-            members = [] if data is None else [(data, position)]
-        identifiers = [self.identifier(member, relationship.target, at) for member, at in members]
-        return Linkage(relationship, tuple(identifiers), mode)
+            identifiers = () if data is None else (self.identifier(data, target, position),)
+        return Linkage(relationship, identifiers, mode)
 
     def identifier(self, data: Any, type_name: str, position: DocumentPosition) -> Identifier:
         """Return a resource identifier, with `id` or, if supported, `lid`."""

@@ -108,9 +108,10 @@ def empty_response(description: str, headers: Json | None = None) -> Json:
     return {"description": description, "headers": _COMMON_HEADERS | (headers or {})}
 
 
-NOT_MODIFIED: Json = {
-    "304": empty_response("`If-None-Match` has the entity tag of the response.", TAGGED)
-}
+def not_modified(headers: Json = TAGGED) -> Json:
+    """Return the response to a read whose client has the document already."""
+    return {"304": empty_response("`If-None-Match` has the entity tag of the response.", headers)}
+
 
 NO_CONTENT: Json = {"204": empty_response("The change has been applied.")}
 

@@ -9,10 +9,10 @@ from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
     NO_CONTENT,
-    NOT_MODIFIED,
     TAGGED,
     Operation,
     body,
+    not_modified,
     response,
     with_article,
 )
@@ -76,7 +76,7 @@ def _to_one_responses(resource: Resource, target: Resource, name: str) -> Json:
     }
     schema = schema_of(target, "DocumentOrNull")
     document = response(f"The {target.type}, or null.", schema, documents, TAGGED)
-    return {"200": document, **NOT_MODIFIED}
+    return {"200": document, **not_modified()}
 
 
 def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
@@ -91,7 +91,7 @@ def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExample
         summary=f"Read the linkage of the {name} of {with_article(resource.type)}",
         description="Resource identifiers only; `include` adds the resources.",
         parameters=query_parameters(linkage) | PRECONDITIONS,
-        responses={"200": identifiers, **NOT_MODIFIED},
+        responses={"200": identifiers, **not_modified()},
         errors=[*errors.query(linkage), *errors.missing(resource), *errors.preconditions()],
     ).to_object()
 

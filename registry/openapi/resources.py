@@ -9,12 +9,12 @@ from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
     NO_CONTENT,
-    NOT_MODIFIED,
     TAGGED,
     TAGGED_PAGE,
     Operation,
     body,
     header,
+    not_modified,
     response,
     with_article,
 )
@@ -48,7 +48,10 @@ def collection_responses(scope: Scope, path: str) -> Json:
         "page": examples.page(plain, scope.sizes),
     }
     description, schema = f"The {resource.collection}.", schema_of(resource, "Collection")
-    return {"200": response(description, schema, documents, TAGGED_PAGE), **NOT_MODIFIED}
+    return {
+        "200": response(description, schema, documents, TAGGED_PAGE),
+        **not_modified(TAGGED_PAGE),
+    }
 
 
 def _moves(resource: Resource) -> str:
@@ -106,7 +109,7 @@ def _read(scope: Scope, errors: ErrorExamples) -> Json:
         summary=f"Read {with_article(resource.type)}",
         description="One resource by its id.",
         parameters=query_parameters(scope) | PRECONDITIONS,
-        responses={"200": document, **NOT_MODIFIED},
+        responses={"200": document, **not_modified()},
         errors=[*errors.query(scope), *errors.missing(resource), *errors.preconditions()],
     ).to_object()
 

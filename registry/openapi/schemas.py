@@ -26,7 +26,7 @@ _INTEGER: Json = {"type": "integer", "format": "int64", "minimum": 1}
 _IDS: dict[str, Json] = {
     "Identifier": _ID,
     "Reference": {"oneOf": [_ID, _INTEGER], "example": "1"},
-    "Removal": {"oneOf": [{"type": "string"}, {"type": "number"}], "example": "1"},
+    "Removal": {"oneOf": [{"type": "string"}, {"type": "integer"}], "example": "1"},
 }
 """The `id` of a resource identifier in a response, in a request that links, and in one that
 removes members, where it may be the id of a resource that does not exist."""

@@ -30,8 +30,8 @@ class Written:
     time: Timestamp | None = None
 
 
-ONE_BATCH = 100_000
-"""Larger than any reply, so that the first batch is as large as MongoDB allows."""
+ONE_BATCH = 10_000
+"""Records per reply. Few replies have more; while the driver decodes one, no other thread runs."""
 
 _MAX_VERSION = 10**18 - 1
 """Greater values come from external writers and count as missing."""

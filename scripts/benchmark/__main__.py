@@ -16,6 +16,7 @@ from benchmark import plot, table
 from benchmark.comparison import compare_servers, compare_workers
 from benchmark.goals import CONNECTIONS
 from benchmark.growth import measure_growth
+from benchmark.isolation import measure_isolation
 from benchmark.neighbours import measure_neighbours
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
@@ -43,6 +44,8 @@ async def run(options: argparse.Namespace) -> Results:
             await compare_servers(testbed, persons, options.workloads, plan, results)
         if Part.WORKERS in options.parts:
             await compare_workers(testbed, persons, options.workloads, goal_plan, results)
+        if Part.ISOLATION in options.parts:
+            await measure_isolation(testbed, persons, goal_plan, results)
         if Part.GROWTH in options.parts:
             await measure_growth(testbed, options.persons, goal_plan, results)
         if Part.NEIGHBOURS in options.parts:

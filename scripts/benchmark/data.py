@@ -46,6 +46,12 @@ async def prepare(database: Database) -> None:
     await Repository(database, Graph(RESOURCES), Settings()).prepare()
 
 
+async def give_all_to(database: Database, owner: int) -> int:
+    """Give all computers to one person; return their number."""
+    given = await database[computer.collection].update_many({}, {"$set": {"person": owner}})
+    return given.matched_count
+
+
 async def remove_created(database: Database, persons: int) -> None:
     """Delete the persons that were created after the first ones. persons: the number of those."""
     await database[person.collection].delete_many({"_id": {"$gt": persons}})

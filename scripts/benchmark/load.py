@@ -52,7 +52,7 @@ class Load:
 
 async def measure(url: str, workload: Workload, load: Load) -> Metrics:
     """Put the server at this URL under load. Raises BenchmarkError if no request succeeds."""
-    report = await _run_wrk(url, workload, load)
+    report = await run(url, workload, load)
     succeeded = report["requests"] - report["status"]
     failed = sum(report[name] for name in _FAILURES)
     if not succeeded and failed:
@@ -63,7 +63,8 @@ async def measure(url: str, workload: Workload, load: Load) -> Metrics:
     return Metrics(rate, report["p50"] / 1e3, report["p99"] / 1e3, failed)
 
 
-async def _run_wrk(url: str, workload: Workload, load: Load) -> dict[str, Any]:
+async def run(url: str, workload: Workload, load: Load) -> dict[str, Any]:
+    """Put the server at this URL under load; return what requests.lua reports."""
     process = await asyncio.create_subprocess_exec(
         *("wrk", "--threads", "1", "--connections", str(load.connections)),
         *("--duration", f"{ceil(load.seconds)}s", "--timeout", f"{_TIMEOUT_SECONDS}s"),

@@ -35,6 +35,11 @@ class Server:
     process: asyncio.subprocess.Process
 
     @property
+    def memory(self) -> int:
+        """The resident memory, in bytes."""
+        return 1024 * sum(_status(process, "VmRSS:") for process in self._processes())
+
+    @property
     def peak_memory(self) -> int:
         """The peak resident memory since the start or `reset_peak_memory`, in bytes."""
         return 1024 * sum(_status(process, "VmHWM:") for process in self._processes())

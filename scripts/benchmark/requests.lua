@@ -21,11 +21,15 @@ end
 
 function init(args)
     math.randomseed(tonumber(args[2]))
-    local headers = { ["Content-Type"] = "application/vnd.api+json" }
+    local media_type = "application/vnd.api+json"
+    local headers = { ["Content-Type"] = media_type }
+    local extension = { ["Content-Type"] = media_type .. '; ext="https://jsonapi.org/ext/atomic"' }
     for line in io.lines(args[1]) do
         local method, path, body = line:match("^(%S+)\t(%S+)\t(.*)$")
         if body == "" then
             table.insert(requests, wrk.format(method, path, {}, nil))
+        elseif path == "/operations" then
+            table.insert(requests, wrk.format(method, path, extension, body))
         else
             table.insert(requests, wrk.format(method, path, headers, body))
         end

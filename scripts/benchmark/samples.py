@@ -23,6 +23,7 @@ class Part(StrEnum):
     SERVERS = "servers"
     WORKERS = "workers"
     GROWTH = "growth"
+    ISOLATION = "isolation"
     NEIGHBOURS = "neighbours"
 
 
@@ -45,6 +46,39 @@ class FullList:
     persons: int
     seconds: float
     bytes: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """The latencies of requests sent one after another, in milliseconds."""
+
+    p50: float
+    p99: float
+    longest: float
+
+
+@dataclass(frozen=True)
+class LoopLag:
+    """Small requests next to a heavy workload, by its name, or to none.
+
+    lag: of requests that the service answers without its database, as soon as its event loop is
+    free. read, write: of one person.
+    """
+
+    workload: str
+    lag: Percentiles
+    read: Percentiles
+    write: Percentiles
+
+
+@dataclass(frozen=True)
+class AbandonedStreams:
+    """Rounds of clients that begin to read a collection and disconnect. memory: growth in bytes."""
+
+    path: str
+    rounds: int
+    clients: int
     memory: int
 
 
@@ -88,6 +122,8 @@ class Results:
     environment: str
     samples: list[Sample] = field(default_factory=list)
     full_lists: list[FullList] = field(default_factory=list)
+    loop_lags: list[LoopLag] = field(default_factory=list)
+    abandoned: list[AbandonedStreams] = field(default_factory=list)
     neighbours: list[Neighbour] = field(default_factory=list)
 
     @property

@@ -16,7 +16,7 @@ from benchmark.samples import (
     Part,
     Results,
 )
-from benchmark.workloads import GROWTH_TITLES, TITLES
+from benchmark.workloads import GROWTH_TITLES, LARGE_TITLES, TITLES
 
 _BEGIN, _END = "<!-- benchmark -->", "<!-- end of benchmark -->"
 
@@ -34,6 +34,10 @@ def tables(results: Results) -> str:
         "**Workers**, on all cores, requests per second": _workers(results),
         "**Growth**, requests per second": _growth(results),
         "**Whole collections**": _full_lists(results),
+        "**Loop lag** next to large requests on 24 connections, and latency of small ones, in ms": (
+            _loop_lags(results)
+        ),
+        "**Abandoned streams**": _abandoned(results),
         "**Heavy neighbours**, with 60 conditions on 200,000 computers; latency in ms": (
             _neighbours(results)
         ),
@@ -105,6 +109,19 @@ def _full_lists(results: Results) -> Iterator[Sequence[str]]:
     for one in results.full_lists:
         sent, memory = _number(one.bytes / 1e6), _number(one.memory / 1e6)
         yield f"`{one.path}`", f"{one.persons:,}", _number(one.seconds), sent, memory
+
+
+def _loop_lags(results: Results) -> Iterator[Sequence[str]]:
+    yield "next to", "longest loop lag", "p50 read", "p99 read", "p50 write", "p99 write"
+    for one in results.loop_lags:
+        cells = (one.lag.longest, one.read.p50, one.read.p99, one.write.p50, one.write.p99)
+        yield LARGE_TITLES.get(one.workload, one.workload), *map(_number, cells)
+
+
+def _abandoned(results: Results) -> Iterator[Sequence[str]]:
+    yield "GET", "rounds", "clients", "memory growth in MiB"
+    for one in results.abandoned:
+        yield f"`{one.path}`", str(one.rounds), str(one.clients), _number(one.memory / 2**20)
 
 
 def _neighbours(results: Results) -> Iterator[Sequence[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import orjson
 
 from benchmark.client import Client, Request
+from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.sorting import BY_ID
 from registry.resources.person import person
@@ -31,6 +33,26 @@ GROWTH_TITLES = {
     "far": "page 10,000 by cursor (or the last)",
 }
 """The workloads that show how cost grows with the database, by name."""
+
+LARGE_TITLES = {
+    "include": "GET of a person with all computers included",
+    "linkage": "GET of the linkage of a person to all computers",
+    "related": "GET of all computers of a person",
+    "stream": "GET of all computers with owners",
+    "exchange": "PATCH of a person's computers, half of them at a time",
+    "wrong": "PATCH of linkage that is not valid, 1 MiB",
+    "operations": "POST of 1,000 operations",
+}
+"""The workloads next to which small requests are timed, by name."""
+
+OWNER = 1
+"""The person of the large workloads, who owns all computers."""
+
+_MAX_BODY = 2**20
+_MAX_OPERATIONS = 1_000
+
+_MAX_LINKAGE = 16_000
+"""Resource identifiers per request, which fit into _MAX_BODY."""
 
 _REQUESTS = 20_000
 """The number of requests in a workload of random ones."""
@@ -89,6 +111,38 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
         "far": [Request("GET", f"{first}&page%5Bafter%5D={after}")],
     }
     return _store(requests, GROWTH_TITLES, directory)
+
+
+def large_workloads(computers: int, directory: Path) -> dict[str, Workload]:
+    """Return the large workloads for a database in which OWNER has this many computers."""
+    owner = f"/persons/{OWNER}"
+    linkage = f"{owner}/relationships/computers"
+    half = min(computers // 2, _MAX_LINKAGE)
+    halves = (range(1, half + 1), range(half + 1, 2 * half + 1))
+    wrong = orjson.dumps({"data": [{}] * ((_MAX_BODY - len('{"data":[]}')) // len("{},"))})
+    requests = {
+        "include": [Request("GET", f"{owner}?include=computers")],
+        "linkage": [Request("GET", linkage)],
+        "related": [Request("GET", f"{owner}/computers")],
+        "stream": [Request("GET", "/computers?include=owner")],
+        "exchange": [Request("PATCH", linkage, _linkage(ids)) for ids in halves],
+        "wrong": [Request("PATCH", linkage, wrong)],
+        "operations": [_operations(computers, serial) for serial in ("SN-1", "SN-2")],
+    }
+    return _store(requests, LARGE_TITLES, directory)
+
+
+def _operations(computers: int, serial: str) -> Request:
+    """Return a request that updates the first computers."""
+    operations = []
+    for number in range(1, min(computers, _MAX_OPERATIONS) + 1):
+        data = {"type": "computer", "id": str(number), "attributes": {"serial": serial}}
+        operations.append({"op": "update", "data": data})
+    return Request("POST", "/operations", orjson.dumps({OPERATIONS: operations}))
+
+
+def _linkage(ids: Iterable[int]) -> bytes:
+    return orjson.dumps({"data": [{"type": "computer", "id": str(number)} for number in ids]})
 
 
 async def _pages(client: Client) -> list[Request]:

@@ -476,6 +476,7 @@ async def test_mongodb_operators_in_a_request_are_not_executed(
         "email",
         "password",
         "version",
+        "write_id",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -9,13 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.errors import ApiError, ApiErrors, MalformedDocument
-from registry.jsonapi.request_documents import load
+from registry.jsonapi.errors import MAX_ERRORS, ApiError, ApiErrors, MalformedDocument
+from registry.jsonapi.pointers import DATA
+from registry.jsonapi.request_documents import (
+    MAX_CONTAINERS,
+    DocumentLoader,
+    Mode,
+    load,
+    load_member,
+)
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 
-PERSON = Graph(RESOURCES)["person"]
+GRAPH = Graph(RESOURCES)
+PERSON = GRAPH["person"]
 
 JSON = st.recursive(
     st.none()
@@ -112,3 +121,35 @@ def test_an_id_is_a_positive_64_bit_integer_in_canonical_notation(
     text: str, number: int | None
 ) -> None:
     assert parse_id(text) == number
+
+
+class CountedList(list[Any]):
+    """An array that counts the members that are read."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for member in super().__iter__():
+            self.read += 1
+            yield member
+
+
+def test_linkage_that_is_not_valid_is_read_up_to_the_maximum_number_of_errors() -> None:
+    members, relationship = CountedList([{}] * 10_000), PERSON.relationships["computers"]
+    with pytest.raises(ApiErrors) as caught:
+        DocumentLoader().linkage(members, relationship, Mode.REPLACE, DATA)
+    assert len(caught.value.errors) == MAX_ERRORS
+    assert members.read == MAX_ERRORS / 2  # each lacks a type and an id
+
+
+@pytest.mark.parametrize("member", [b"{}", b"[]"])
+def test_a_document_has_a_maximum_number_of_objects_and_arrays(member: bytes) -> None:
+    most = MAX_CONTAINERS - 2
+    assert len(load_member(b'{"data":[%s]}' % b",".join([member] * most), "data")) == most
+    with pytest.raises(MalformedDocument, match="has more than 50,000 objects and arrays"):
+        load_member(b'{"data":[%s]}' % b",".join([member] * (most + 1)), "data")
+
+
+@pytest.mark.parametrize("text", ["{" * 60_000, '"{' * 60_000, "\\[" * 60_000, '\\"{' * 60_000])
+def test_braces_in_strings_are_not_counted(text: str) -> None:
+    assert load_member(orjson.dumps({"data": text}), "data") == text

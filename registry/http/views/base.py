@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
@@ -39,6 +40,7 @@ from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
+from registry.offloading import LARGE, offload
 from registry.settings import Settings
 from registry.storage.errors import VersionConflict
 from registry.storage.records import Versions, version_of
@@ -148,7 +150,7 @@ class DocumentView(web.View):
         with errors:
             query = parse_query()
         with errors:
-            document = load(body)
+            document = await offload(partial(load, body), size=len(body), limit=LARGE)
         errors.raise_any()
         return query, document
 
@@ -201,7 +203,7 @@ class TypeView(DocumentView):
             raise NotFound.resource(self.resource.type, self.request.match_info["id"])
         return id_
 
-    def respond(
+    async def respond(
         self,
         body: bytes,
         record: Record | None = None,
@@ -214,7 +216,8 @@ class TypeView(DocumentView):
         record: the resource that the document represents, or whose linkage it is. Raises
         PreconditionFailed for a read whose `If-Match` does not have the tag (RFC 9110, 13.2.2).
         """
-        etag, request = make_etag(body, self.resource, record), self.request
+        tag = partial(make_etag, body, self.resource, record)
+        etag, request = await offload(tag, size=len(body), limit=LARGE), self.request
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
         if request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
             check_if_match(request, etag)
@@ -272,7 +275,12 @@ class TypeView(DocumentView):
                 shown[name] = {**written, **shown.get(name, {})}
             compound = replace(compound, linkage={**compound.linkage, resource.type: shown})
         path = resource_path(resource, record["_id"])
-        (data,) = resource_objects(resource, [record], compound.linkage, query)
-        body = encode_document(data, compound, query, self.graph, {"self": path})
+
+        def encode() -> bytes:
+            (data,) = resource_objects(resource, [record], compound.linkage, query)
+            return encode_document(data, compound, query, self.graph, {"self": path})
+
+        size = compound.size + (change.size if change else 0)
+        body = await offload(encode, size=size)
         headers: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
-        return self.respond(body, record, status=status, headers=headers)
+        return await self.respond(body, record, status=status, headers=headers)

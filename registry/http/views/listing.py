@@ -14,6 +14,7 @@ from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import array, resource_objects
 from registry.model.resource import Resource
+from registry.offloading import offload
 from registry.storage.reads.listings import Listing
 from registry.storage.snapshot import Snapshot
 
@@ -34,9 +35,13 @@ class ListView(TypeView):
         window, url = await listing.window(query.page), self.url
         compound = await self.resolve(resource, window.records, query, snapshot)
         links = {"self": url, **page_links(query.page, window, url)}
-        data = array(resource_objects(resource, window.records, compound.linkage, query))
-        body = encode_document(data, compound, query, self.graph, links, counts(window))
-        return self.respond(body)
+
+        def encode() -> bytes:
+            data = array(resource_objects(resource, window.records, compound.linkage, query))
+            return encode_document(data, compound, query, self.graph, links, counts(window))
+
+        body = await offload(encode, size=len(window.records) + compound.size)
+        return await self.respond(body)
 
     async def _stream(
         self, resource: Resource, listing: Listing, query: Query, snapshot: Snapshot

@@ -13,6 +13,7 @@ from registry.jsonapi.errors import PreconditionFailed
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.record import Record
+from registry.offloading import offload
 
 
 class OperationsView(DocumentView):
@@ -31,9 +32,13 @@ class OperationsView(DocumentView):
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
         performed = await self.repository.execute(operations)
-        results = [_result(operation, record) for operation, record in performed]
+
+        def encode() -> bytes:
+            return encode_results([_result(operation, record) for operation, record in performed])
+
+        size = len(operations) + sum(operation.change.size for operation in operations)
         headers: dict[str, str] = {hdrs.CONTENT_TYPE: media_type(EXTENSION)}
-        return DocumentResponse(200, encode_results(results), headers)
+        return DocumentResponse(200, await offload(encode, size=size), headers)
 
 
 def _result(operation: Operation, record: Record) -> str | None:

@@ -19,6 +19,7 @@ from registry.jsonapi.request_documents import Mode, load_linkage
 from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
+from registry.offloading import offload
 from registry.storage.errors import RecordNotFound
 from registry.storage.reads.listings import Listing
 from registry.storage.records import key_of
@@ -67,10 +68,14 @@ class RelatedView(_RelationshipView):
             return await self.respond_with_listing(self.target, listing, query, snapshot)
         records = await self.related(owner, snapshot)
         compound = await self.resolve(self.target, records, query, snapshot)
-        objects = resource_objects(self.target, records, compound.linkage, query)
-        data = objects[0] if objects else "null"
         links = {"self": related_path(self.resource, owner["_id"], self.relationship.name)}
-        return self.respond(encode_document(data, compound, query, self.graph, links))
+
+        def encode() -> bytes:
+            objects = resource_objects(self.target, records, compound.linkage, query)
+            data = objects[0] if objects else "null"
+            return encode_document(data, compound, query, self.graph, links)
+
+        return await self.respond(await offload(encode, size=compound.size))
 
     head = get
 
@@ -116,15 +121,20 @@ class LinkageView(_RelationshipView):
         links: Mapping[str, str | None],
     ) -> DocumentResponse:
         """Respond with identifiers: null, one, or an array of them and `meta`."""
-        type_name, ids = self.target.type, [record["_id"] for record in window.records]
-        if self.relationship.to_many:
-            data, meta = linkage(type_name, ids), counts(window)
-        else:
-            data, meta = identifier(type_name, ids[0]) if ids else "null", None
         compound = await resolve_linkage(
             self.relationship, window.records, query, snapshot, self.graph
         )
-        return self.respond(encode_document(data, compound, query, self.graph, links, meta), owner)
+
+        def encode() -> bytes:
+            type_name, ids = self.target.type, [record["_id"] for record in window.records]
+            if self.relationship.to_many:
+                data, meta = linkage(type_name, ids), counts(window)
+            else:
+                data, meta = identifier(type_name, ids[0]) if ids else "null", None
+            return encode_document(data, compound, query, self.graph, links, meta)
+
+        body = await offload(encode, size=len(window.records) + compound.size)
+        return await self.respond(body, owner)
 
     async def patch(self) -> web.Response:
         """Replace the linkage; resources that were linked elsewhere move."""

@@ -158,7 +158,11 @@ class Commands:
         name = command.get("find") or command["aggregate"]
         await self._database.command({"killCursors": name, "cursors": [reply["id"]]})
         cursor = await self.stream(command, reply["atClusterTime"], session)
-        return Found([record async for record in cursor], reply["atClusterTime"])
+        cursor.batch_size(ONE_BATCH)
+        records: list[Record] = []
+        while some := await cursor.to_list(ONE_BATCH):
+            records += some
+        return Found(records, reply["atClusterTime"])
 
     async def _send(self, command: Command, session: Session | None) -> dict[str, Any]:
         database = self._database

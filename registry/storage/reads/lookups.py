@@ -17,6 +17,7 @@ from bson.timestamp import Timestamp
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
+from registry.offloading import in_steps, offload
 from registry.storage.batching import Batcher
 from registry.storage.errors import translated_errors
 from registry.storage.reads.commands import Commands, Found, PointInTime
@@ -148,13 +149,16 @@ class Lookups:
                 Found(list(filter(None, map(known.get, sorted(ids)))), time) for ids, _ in lookups
             ]
         by_key: dict[int, list[Record]] = defaultdict(list)
-        for record in records:
-            if (key := key_of(record, field)) is not None:
-                by_key[key].append(record)
-        return [
-            Found(by_id(chain.from_iterable(by_key[id_] for id_ in ids if id_ in by_key)), time)
-            for ids, _ in lookups
-        ]
+        async for some in in_steps(records):
+            for record in some:
+                if (key := key_of(record, field)) is not None:
+                    by_key[key].append(record)
+        results = []
+        for ids, _ in lookups:
+            found = chain.from_iterable(by_key[id_] for id_ in ids if id_ in by_key)
+            ordered = await offload(partial(by_id, found), size=len(records))
+            results.append(Found(ordered, time))
+        return results
 
     async def _query(
         self,

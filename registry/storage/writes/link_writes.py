@@ -118,7 +118,7 @@ def _split(requests: Sequence[WriteRequest]) -> Iterator[list[WriteRequest]]:
     batch: list[WriteRequest] = []
     identifiers = 0
     for request in requests:
-        added = sum(len(linkage.identifiers) for linkage in request.change.linkages)
+        added = request.change.size
         if batch and identifiers + added > _MAX_IDENTIFIERS:
             yield batch
             batch, identifiers = [], 0

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 from pymongo import InsertOne, UpdateMany, UpdateOne
@@ -11,6 +12,7 @@ from pymongo import InsertOne, UpdateMany, UpdateOne
 from registry.jsonapi.request_documents import Change, Linkage, Mode
 from registry.model.record import VERSION, Record
 from registry.model.resource import Resource
+from registry.offloading import in_steps, offload
 from registry.storage.errors import IdTaken, RecordNotFound, StorageError, VersionConflict
 from registry.storage.records import (
     NEXT_VERSION,
@@ -24,6 +26,9 @@ from registry.storage.records import (
 )
 from registry.storage.transactions import Transaction
 from registry.storage.visible_fields import visible
+
+_MAX_OPERATIONS = 1_000
+"""Operations per command: while the driver encodes them, no other thread runs."""
 
 _WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
 
@@ -69,7 +74,8 @@ class UnitOfWork:
         VersionConflict, IdTaken, or RecordNotFound with the missing targets of a linkage.
         """
         await self._load(requests)
-        outcomes = [self._apply(request) for request in requests]
+        size = len(requests) + sum(request.change.size for request in requests)
+        outcomes = await offload(lambda: list(map(self._apply, requests)), size=size)
         await self._flush()
         return outcomes
 
@@ -94,7 +100,8 @@ class UnitOfWork:
             cursor = collection.find(
                 {"$or": conditions}, visible(resource), batch_size=ONE_BATCH, session=session
             )
-            self._identity_maps[type_name].load(await cursor.to_list(None))
+            async for records in in_steps(await cursor.to_list(None)):
+                self._identity_maps[type_name].load(records)
 
     def _apply(self, request: WriteRequest) -> Outcome:
         if request.id is None:
@@ -158,9 +165,10 @@ class UnitOfWork:
 
     async def _flush(self) -> None:
         for type_name, identity_map in self._identity_maps.items():
-            if operations := list(identity_map.operations()):
-                collection = self._transaction.collection(self._graph[type_name])
-                await collection.bulk_write(operations, session=self._transaction.session)
+            collection = self._transaction.collection(self._graph[type_name])
+            operations = identity_map.operations()
+            while some := list(islice(operations, _MAX_OPERATIONS)):
+                await collection.bulk_write(some, session=self._transaction.session)
 
 
 class _IdentityMap:

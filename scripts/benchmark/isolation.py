@@ -1,0 +1,127 @@
+"""How small requests fare next to large ones, and what abandoned streams leave in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from urllib.parse import urlsplit
+
+import orjson
+
+from benchmark import load
+from benchmark.client import Client, Request, open_client
+from benchmark.data import fill, give_all_to
+from benchmark.load import Load
+from benchmark.processes import Server, all_cores
+from benchmark.rounds import Plan
+from benchmark.samples import AbandonedStreams, LoopLag, Part, Percentiles, Results
+from benchmark.testbed import Testbed
+from benchmark.workloads import OWNER, Workload, large_workloads
+
+_CONNECTIONS = 24
+
+_PROBES = {
+    # The service responds without its database, as soon as its event loop is free.
+    "lag": Request("OPTIONS", "/persons"),
+    "read": Request("GET", f"/persons/{OWNER + 1}"),
+    "write": Request(
+        "PATCH",
+        f"/persons/{OWNER + 1}",
+        orjson.dumps({"data": {"type": "person", "attributes": {"first_name": "Ada"}}}),
+    ),
+}
+"""The small requests, by kind."""
+
+_PAUSE_SECONDS = 0.005
+"""The pause after each small request."""
+
+_ROUNDS, _CLIENTS = 20, 50
+_READ_BYTES = 8_192
+_ABANDONED = "/persons?include=computers"
+
+
+async def measure_isolation(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:
+    """Probe the service, on one core, under each large workload, then abandon streams."""
+    database = "isolation"
+    await fill(testbed.database(database), persons)
+    async with testbed.service(database, all_cores()[:1]) as server:
+        results.abandoned.append(await _abandon_streams(server))
+    computers = await give_all_to(testbed.database(database), OWNER)
+    async with testbed.service(database, all_cores()[:1]) as server:
+        await _probe(server, plan.seconds)  # the first requests take longer
+        results.loop_lags.append(LoopLag("none", **await _probe(server, plan.seconds)))
+        _show(results.loop_lags[-1])
+        for workload in large_workloads(computers, testbed.new_directory()).values():
+            results.loop_lags.append(await _next_to(workload, server, plan))
+            _show(results.loop_lags[-1])
+
+
+async def _next_to(workload: Workload, server: Server, plan: Plan) -> LoopLag:
+    """Send small requests while wrk sends large ones."""
+    large = Load(_CONNECTIONS, plan.seconds, 1, plan.cores)
+    running = asyncio.create_task(load.run(server.url, workload, large))
+    try:
+        latencies = await _probe(server, plan.seconds)
+        await running
+    finally:
+        running.cancel()
+    await server.wait_until_idle()
+    return LoopLag(workload.name, **latencies)
+
+
+async def _probe(server: Server, seconds: float) -> dict[str, Percentiles]:
+    """Send requests of each kind one after another; return their latencies by kind."""
+    end = time.perf_counter() + seconds
+    async with open_client(server.url) as client:
+        samples = await asyncio.gather(*(_sample(client, one, end) for one in _PROBES.values()))
+    return dict(zip(_PROBES, samples, strict=True))
+
+
+async def _sample(client: Client, request: Request, end: float) -> Percentiles:
+    latencies: list[float] = []
+    while not latencies or time.perf_counter() < end:
+        started = time.perf_counter()
+        await client.send(request)
+        latencies.append(1e3 * (time.perf_counter() - started))
+        await asyncio.sleep(_PAUSE_SECONDS)
+    latencies.sort()
+    p50, p99 = (latencies[len(latencies) * percent // 100] for percent in (50, 99))
+    return Percentiles(p50, p99, latencies[-1])
+
+
+def _show(one: LoopLag) -> None:
+    print(
+        f"{Part.ISOLATION}, next to {one.workload}: longest loop lag {one.lag.longest:,.1f} ms, "
+        f"read p99 {one.read.p99:,.1f} ms, write p99 {one.write.p99:,.1f} ms",
+        flush=True,
+    )
+
+
+async def _abandon_streams(server: Server) -> AbandonedStreams:
+    """Return how much memory the service has kept after rounds of clients that disconnect."""
+    async with open_client(server.url) as client:
+        for _ in range(100):
+            await client.send(Request("GET", f"/persons/{OWNER}?include=computers"))
+    before = server.memory
+    for number in range(1, _ROUNDS + 1):
+        await asyncio.gather(*(_abandon(server.url) for _ in range(_CLIENTS)))
+        await server.wait_until_idle()
+        growth = server.memory - before
+        print(
+            f"{Part.ISOLATION}, round {number} of abandoned streams: {growth / 2**20:,.1f} MiB",
+            flush=True,
+        )
+    return AbandonedStreams(_ABANDONED, _ROUNDS, _CLIENTS, growth)
+
+
+async def _abandon(url: str) -> None:
+    """Request a stream, read its beginning, and reset the connection."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(f"GET {_ABANDONED} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+    await reader.readexactly(_READ_BYTES)
+    client: socket.socket = writer.get_extra_info("socket")
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

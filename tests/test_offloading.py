@@ -1,0 +1,82 @@
+"""Large computations leave the event loop to others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from registry.offloading import LARGE, MANY, in_steps, offload, take_turn
+
+
+class Ticker:
+    """Counts the iterations of the event loop while it is open."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+
+    async def __aenter__(self) -> Ticker:
+        self._task = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            self.ticks += 1
+            await asyncio.sleep(0)
+
+
+async def test_only_what_is_large_is_computed_in_a_thread() -> None:
+    here = threading.current_thread()
+    assert await offload(threading.current_thread, size=MANY) is here
+    assert await offload(threading.current_thread, size=LARGE, limit=LARGE) is here
+    thread = await offload(threading.current_thread, size=MANY + 1)
+    assert thread is not here
+    assert await offload(threading.current_thread, size=LARGE + 1, limit=LARGE) is thread
+
+
+@pytest.mark.parametrize("size", [1, MANY + 1])
+async def test_an_error_is_raised_to_the_caller(size: int) -> None:
+    def fail() -> None:
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        await offload(fail, size=size)
+
+
+async def test_the_event_loop_continues_during_a_large_computation() -> None:
+    finish = threading.Event()
+    task = asyncio.create_task(offload(finish.wait, size=MANY + 1))
+    async with Ticker() as ticker:
+        while ticker.ticks < 10:  # noqa: ASYNC110 - counted
+            await asyncio.sleep(0)
+    assert not task.done()
+    finish.set()
+    assert await task
+
+
+async def test_other_tasks_run_between_steps() -> None:
+    items, ticks, seen = list(range(3 * MANY + 1)), [], list[int]()
+    async with Ticker() as ticker:
+        async for some in in_steps(items):
+            assert len(some) <= MANY
+            seen += some
+            ticks.append(ticker.ticks)
+    assert seen == items
+    assert ticks == [0, 1, 2, 3]
+
+
+async def test_turns_are_taken_in_different_iterations_in_the_order_of_the_calls() -> None:
+    turns: list[tuple[int, int]] = []
+
+    async def take(number: int) -> None:
+        await take_turn()
+        turns.append((ticker.ticks, number))
+
+    async with Ticker() as ticker:
+        await asyncio.gather(*(take(number) for number in range(5)))
+    assert [number for _, number in turns] == [0, 1, 2, 3, 4]
+    assert len({tick for tick, _ in turns}) == 5

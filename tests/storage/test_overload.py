@@ -22,6 +22,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
+from registry.storage.errors import QueryTimeout
 from registry.storage.repository import Repository
 from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
@@ -175,6 +176,27 @@ async def test_equal_pages_take_one_slot(api: Api) -> None:
         await asyncio.sleep(0.01)
         assert len(bulkheads(api).heavy_queries._waiting) == 1
     assert [(await window).total for window in windows] == [0] * 5
+
+
+async def test_the_wait_for_an_equal_page_in_progress_is_limited(
+    serve: Serve, settings: Settings
+) -> None:
+    impatient = replace(settings, heavy_queries=1, queue_seconds=0.05, query_seconds=0.05)
+    api = await serve(settings=impatient)
+    repository, computer, page = repository_of(api), GRAPH["computer"], NumberedPage(1, 1)
+    listing = repository.snapshot().listing(computer, Query())
+    never = asyncio.Event()
+
+    async def load() -> Any:
+        return await never.wait()
+
+    pages, key = repository._reads.pages, (*listing._query.key, page, None)
+    in_progress = asyncio.create_task(pages.load(key, load))
+    await asyncio.sleep(0)
+    with pytest.raises(QueryTimeout, match=r"0\.1 s"):
+        async with asyncio.timeout(10):
+            await listing.window(page)
+    in_progress.cancel()
 
 
 SLOW_FILTER = [

@@ -1,16 +1,19 @@
 """Collections as a client lists them: whole, or page by page."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 from registry.jsonapi.pagination import NumberedPage, Page, Window
 from registry.model.record import Record
-from registry.storage.errors import translated_errors
+from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
 from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.keyset_pages import keyset_page
+
+_Result = TypeVar("_Result")
 
 CHUNK = 1_000
 """Records of a streamed collection in memory at a time."""
@@ -58,19 +61,21 @@ class Listing:
         """
         point = self._query.point
         key = *self._query.key, page, point.time
-        try:
-            # The wait for an equal page, which has begun, counts as well.
-            async with self._limit(page):
-                window, shared = await self._context.pages.load(key, partial(self._window, page))
-        except TimeoutError as error:
-            raise self._context.bulkheads.heavy_queries.wait_error() from error
+        load = self._context.pages.load(key, partial(self._window, page))
+        window, shared = await (self._in_time(load) if self._query.is_heavy(page) else load)
         point.time = shared.time
         return window
 
-    def _limit(self, page: Page) -> AbstractAsyncContextManager[object]:
-        if self._query.is_heavy(page):
-            return asyncio.timeout(self._context.total_seconds)
-        return nullcontext()
+    async def _in_time(self, load: Awaitable[_Result]) -> _Result:
+        """Limit the time of a heavy page, also of the wait for an equal one that is in progress."""
+        seconds = self._context.total_seconds
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await load
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise QueryTimeout(seconds) from error
 
     async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):

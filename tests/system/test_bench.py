@@ -19,7 +19,7 @@ from benchmark import load, table
 from benchmark.client import Request
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.samples import Part, Results, Sample
-from benchmark.workloads import TITLES, Workload
+from benchmark.workloads import LARGE_TITLES, TITLES, Workload
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,7 +101,7 @@ async def measure(url: str, directory: Path, *paths: str) -> load.Metrics:
 
 
 async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_path: Path) -> None:
-    parts = ("--parts", "servers", "growth", "--workloads", "read", "replace")
+    parts = ("--parts", "servers", "growth", "isolation", "--workloads", "read", "replace")
     async with benchmark(*parts, "--output", tmp_path) as process:
         output, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert (process.returncode, errors) == (0, b"")
@@ -112,6 +112,7 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
     assert all(float(cell.replace(",", "")) > 0 for row in measured.values() for cell in row)
     lists = [row[:2] for row in rows(tables) if row[0].startswith("`/persons") and row[1] == "200"]
     assert lists == [["`/persons`", "200"], ["`/persons?include=computers`", "200"]]
+    assert {row[0] for row in rows(tables)} >= {"none", *LARGE_TITLES.values()}
     for name in ("benchmark.png", "growth.png"):
         assert (tmp_path / name).read_bytes().startswith(PNG)
 

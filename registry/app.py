@@ -6,7 +6,8 @@ from functools import partial
 
 from aiohttp import web
 
-from registry.http.app_keys import GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.http.app_keys import DEADLINES, GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
 from registry.http.limits import Limits
 from registry.http.routes import routes
@@ -36,6 +37,7 @@ def create_app(
     app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
     app[SETTINGS] = settings
     app[LIMITS] = limits = replace(limits, send_seconds=settings.send_seconds)
+    app[DEADLINES] = Deadlines(settings.response_seconds)
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))
     app.add_routes(routes(graph, settings.sizes))
@@ -47,7 +49,7 @@ async def _open_repository(
     on_failure: Callable[[str], None], app: web.Application
 ) -> AsyncIterator[None]:
     async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
-        app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS].query_seconds)
+        app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS])
         await app[REPOSITORY].prepare()
         yield
         await app[REPOSITORY].close()

@@ -1,6 +1,7 @@
 """The settings of the service, from command-line flags and environment variables."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,12 @@ from urllib.parse import urlsplit
 from registry.jsonapi.pagination import Sizes
 
 _MAX_WORKERS = 64
+
+_OTHER_SECONDS = 5.0
+"""What a request may take by default beside its wait and its query: for included resources."""
+
+CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+"""The cores that this process may use; the default limits scale with them."""
 
 
 class StartError(Exception):
@@ -91,6 +98,33 @@ class Settings:
         float, _seconds, "disconnect clients that read nothing of a response for so many seconds"
     ] = 60.0
 
+    small_requests: Annotated[
+        int, _count, "reads by id, pages along an index and small writes in progress per worker"
+    ] = 500 * CORES
+    heavy_queries: Annotated[
+        int, _count, "queries that no index serves, and counts, in progress per worker"
+    ] = max(1, CORES // 2)
+    streams: Annotated[int, _count, "responses with a whole collection in progress per worker"] = (
+        8 * CORES
+    )
+    large_transactions: Annotated[
+        int, _count, "writes of more than 100 resources in progress per worker"
+    ] = max(1, CORES // 2)
+    queue_length: Annotated[
+        int, _integer(0, 999_999), "requests that may wait for each of these limits"
+    ] = 1_000
+    queue_seconds: Annotated[float, _seconds, "how long a request may wait, in seconds"] = 5.0
+    request_seconds: Annotated[
+        float | None,
+        _seconds,
+        "time until a response begins, in seconds; none: 5 more than the wait and a query",
+    ] = None
+
+    @property
+    def response_seconds(self) -> float:
+        """Seconds from the arrival of a request until its response has to begin."""
+        return self.request_seconds or self.queue_seconds + self.query_seconds + _OTHER_SECONDS
+
     @property
     def sizes(self) -> Sizes:
         """The default and maximum page size; the default never exceeds the maximum."""
@@ -114,7 +148,7 @@ class Settings:
             default = "none" if field.default is None else field.default
             _, description = options[field.name]
             parser.add_argument(
-                _flag(field.name),
+                flag(field.name),
                 metavar="VALUE",
                 help=f"{description} [{_variable(field.name)}, default: {default}]",
             )
@@ -122,10 +156,17 @@ class Settings:
         values = {}
         for name, (parse, _) in options.items():
             if flags[name] is not None:
-                values[name] = parser.parse_value(_flag(name), flags[name], parse)
+                values[name] = parser.parse_value(flag(name), flags[name], parse)
             elif text := environment.get(_variable(name)):
                 values[name] = parser.parse_value(_variable(name), text, parse)
-        return cls(**values)
+        settings = cls(**values)
+        if settings.response_seconds < settings.queue_seconds + settings.query_seconds:
+            text = ", ".join(
+                f"{flag(name)} {getattr(settings, name):g}"
+                for name in ("request_seconds", "queue_seconds", "query_seconds")
+            )
+            parser.error(f"{text}: the first is less than the sum of the other two")
+        return settings
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,7 +185,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"registry: {message}; --help lists the settings\n")
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """Return the flag of a field of Settings."""
     return "--" + name.replace("_", "-")
 
 

@@ -29,6 +29,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     "thread_pool",
     "errors",
+    "bulkheads",
     "visible_fields",
     "records",
     "batching",

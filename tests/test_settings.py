@@ -19,6 +19,12 @@ SETTINGS = [
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
 ]
 
+CONTRADICTIONS = [
+    ["--request-seconds=9.9"],
+    ["--request-seconds=30", "--query-seconds=26"],
+    ["--request-seconds=30", "--queue-seconds=26"],
+]
+
 INVALID = [
     ("--port", "99999"),
     ("--port", "-1"),
@@ -134,6 +140,20 @@ def test_several_workers_are_rejected_where_the_kernel_does_not_balance_connecti
     monkeypatch.setattr("sys.platform", "darwin")
     assert Settings.parse(["--workers=1"], {}).workers == 1
     assert "only Linux" in error_line(["--workers=2"], {}, capsys)
+
+
+@pytest.mark.parametrize("arguments", CONTRADICTIONS)
+def test_a_deadline_shorter_than_the_waits_it_covers_is_reported_with_all_of_them(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error_line(arguments, {}, capsys)
+    for flag in ("--request-seconds", "--queue-seconds", "--query-seconds"):
+        assert f"{flag} " in line
+
+
+def test_a_longer_query_extends_the_default_deadline() -> None:
+    settings = Settings.parse(["--query-seconds=60", "--queue-seconds=7"], {})
+    assert settings.response_seconds == 60 + 7 + 5
 
 
 @pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])

@@ -2,11 +2,13 @@
 
 from aiohttp import web
 
+from registry.http.deadlines import Deadlines
 from registry.http.limits import Limits
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
+DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
 LIMITS = web.AppKey("limits", Limits)
 REPOSITORY = web.AppKey("repository", Repository)

@@ -19,12 +19,14 @@ from registry.jsonapi.errors import (
     MalformedRequest,
     MethodNotAllowed,
     NotFound,
+    Overloaded,
     PreconditionFailed,
     QueryTimedOut,
     RequestTimeout,
     Unavailable,
     quoted,
 )
+from registry.storage import errors as storage_errors
 from registry.storage.errors import QueryTimeout, RecordNotFound, StorageError, VersionConflict
 
 _log = logging.getLogger("registry")
@@ -108,6 +110,8 @@ def from_storage_error(error: StorageError) -> ApiErrors:
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
         case VersionConflict():
             return ApiErrors([PreconditionFailed()])
+        case storage_errors.Overloaded():
+            return ApiErrors([Overloaded(str(error), error.seconds)])
         case QueryTimeout():
             return ApiErrors([QueryTimedOut(error.seconds)])
     return ApiErrors([Unavailable()])

@@ -102,7 +102,7 @@ class _Server(web.Server):
     """Creates the connections of one application."""
 
     def __init__(self, limits: Limits) -> None:
-        super().__init__(self._handle)
+        super().__init__(self._handle, handler_cancellation=True)
         self._limits = limits
         self._is_stopping = False
 

@@ -4,6 +4,7 @@ The OpenAPI description shows the docstrings of these classes as descriptions of
 """
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any, ClassVar, Self
 
 MAX_ERRORS = 100
@@ -180,6 +181,15 @@ class Unavailable(ApiError, status=503, code="unavailable", title="Service unava
             "resources. A change may or may not have been applied: read the resource before "
             "retrying.",
             headers=_RETRY_AFTER,
+        )
+
+
+class Overloaded(ApiError, status=503, code="overloaded"):
+    """A limit of requests in progress is reached; nothing was changed."""
+
+    def __init__(self, detail: str, seconds: float) -> None:
+        super().__init__(
+            f"{detail} Nothing was changed.", headers={"Retry-After": str(ceil(seconds))}
         )
 
 

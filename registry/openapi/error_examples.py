@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import orjson
 
+from registry.http.error_responses import from_storage_error
 from registry.http.limits import Limits
 from registry.jsonapi import errors
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, load_operations
@@ -17,6 +18,7 @@ from registry.model.resource import Relationship, Resource
 from registry.openapi.parameters import sized_paths
 from registry.openapi.schemas import Json
 from registry.settings import Settings
+from registry.storage.bulkheads import Bulkheads
 
 
 class ErrorExamples:
@@ -25,6 +27,7 @@ class ErrorExamples:
     def __init__(self, settings: Settings, limits: Limits) -> None:
         self._settings = settings
         self._limits = limits
+        self._bulkheads = Bulkheads.of(settings)
 
     def query(self, scope: Scope) -> list[ApiError]:
         """Return the errors of a request with these query parameters."""
@@ -106,6 +109,7 @@ class ErrorExamples:
             errors.ExpectationFailed(),
             errors.InternalError(),
             errors.Unavailable(),
+            *from_storage_error(self._bulkheads.small_requests.wait_error()).errors,
         ]
 
     def _any_body(self, extension: str | None = None) -> list[ApiError]:

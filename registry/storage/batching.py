@@ -33,6 +33,7 @@ class Batcher(Generic[_Key, _Result]):
 
     batch_fn: loads a batch. max_batch_size: keys in a batch. max_in_flight: batches under way at
     the same time. on_idle: called when the last batch has ended and no caller waits.
+    is_cancellable: whether a batch is cancelled when all its callers are.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Batcher(Generic[_Key, _Result]):
         max_batch_size: int,
         max_in_flight: int = 1,
         on_idle: Callable[[], Any] | None = None,
+        is_cancellable: bool = False,
     ) -> None:
         self._batch_fn = batch_fn
         self._max_batch_size = max_batch_size
         self._max_in_flight = max_in_flight
         self._keys_in_flight = 0
         self._on_idle = on_idle
+        self._is_cancellable = is_cancellable
         self._queue: deque[tuple[_Key, asyncio.Future[_Result]]] = deque()
         self._batches: set[asyncio.Task[None]] = set()
 
@@ -77,6 +80,8 @@ class Batcher(Generic[_Key, _Result]):
         if not batch:
             return
         self._keys_in_flight += len(batch)
+        if self._is_cancellable:
+            _cancel_without([future for _, future in batch])
         try:
             results = await self._batch_fn([key for key, _ in batch])
         except Exception as error:  # noqa: BLE001 - raised to each caller
@@ -117,8 +122,8 @@ class Batcher(Generic[_Key, _Result]):
 class Coalescer(Generic[_Result]):
     """Shares one fetch between concurrent callers with equal keys.
 
-    A caller never joins a fetch that has begun. Without sharing, equal pages take twice the CPU
-    time. max_batch_size: callers per fetch.
+    A caller never joins a fetch that has begun. A fetch is cancelled when all its callers are.
+    Without sharing, equal pages take twice the CPU time. max_batch_size: callers per fetch.
     """
 
     def __init__(self, *, max_batch_size: int) -> None:
@@ -130,9 +135,25 @@ class Coalescer(Generic[_Result]):
         if key not in self._batchers:
             forget = partial(self._batchers.pop, key)
             self._batchers[key] = Batcher(
-                _fetch_once, max_batch_size=self._max_batch_size, on_idle=forget
+                _fetch_once,
+                max_batch_size=self._max_batch_size,
+                on_idle=forget,
+                is_cancellable=True,
             )
         return await self._batchers[key].load(fetch)
+
+
+def _cancel_without(callers: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel the current task as soon as all callers are cancelled."""
+    task, waiting = asyncio.current_task(), set(callers)
+
+    def leave(caller: asyncio.Future[Any]) -> None:
+        waiting.discard(caller)
+        if task and caller.cancelled() and not waiting:
+            task.cancel()
+
+    for caller in callers:
+        caller.add_done_callback(leave)
 
 
 async def _fetch_once(fetches: Sequence[Fetch[_Result]]) -> Sequence[_Result]:

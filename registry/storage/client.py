@@ -12,6 +12,7 @@ from pymongo.errors import PyMongoError
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.settings import Settings, StartError
+from registry.storage.bulkheads import check_connections
 from registry.storage.codecs import codec_options
 from registry.storage.mongod.embedded import mongod
 from registry.storage.thread_pool import THREADS
@@ -49,8 +50,10 @@ async def connect(
     """Yield the database: of the cluster in MONGODB_URI, or of an embedded mongod.
 
     Writes are acknowledged by the majority and journaled. The client belongs to the running event
-    loop. Raises StartError if the database cannot be reached, or rejects the first commands.
+    loop. Raises StartError if the database cannot be reached, or rejects the first commands, or if
+    the limits of the settings need too many connections.
     """
+    check_connections(settings)
     async with AsyncExitStack() as stack:
         uri = settings.mongodb_uri
         if uri is None:

@@ -51,6 +51,17 @@ class Unavailable(StorageError):
     """The database did not respond in time, or rejected the command; a write may be in effect."""
 
 
+class Overloaded(StorageError):
+    """The limit of a class of operations is reached; nothing was sent to the database.
+
+    The message names the limits and their settings. seconds: how long to wait before a retry.
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 class QueryTimeout(StorageError):
     """A valid query exceeded its time limit. seconds: the limit."""
 

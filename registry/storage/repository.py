@@ -1,6 +1,9 @@
 """Operations on stored resources."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 
 from bson.timestamp import Timestamp
 from pymongo import ASCENDING, IndexModel
@@ -13,6 +16,9 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.model.stored_fields import stored_fields
+from registry.settings import Settings
+from registry.storage.batching import Coalescer
+from registry.storage.bulkheads import Bulkhead, Bulkheads
 from registry.storage.client import Database
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
@@ -22,6 +28,7 @@ from registry.storage.reads.lookups import Lookups
 from registry.storage.records import Versions, Written, recompute, version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions
+from registry.storage.visible_fields import visible_fields
 from registry.storage.writes import atomic_operations
 from registry.storage.writes.attribute_updates import AttributeUpdates
 from registry.storage.writes.commands import WriteCommands
@@ -35,24 +42,38 @@ from registry.storage.writes.unit_of_work import WriteRequest
 _RECOMPUTE_BATCH_SIZE = 10_000
 """Records per update of missing computed fields."""
 
+_MAX_CALLERS = 1_000
+"""Requests that share one update of missing computed fields."""
+
+_MAX_SMALL_TRANSACTIONS = 16
+"""Deletions and atomic operations in progress, each of which takes a thread."""
+
+_LARGE = 100
+"""A transaction of more operations and linked resources than this is a large one."""
+
 
 class Repository:
     """The resources of one database.
 
-    query_seconds: the time limit of queries that filter or sort. All methods but `prepare` raise
-    Unavailable.
+    settings: the limits of queries and of operations in progress. All methods but `prepare` raise
+    Unavailable, and those that write Overloaded. A write that has begun is completed even if its
+    caller is cancelled.
     """
 
-    def __init__(self, database: Database, graph: Graph, query_seconds: float) -> None:
+    def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
         self._database = database
         self._graph = graph
         commands = Commands(database)
         self._lookups = Lookups(commands, graph)
-        self._reads = ReadContext(commands, graph, query_seconds)
+        self._bulkheads = Bulkheads.of(settings)
+        self._reads = ReadContext(commands, graph, settings, self._bulkheads)
+        self._recomputations = Coalescer[None](max_batch_size=_MAX_CALLERS)
         self._counters = Counters(database, graph)
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
-        self._link_writes = LinkWrites(self._transactions)
+        self._large_transactions = Transactions(database, graph, orphans)
+        self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
+        self._link_writes = LinkWrites(self._transactions, self._large_transactions)
         self._insertions, self._attribute_updates = {}, {}
         for resource in graph.values():
             writes = WriteCommands(database, commands, resource)
@@ -73,7 +94,8 @@ class Repository:
         await self._counters.prepare()
 
     async def close(self) -> None:
-        """Give back ids that were allocated ahead; call it after all other methods."""
+        """Let writes end, and give back ids that were allocated ahead; call it after all others."""
+        await self._bulkheads.close()
         await self._counters.close()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
@@ -93,8 +115,9 @@ class Repository:
             owner = key.relationship.target if key.relationship else resource.type
             named.add((owner, key.stored_name))
         for type_name in {name for name, field in named if field in self._graph[name].computed}:
+            recompute = partial(self._recompute, self._graph[type_name])
             with translated_errors():
-                await self._recompute(self._graph[type_name])
+                await self._recomputations.load(type_name, recompute)
         return self.snapshot()
 
     async def insert(
@@ -106,13 +129,15 @@ class Repository:
         otherwise. Raises RecordNotFound if a linkage names resources that do not exist; then
         nothing is stored.
         """
+        if not change.linkages and not read_back:
+            insertion = partial(self._insertions[resource].insert, change)
+            async with self._bulkheads.small_requests:
+                return Written(await self._counters.retry_if_taken(insertion))
 
         async def attempt() -> Written:
-            if not change.linkages and not read_back:
-                return Written(await self._insertions[resource].insert(change))
             (id_,) = await self._counters.allocate(resource, 1)
             request = WriteRequest(resource, id_, change, is_new=True, is_read_back=read_back)
-            written = await self._link_writes.write(request)
+            written = await self._write_links(request)
             assert written is not None  # noqa: S101 - for mypy: only updates find no record
             return written
 
@@ -137,10 +162,11 @@ class Repository:
             return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
         if change.linkages:
-            written = await self._link_writes.write(WriteRequest(resource, id_, change, versions))
+            written = await self._write_links(WriteRequest(resource, id_, change, versions))
         else:
             update = UpdateRequest(id_, change, versions)
-            record = await self._attribute_updates[resource].update(update)
+            async with self._bulkheads.small_requests:
+                record = await self._attribute_updates[resource].update(update)
             written = None if record is None else Written(record)
         if written is None:
             raise RecordNotFound.by_id(resource.type, id_)
@@ -150,19 +176,28 @@ class Repository:
         self, resource: Resource, id_: int, change: Change, versions: Versions
     ) -> Written:
         request = WriteRequest(resource, id_, change, versions, is_read_back=True)
-        while written := await self._link_writes.write(request):
-            stored = await self.snapshot(written.time).get(resource, id_)
+        fields = visible_fields(resource)
+        while written := await self._write_links(request):
+            point = PointInTime(written.time)
+            stored = await self._lookups.find(resource, "_id", (id_,), fields, point)
+            if not stored:
+                break
             # Where a request has changed nothing, another may have written before the commit.
-            if version_of(stored) == version_of(written.record):
+            if version_of(stored[0]) == version_of(written.record):
                 return written
         raise RecordNotFound.by_id(resource.type, id_)
 
     async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
         """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""
-        committed = await self._transactions.run(
-            lambda transaction: delete(transaction, resource, id_, versions)
-        )
-        if committed.result is None:
+
+        async def attempt() -> Record | None:
+            async with self._small_transactions:
+                committed = await self._transactions.run(
+                    lambda transaction: delete(transaction, resource, id_, versions)
+                )
+            return committed.result
+
+        if await self._bulkheads.small_requests.complete(attempt) is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
     async def execute(self, operations: Sequence[Operation]) -> list[tuple[Operation, Record]]:
@@ -171,15 +206,28 @@ class Repository:
         Returns each operation, its placeholders replaced by ids, with the record that it wrote.
         Raises RecordNotFound with the pointer into the first operation that fails.
         """
+        is_large = sum(1 + _identifiers(one.change) for one in operations) > _LARGE
+        transactions = self._large_transactions if is_large else self._transactions
 
         async def attempt() -> list[tuple[Operation, Record]]:
             with_ids = await atomic_operations.with_ids(operations, self._counters)
-            committed = await self._transactions.run(
-                lambda transaction: atomic_operations.execute(with_ids, transaction)
-            )
+            async with nullcontext() if is_large else self._small_transactions:
+                committed = await transactions.run(
+                    lambda transaction: atomic_operations.execute(with_ids, transaction)
+                )
             return committed.result
 
-        return await self._counters.retry_if_taken(attempt)
+        bulkhead = self._bulkhead(is_large)
+        return await bulkhead.complete(partial(self._counters.retry_if_taken, attempt))
+
+    async def _write_links(self, request: WriteRequest) -> Written | None:
+        is_large = _identifiers(request.change) > _LARGE
+        write = self._link_writes.write_large if is_large else self._link_writes.write
+        return await self._bulkhead(is_large).complete(partial(write, request))
+
+    def _bulkhead(self, is_large: bool) -> Bulkhead:
+        bulkheads = self._bulkheads
+        return bulkheads.large_transactions if is_large else bulkheads.small_requests
 
     async def _recompute(self, resource: Resource) -> None:
         """Store the computed fields of records that external writers have stored without them."""
@@ -190,3 +238,7 @@ class Repository:
             ):
                 ids = [record["_id"] for record in records]
                 await collection.update_many({"_id": {"$in": ids}}, recompute(resource))
+
+
+def _identifiers(change: Change) -> int:
+    return sum(len(linkage.identifiers) for linkage in change.linkages)

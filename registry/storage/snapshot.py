@@ -31,9 +31,10 @@ class Snapshot:
         self._point = point
 
     async def get(self, resource: Resource, id_: int) -> Record:
-        """Return the record with this id. Raises RecordNotFound."""
+        """Return the record with this id. Raises RecordNotFound or Overloaded."""
         fields = visible_fields(resource)
-        records = await self._lookups.find(resource, "_id", (id_,), fields, self._point)
+        async with self._context.bulkheads.small_requests:
+            records = await self._lookups.find(resource, "_id", (id_,), fields, self._point)
         if not records:
             raise RecordNotFound.by_id(resource.type, id_)
         return records[0]

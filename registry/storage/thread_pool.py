@@ -2,14 +2,15 @@
 
 import os
 
-THREADS = 100
-"""Threads, and connections for them.
-
-At most 12 batches per type, 5 per link and one of link writes are in flight: 30 with two types. 50
-are for collection queries, which may take seconds; 20 for deletions, atomic operations, id
-allocation, unbatched lookups, and records that are locked. With motor's default, five per core, ten
-slow queries block every write on two cores. Threads start on demand.
-"""
+from registry.settings import CORES
 
 # Motor reads this when it is imported, and offers no other way to set the size.
-os.environ.setdefault("MOTOR_MAX_WORKERS", str(THREADS))
+THREADS = int(os.environ.setdefault("MOTOR_MAX_WORKERS", str(50 * max(2, CORES))))
+"""Threads, and connections for them.
+
+At most 12 batches per type, 5 per link, one of link writes and 12 of past snapshots are in flight:
+42 with two types; 16 deletions and atomic operations, 8 unbatched lookups, and 16 updates of locked
+records per type. Heavy queries, streams and large transactions, which may take seconds, have at
+most half. With motor's default, five per core, ten slow queries block every write on two cores.
+Threads start on demand.
+"""

@@ -17,6 +17,7 @@ from benchmark.comparison import compare_servers, compare_workers
 from benchmark.goals import CONNECTIONS
 from benchmark.growth import measure_growth
 from benchmark.isolation import measure_isolation
+from benchmark.neighbours import measure_neighbours
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
 from benchmark.samples import Part, Results
@@ -47,6 +48,8 @@ async def run(options: argparse.Namespace) -> Results:
             await measure_isolation(testbed, persons, goal_plan, results)
         if Part.GROWTH in options.parts:
             await measure_growth(testbed, options.persons, goal_plan, results)
+        if Part.NEIGHBOURS in options.parts:
+            await measure_neighbours(testbed, 5 * options.seconds, results)
     return results
 
 

@@ -43,7 +43,7 @@ async def fill(database: Database, persons: int) -> None:
 
 async def prepare(database: Database) -> None:
     """Create the indexes; on a large collection, the service would time out if it did at start."""
-    await Repository(database, Graph(RESOURCES), Settings().query_seconds).prepare()
+    await Repository(database, Graph(RESOURCES), Settings()).prepare()
 
 
 async def give_all_to(database: Database, owner: int) -> int:

@@ -81,9 +81,12 @@ def _status(process: Path, key: str) -> int:
 
 
 @asynccontextmanager
-async def run_server(cores: Collection[int], *command: str) -> AsyncIterator[Server]:
+async def run_server(
+    cores: Collection[int], *command: str, errors: int | None = None
+) -> AsyncIterator[Server]:
     """Run a Python module that prints its URL when it listens, until the context ends.
 
+    errors: where its log goes, as in `subprocess`; by default, where that of the benchmark goes.
     Raises BenchmarkError if it exits without a URL; standard error then has its own message.
     """
     process = await asyncio.create_subprocess_exec(
@@ -92,6 +95,7 @@ async def run_server(cores: Collection[int], *command: str) -> AsyncIterator[Ser
         *command,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
         # Ctrl-C must reach only the benchmark, which then stops the servers one by one.
         start_new_session=True,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from statistics import median
+from statistics import median, quantiles
+from typing import Self
 
 from benchmark.load import Metrics
 
@@ -23,6 +24,7 @@ class Part(StrEnum):
     WORKERS = "workers"
     GROWTH = "growth"
     ISOLATION = "isolation"
+    NEIGHBOURS = "neighbours"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,39 @@ class AbandonedStreams:
     memory: int
 
 
+@dataclass(frozen=True)
+class Latencies:
+    """The latency of requests in milliseconds. failed: those without a response of status 2xx."""
+
+    p50: float
+    p99: float
+    failed: int
+
+    @classmethod
+    def of(cls, outcomes: Sequence[tuple[float, bool]]) -> Self:
+        """Return the percentiles. outcomes: the seconds of each request, whether it succeeded."""
+        percentiles = quantiles((1e3 * one for one, _ in outcomes), n=100, method="inclusive")
+        failed = sum(not succeeded for _, succeeded in outcomes)
+        return cls(percentiles[49], percentiles[98], failed)
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Cheap requests next to heavy ones.
+
+    answered, refused, failed: the numbers of heavy requests with a response of status 200, 503 or
+    any other. seconds: the longest time until such a response.
+    """
+
+    name: str
+    reads: Latencies
+    writes: Latencies
+    answered: int
+    refused: int
+    failed: int
+    seconds: float
+
+
 @dataclass
 class Results:
     """Everything that a run measured. environment: the hardware, the versions and the settings."""
@@ -89,11 +124,15 @@ class Results:
     full_lists: list[FullList] = field(default_factory=list)
     loop_lags: list[LoopLag] = field(default_factory=list)
     abandoned: list[AbandonedStreams] = field(default_factory=list)
+    neighbours: list[Neighbour] = field(default_factory=list)
 
     @property
     def failed(self) -> int:
         """The number of failed requests in all samples."""
-        return sum(sample.metrics.failed for sample in self.samples)
+        cheap = (each for one in self.neighbours for each in (one.reads, one.writes))
+        failed = sum(latencies.failed for latencies in cheap)
+        failed += sum(one.failed for one in self.neighbours)
+        return failed + sum(sample.metrics.failed for sample in self.samples)
 
     def median(self, part: Part, subject: str, workload: str, connections: int) -> Metrics:
         """Return the median of each metric over all rounds, and the sum of the failures."""

@@ -38,6 +38,9 @@ def tables(results: Results) -> str:
             _loop_lags(results)
         ),
         "**Abandoned streams**": _abandoned(results),
+        "**Heavy neighbours**, with 60 conditions on 200,000 computers; latency in ms": (
+            _neighbours(results)
+        ),
     }
     for title, rows in sections.items():
         head, *body = rows
@@ -119,6 +122,17 @@ def _abandoned(results: Results) -> Iterator[Sequence[str]]:
     yield "GET", "rounds", "clients", "memory growth in MiB"
     for one in results.abandoned:
         yield f"`{one.path}`", str(one.rounds), str(one.clients), _number(one.memory / 2**20)
+
+
+def _neighbours(results: Results) -> Iterator[Sequence[str]]:
+    yield (
+        *("neighbours", "p50 of reads", "p99 of reads", "p50 of writes", "p99 of writes"),
+        *("heavy requests answered", "refused", "slowest in s"),
+    )
+    for one in results.neighbours:
+        counts = one.answered, one.refused
+        latencies = (one.reads.p50, one.reads.p99, one.writes.p50, one.writes.p99)
+        yield one.name, *map(_number, latencies), *map(str, counts), _number(one.seconds)
 
 
 def _rate(metrics: Metrics) -> str:

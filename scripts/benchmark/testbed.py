@@ -45,11 +45,15 @@ class Testbed:
         return directory
 
     def service(
-        self, database: str, cores: Collection[int], *arguments: str
+        self,
+        database: str,
+        cores: Collection[int],
+        *arguments: str,
+        errors: int | None = None,
     ) -> AbstractAsyncContextManager[Server]:
-        """Run the service on a database, pinned to these cores."""
+        """Run the service on a database, pinned to these cores. errors: as in `run_server`."""
         settings = ("--mongodb-uri", self.uri, "--database", database, "--port", "0")
-        return run_server(cores, "registry", *settings, *arguments)
+        return run_server(cores, "registry", *settings, *arguments, errors=errors)
 
 
 @asynccontextmanager

@@ -207,6 +207,23 @@ async def test_a_cancelled_caller_does_not_affect_others_with_an_equal_key() -> 
     assert [await tasks[1], await tasks[3]] == [10, 10]
 
 
+async def test_a_fetch_is_cancelled_with_the_last_of_its_callers() -> None:
+    pages = Pages()
+    first, second, third, fourth = await pages.load(1) + await pages.load(1, 1, 1)
+    first.cancel()  # alone in the first fetch
+    await asyncio.sleep(0.01)
+    assert pages.batches[1].loaded == [[1], [1]]
+    second.cancel()
+    third.cancel()
+    (fifth,) = await pages.load(1)
+    assert pages.batches[1].loaded == [[1], [1]]
+    fourth.cancel()
+    await asyncio.sleep(0.01)
+    assert pages.batches[1].loaded == [[1], [1], [1]]
+    pages.batches[1].released.set()
+    assert await fifth == 10
+
+
 async def test_tracebacks_of_a_shared_error_do_not_accumulate() -> None:
     pages = Pages()
     tasks = await pages.load(1, 1, 1)

@@ -10,6 +10,7 @@ from registry.jsonapi.errors import MAX_ERRORS
 from registry.jsonapi.request_documents import Identifier
 from registry.storage.errors import (
     IdTaken,
+    Overloaded,
     QueryTimeout,
     RecordNotFound,
     StorageError,
@@ -25,6 +26,7 @@ from registry.storage.errors import (
         (RecordNotFound.by_id("person", 7), 404, "not_found"),
         (VersionConflict(), 412, "precondition_failed"),
         (QueryTimeout(0.5), 503, "query_timeout"),
+        (Overloaded("", 0.5), 503, "overloaded"),
         (Unavailable(), 503, "unavailable"),
         (IdTaken(), 503, "unavailable"),
     ],
@@ -38,6 +40,12 @@ def test_each_error_has_a_status(error: StorageError, status: int, code: str) ->
 
 def test_a_query_timeout_states_the_limit() -> None:
     assert "within 0.5 s" in str(from_storage_error(QueryTimeout(0.5)))
+
+
+def test_an_overload_states_the_limit_and_when_to_retry() -> None:
+    (error,) = from_storage_error(Overloaded("The limit.", 1.2)).errors
+    assert error.detail == "The limit. Nothing was changed."
+    assert error.headers == {"Retry-After": "2"}
 
 
 def test_each_missing_target_has_an_error_with_its_pointer() -> None:

@@ -408,7 +408,7 @@ async def test_a_request_with_many_identifiers_has_a_separate_transaction(
     updates = [replacing(1, 1), replacing(2, *many), replacing(3, 2), replacing(4, 3)]
     commands.take("all")
     assert all(isinstance(one, dict) for one in await registry.update_all(updates))
-    assert commands.take("commitTransaction") == ["1"] * 3
+    assert commands.take("commitTransaction") == ["1"] * 2  # one of them for the other three
     assert await database.computers.count_documents({"person": 2, "version": 1}) == len(many)
 
 

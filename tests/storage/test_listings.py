@@ -18,6 +18,7 @@ from registry.jsonapi.sorting import Order, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.listings import Listing
@@ -200,7 +201,7 @@ async def with_concurrent_write(
             uri, event_listeners=[listener]
         )
         database = client[settings.database]
-        context = ReadContext(Commands(database), GRAPH, 5.0)
+        context = ReadContext(Commands(database), GRAPH, Settings(), Bulkheads.of(Settings()))
         person, point = GRAPH["person"], PointInTime()
         try:
             yield (

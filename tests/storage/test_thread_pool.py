@@ -5,20 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorCursor
 from pymongo import CursorType, MongoClient
 
-from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.client import connect
-from registry.storage.reads import collection_queries
-from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
-from registry.storage.reads.commands import Command, Commands, Found, PointInTime
 from registry.storage.repository import Repository
 from registry.storage.thread_pool import THREADS
 from tests.support import Database
@@ -60,7 +54,7 @@ async def test_slow_queries_do_not_block_a_write(
                 < SLOW_QUERIES
             ):
                 await asyncio.sleep(0.05)
-            repository = Repository(own, GRAPH, settings.query_seconds)
+            repository = Repository(own, GRAPH, settings)
             names = {"first_name": "Ada", "last_name": "Lovelace"}
             written = await repository.insert(GRAPH["person"], Change(names, ()))
             assert not any(task.done() for task in slow)
@@ -69,41 +63,3 @@ async def test_slow_queries_do_not_block_a_write(
             assert stored["first_name"] == "Ada"
             await own.events.insert_one({"_id": 2})
             await asyncio.gather(*slow)
-
-
-class HeldCommands(Commands):
-    """Commands whose replies arrive when the test says so."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self.arrived: list[asyncio.Event] = []
-
-    async def run(self, _: Command, time: Timestamp | None = None) -> Found:
-        self.arrived.append(asyncio.Event())
-        await self.arrived[-1].wait()
-        return Found([], time or Timestamp(1, 1))
-
-
-async def test_collection_queries_in_flight_are_limited(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(collection_queries, "_MAX_QUERIES", 2)
-    commands = HeldCommands(database)
-    context = ReadContext(commands, GRAPH, 5.0)
-    queries = [CollectionQuery(context, GRAPH["person"], [], Query(), PointInTime())] * 5
-    tasks = [asyncio.create_task(query.count()) for query in queries]
-    await asyncio.sleep(0)
-    assert len(commands.arrived) == 2
-    commands.arrived[0].set()
-    await tasks[0]
-    await asyncio.sleep(0)
-    assert len(commands.arrived) == 3
-    while not all(task.done() for task in tasks):
-        for arrived in commands.arrived:
-            arrived.set()
-        await asyncio.sleep(0)
-    assert [task.result() for task in tasks] == [0] * 5
-
-
-def test_the_collection_queries_leave_half_of_the_threads() -> None:
-    assert collection_queries._MAX_QUERIES * 2 <= THREADS

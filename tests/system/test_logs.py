@@ -30,7 +30,9 @@ def output() -> Iterator[io.StringIO]:
     LOG.propagate = True
 
 
-@pytest.mark.parametrize("character", ["x", "ä", "\n", "\udcff"])
+@pytest.mark.parametrize(
+    "character", ["x", "ä", "\n", "\udcff"], ids=["letter", "umlaut", "line end", "surrogate"]
+)
 def test_a_long_message_is_truncated_to_one_line(character: str, output: io.StringIO) -> None:
     LOG.info("begin %s", character * 8_000)
     line = output.getvalue()

@@ -10,7 +10,8 @@ from typing import ClassVar, TypeAlias, TypeVar
 from aiohttp import hdrs, web
 
 from registry.compound.include_resolver import resolve
-from registry.http.app_keys import LIMITS, REPOSITORY, SETTINGS
+from registry.http.app_keys import DEADLINES, LIMITS, REPOSITORY, SETTINGS
+from registry.http.deadlines import Deadlines
 from registry.http.etags import (
     check_if_match,
     excluded_versions,
@@ -69,12 +70,17 @@ class DocumentView(web.View):
         handler = self.handlers.get(self.request.method)
         if handler is None:
             raise web.HTTPMethodNotAllowed(self.request.method, self.handlers)
-        return handler(self).__await__()
+        return self.deadlines.run(handler(self)).__await__()
 
     @property
     def repository(self) -> Repository:
         """The repository of the service."""
         return self.request.app[REPOSITORY]
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The deadlines of all requests; that of this one has started."""
+        return self.request.app[DEADLINES]
 
     @property
     def settings(self) -> Settings:
@@ -168,8 +174,11 @@ class DocumentView(web.View):
         content = self.request.content
         if content.is_eof():  # most arrive with the head: creating takes 7.5 % more CPU otherwise
             return content.read_nowait()
+        self.deadlines.stop()
         async with asyncio.timeout(seconds):
-            return await self.request.read()
+            body = await self.request.read()
+        self.deadlines.start()
+        return body
 
 
 class TypeView(DocumentView):

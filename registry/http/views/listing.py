@@ -54,7 +54,7 @@ class ListView(TypeView):
         response = web.StreamResponse(headers=headers)
         compound = CompoundStream(resource, query, snapshot, self.graph)
         async with (
-            aclosing(listing.chunks()) as chunks,
+            listing.chunks() as chunks,
             aclosing(compound.primary(chunks)) as primary,
             aclosing(compound.included()) as all_included,
         ):
@@ -62,6 +62,7 @@ class ListView(TypeView):
             async with aclosing(encode_collection(primary, included, query, self.url)) as pieces:
                 # Until the first piece is ready, an error still becomes an error document.
                 piece = await anext(pieces)
+                self.deadlines.stop()
                 await response.prepare(self.request)
                 if self.request.method == hdrs.METH_HEAD:
                     return response

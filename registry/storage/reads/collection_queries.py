@@ -1,21 +1,26 @@
 """Queries on one collection: filtered, sorted, with a limit and an offset."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from functools import cached_property
 from typing import Any, TypeAlias
 
+from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
 from registry.jsonapi.filtering import Filter
-from registry.jsonapi.pagination import Window
+from registry.jsonapi.pagination import NumberedPage, Page, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
+from registry.settings import Settings
 from registry.storage.batching import Coalescer
-from registry.storage.reads.commands import Command, Commands, PointInTime
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.reads.commands import Command, Commands, PointInTime, Session
 from registry.storage.reads.filter_queries import all_of, match
+from registry.storage.reads.query_cost import MAX_OFFSET, is_indexed, is_narrow
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import fields_of, only
@@ -29,9 +34,6 @@ _RELATED = "_related"
 _TARGET = "_target"
 """The field with the record of a related resource within the pipeline."""
 
-_MAX_QUERIES = 50
-"""Queries in flight: each may take up to the time limit, and must not use up all threads."""
-
 _MAX_CALLERS = 256
 """Requests that share the result of one page."""
 
@@ -39,26 +41,29 @@ _MAX_CALLERS = 256
 class ReadContext:
     """What all collection queries of one database share.
 
-    seconds: the time limit of a query. range_scans, pages, slots: batching, coalescing and the
-    bound on queries in flight.
+    seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
+    range_scans, pages, bulkheads: batching, coalescing and the limits on queries in progress.
     """
 
-    def __init__(self, commands: Commands, graph: Graph, seconds: float) -> None:
+    def __init__(
+        self, commands: Commands, graph: Graph, settings: Settings, bulkheads: Bulkheads
+    ) -> None:
         self.commands = commands
         self.graph = graph
-        self.seconds = seconds
+        self.seconds = settings.query_seconds
+        self.total_seconds = settings.queue_seconds + settings.query_seconds
         self.range_scans = {
             resource.type: RangeScans(commands, resource.collection) for resource in graph.values()
         }
         self.pages = Coalescer[tuple[Window, PointInTime]](max_batch_size=_MAX_CALLERS)
-        self.slots = asyncio.Semaphore(_MAX_QUERIES)
+        self.bulkheads = bulkheads
 
 
 class CollectionQuery:
     """The records of a type that satisfy the filters, in the order of the request's query.
 
     point: the point in time that all its commands read at. The methods raise PyMongoError,
-    ExecutionTimeout after the time limit.
+    ExecutionTimeout after the time limit, or Overloaded.
     """
 
     def __init__(
@@ -69,7 +74,7 @@ class CollectionQuery:
         query: Query,
         point: PointInTime,
     ) -> None:
-        self.conditions: Conditions = [condition for condition in map(match, filters) if condition]
+        self._filters = filters
         self.order = query.order
         self.relationships = {key.relationship for key in query.order if key.relationship}
         self.point = point
@@ -80,6 +85,36 @@ class CollectionQuery:
         sort_fields = (sort_field(key).partition(".")[0] for key in query.order)
         self._projection = only([*fields, *sort_fields])
         self.key = resource.type, tuple(filters), query.order, fields
+        self._is_indexed = is_indexed(filters, query.order)
+        self._is_narrow = self._is_indexed and is_narrow(filters)
+        self._session: Session | None = None
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """The conditions of the filters: of long ones, made only once their query has a slot."""
+        return [condition for condition in map(match, self._filters) if condition]
+
+    @asynccontextmanager
+    async def slot(self, page: Page | None) -> AsyncIterator[None]:
+        """Admit the commands for a page, or the first one for a stream.
+
+        Heavy queries are ended in MongoDB if the caller is cancelled.
+        """
+        bulkheads = self._context.bulkheads
+        if not self.is_heavy(page):
+            async with bulkheads.small_requests:
+                yield
+            return
+        async with bulkheads.heavy_queries, self._context.commands.ended_if_cancelled() as session:
+            self._session = session
+            yield
+
+    def is_heavy(self, page: Page | None) -> bool:
+        """Whether a page, or a stream, may read many more records than it shows."""
+        if isinstance(page, NumberedPage):
+            is_deep = (page.number - 1) * page.size > MAX_OFFSET
+            return page.total or is_deep or not self._is_indexed
+        return not self._is_indexed
 
     async def find(
         self, conditions: Conditions, order: Order, size: int, offset: int = 0
@@ -102,24 +137,45 @@ class CollectionQuery:
         counted = await self._run(self._limited(self._aggregate(stages)))
         return counted[0]["total"] if counted else 0
 
-    async def stream(self, batch_size: int) -> AsyncGenerator[list[Record]]:
-        """Yield all records that satisfy the filters, at most `batch_size` at a time."""
-        time = self.point.time = self.point.time or await self._context.commands.now()
-        command = self._command(self.conditions, self.order, batch_size=batch_size)
-        cursor = (await self._context.commands.stream(command, time)).batch_size(batch_size)
-        try:
-            while True:
-                async with self._context.slots:
-                    records = await cursor.to_list(batch_size)
-                if not records:
-                    return
+    @asynccontextmanager
+    async def stream(self, batch_size: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
+        """Yield an iterator over all records that satisfy the filters, in batches of this size.
+
+        The response counts as a stream until the context ends; if few records can satisfy the
+        filters, only if they are more than one batch.
+        """
+        async with AsyncExitStack() as slots:
+            if not self._is_narrow:
+                await slots.enter_async_context(self._context.bulkheads.streams)
+            async with aclosing(self._batches(batch_size, slots)) as batches:
+                yield batches
+
+    async def _batches(
+        self, batch_size: int, slots: AsyncExitStack
+    ) -> AsyncGenerator[list[Record]]:
+        commands, bulkheads = self._context.commands, self._context.bulkheads
+        is_heavy = self.is_heavy(None)
+        async with AsyncExitStack() as resources:
+            if is_heavy:
+                session = await resources.enter_async_context(commands.ended_if_cancelled())
+                self._session = session
+            async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
+                time = self.point.time = self.point.time or await commands.now()
+                command = self._command(self.conditions, self.order, batch_size=batch_size)
+                cursor = await commands.stream(command, time, self._session)
+                resources.push_async_callback(cursor.close)
+                records = await cursor.batch_size(batch_size).to_list(batch_size)
+            if self._is_narrow and _has_more(cursor):
+                await slots.enter_async_context(bulkheads.streams)
+            while _has_more(cursor):
                 yield records
-        finally:
-            await cursor.close()
+                async with bulkheads.heavy_queries.again() if is_heavy else nullcontext():
+                    records = await cursor.to_list(batch_size)
+        if records:
+            yield records
 
     async def _run(self, command: Command) -> list[Record]:
-        async with self._context.slots:
-            found = await self._context.commands.run(command, self.point.time)
+        found = await self._context.commands.run(command, self.point.time, self._session)
         self.point.time = found.time
         return found.records
 
@@ -199,6 +255,11 @@ class CollectionQuery:
             yield {"$lookup": lookup}
             values = {field: {"$first": f"${_TARGET}.{field}"} for field in fields}
             yield {"$set": {f"{_RELATED}.{relationship.name}": values, _TARGET: "$$REMOVE"}}
+
+
+def _has_more(cursor: AsyncIOMotorCommandCursor[Record]) -> bool:
+    # The stubs of motor declare this property as a method.
+    return cursor.alive  # type: ignore[return-value]
 
 
 def sort_field(key: Key) -> str:

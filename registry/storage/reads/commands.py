@@ -1,15 +1,18 @@
 """Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
-from motor.motor_asyncio import AsyncIOMotorCommandCursor
+from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCommandCursor
 from pymongo.errors import (
     ConnectionFailure,
     NetworkTimeout,
     OperationFailure,
+    PyMongoError,
     ServerSelectionTimeoutError,
 )
 from pymongo.topology_description import TopologyDescription
@@ -20,6 +23,8 @@ from registry.storage.records import ONE_BATCH, Stage
 
 Command: TypeAlias = dict[str, Any]
 """A `find` or `aggregate` command."""
+
+Session: TypeAlias = AsyncIOMotorClientSession
 
 _Primary: TypeAlias = list[tuple[Any, Any]]
 """The address and the election id of a primary; empty while there is none."""
@@ -55,7 +60,8 @@ class Commands:
     """The read commands of one database. The methods raise PyMongoError.
 
     time: that of the snapshot to read; None for the latest, which has every write acknowledged
-    before the call, whichever service or process sent it.
+    before the call, whichever service or process sent it. session: one of `ended_if_cancelled`;
+    None for commands that end soon by themselves.
     """
 
     def __init__(self, database: Database) -> None:
@@ -81,19 +87,21 @@ class Commands:
         arguments = {"pipeline": stages, "cursor": {"batchSize": ONE_BATCH}}
         return await self.run({"aggregate": collection, **arguments}, time)
 
-    async def run(self, command: Command, time: Timestamp | None = None) -> Found:
+    async def run(
+        self, command: Command, time: Timestamp | None = None, session: Session | None = None
+    ) -> Found:
         """Return all records that a command finds."""
         command.setdefault("maxTimeMS", _LOOKUP_MILLISECONDS)
         while time is None:
             primary = self._latest.primary()
-            found = await self._run(command, await self._latest.read_concern(primary))
+            found = await self._run(command, await self._latest.read_concern(primary), session)
             if primary == self._latest.primary():
                 return found
             # Elected meanwhile: the former primary may not have known of the latest writes.
-        return await self._run(command, _read_concern_at(time))
+        return await self._run(command, _read_concern_at(time), session)
 
     async def stream(
-        self, command: Command, time: Timestamp
+        self, command: Command, time: Timestamp, session: Session | None = None
     ) -> AsyncIOMotorCommandCursor[dict[str, Any]]:
         """Return a cursor on what a command finds; the caller closes it.
 
@@ -102,13 +110,33 @@ class Commands:
         command.setdefault("maxTimeMS", _STREAM_MILLISECONDS)
         command["readConcern"] = _read_concern_at(time)
         options = self._database.codec_options
-        return await self._database.cursor_command(command, codec_options=options)
+        return await self._database.cursor_command(command, codec_options=options, session=session)
+
+    @asynccontextmanager
+    async def ended_if_cancelled(self) -> AsyncIterator[Session]:
+        """Yield a session whose commands MongoDB ends when the caller is cancelled.
+
+        Otherwise each would run, and keep a thread, up to its time limit. Whoever is allowed to
+        run commands is allowed to end the own ones (`killSessions`).
+        """
+        client = self._database.client
+        session = await client.start_session(causal_consistency=False)
+        try:
+            yield session
+        except asyncio.CancelledError:
+            with suppress(PyMongoError):  # the time limit then ends them
+                await client.admin.command({"killSessions": [session.session_id]})
+            raise
+        finally:
+            await session.end_session()
 
     async def now(self) -> Timestamp:
         """Return the time of the latest snapshot."""
         return (await self.find("counters", {}, {"_id": True}, limit=1)).time
 
-    async def _run(self, command: Command, read_concern: Mapping[str, Any]) -> Found:
+    async def _run(
+        self, command: Command, read_concern: Mapping[str, Any], session: Session | None
+    ) -> Found:
         """Return the records that a command finds, which is sent again if its connection is lost.
 
         A cursor of motor takes a call for each record: 100 us more CPU for a batch of 32 reads, 400
@@ -116,29 +144,31 @@ class Commands:
         """
         command["readConcern"] = read_concern
         try:
-            reply = await self._send(command)
+            reply = await self._send(command, session)
         except (ServerSelectionTimeoutError, NetworkTimeout):
             raise  # the time to wait is over
         except (ConnectionFailure, OperationFailure) as error:
             is_lost = isinstance(error, ConnectionFailure)
             if not is_lost and getattr(error, "code", None) != _SNAPSHOT_UNAVAILABLE:
                 raise
-            reply = await self._send(command)
+            reply = await self._send(command, session)
         if not reply["id"]:
             return Found(reply["firstBatch"], reply["atClusterTime"])
         # Too large for one reply.
         name = command.get("find") or command["aggregate"]
         await self._database.command({"killCursors": name, "cursors": [reply["id"]]})
-        cursor = await self.stream(command, reply["atClusterTime"])
+        cursor = await self.stream(command, reply["atClusterTime"], session)
         cursor.batch_size(ONE_BATCH)
         records: list[Record] = []
         while some := await cursor.to_list(ONE_BATCH):
             records += some
         return Found(records, reply["atClusterTime"])
 
-    async def _send(self, command: Command) -> dict[str, Any]:
+    async def _send(self, command: Command, session: Session | None) -> dict[str, Any]:
         database = self._database
-        reply = await database.command(command, codec_options=database.codec_options)
+        reply = await database.command(
+            command, codec_options=database.codec_options, session=session
+        )
         cursor: dict[str, Any] = reply["cursor"]
         return cursor
 

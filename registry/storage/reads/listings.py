@@ -1,7 +1,8 @@
 """Collections as a client lists them: whole, or page by page."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from functools import partial
 
 from registry.jsonapi.pagination import NumberedPage, Page, Window
@@ -18,23 +19,36 @@ CHUNK = 1_000
 class Listing:
     """The resources of a type that satisfy the filters, in the order of the query.
 
-    query: determines the attributes too. The methods raise Unavailable or QueryTimeout.
+    query: determines the attributes too. The methods raise Unavailable,
+    QueryTimeout or Overloaded.
     """
 
     def __init__(self, context: ReadContext, query: CollectionQuery) -> None:
         self._context = context
         self._query = query
 
-    async def chunks(self) -> AsyncGenerator[list[Record]]:
-        """Yield all records, CHUNK at a time."""
+    @asynccontextmanager
+    async def chunks(self) -> AsyncIterator[AsyncIterator[list[Record]]]:
+        """Yield an iterator over all records, CHUNK at a time.
+
+        The response counts as a stream until the context ends, unless it is small.
+        """
+        async with (
+            self._query.stream(CHUNK) as batches,
+            aclosing(self._translate_errors(batches)) as chunks,
+        ):
+            yield chunks
+
+    async def _translate_errors(
+        self, batches: AsyncIterator[list[Record]]
+    ) -> AsyncGenerator[list[Record]]:
         with translated_errors(self._context.seconds):
-            async with aclosing(self._query.stream(CHUNK)) as chunks:
-                async for records in chunks:
-                    yield records
+            async for records in batches:
+                yield records
 
     async def all(self) -> list[Record]:
         """Return all records."""
-        async with aclosing(self.chunks()) as chunks:
+        async with self.chunks() as chunks:
             return [record async for chunk in chunks for record in chunk]
 
     async def window(self, page: Page) -> Window:
@@ -44,17 +58,30 @@ class Listing:
         """
         point = self._query.point
         key = *self._query.key, page, point.time
-        window, shared = await self._context.pages.load(key, partial(self._window, page))
+        try:
+            # The wait for an equal page, which has begun, counts as well.
+            async with self._limit(page):
+                window, shared = await self._context.pages.load(key, partial(self._window, page))
+        except TimeoutError as error:
+            raise self._context.bulkheads.heavy_queries.wait_error() from error
         point.time = shared.time
         return window
 
+    def _limit(self, page: Page) -> AbstractAsyncContextManager[object]:
+        if self._query.is_heavy(page):
+            return asyncio.timeout(self._context.total_seconds)
+        return nullcontext()
+
     async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):
-            if isinstance(page, NumberedPage):
-                window = await self._numbered_page(page)
-            else:
-                window = await keyset_page(self._query, page)
+            async with self._query.slot(page):
+                window = await self._read(page)
         return window, self._query.point
+
+    async def _read(self, page: Page) -> Window:
+        if isinstance(page, NumberedPage):
+            return await self._numbered_page(page)
+        return await keyset_page(self._query, page)
 
     async def _numbered_page(self, page: NumberedPage) -> Window:
         query, offset = self._query, (page.number - 1) * page.size

@@ -43,6 +43,9 @@ _MAX_QUERY_IDS = 100_000
 """A query document is limited to 16 MiB, and an id takes up to 16 bytes."""
 
 
+_MAX_UNBATCHED = 8
+"""Lookups in flight that are not batched: each takes a thread."""
+
 _MAX_BATCHES_AT_A_TIME = 12
 """Batches in flight of lookups in past snapshots. Each snapshot has batches of its own."""
 
@@ -58,6 +61,7 @@ class Lookups:
         self._commands = commands
         self._graph = graph
         self._batchers: dict[Hashable, Batcher[_Lookup, Found]] = {}
+        self._unbatched = asyncio.Semaphore(_MAX_UNBATCHED)
         self._slots = asyncio.Semaphore(_MAX_BATCHES_AT_A_TIME)
 
     async def find(
@@ -71,8 +75,11 @@ class Lookups:
         if not ids:
             return []
         if len(ids) > _MAX_SHARED_IDS:
-            with translated_errors():
-                records, point.time = await self._query(resource, field, ids, fields, point.time)
+            async with self._unbatched:
+                with translated_errors():
+                    records, point.time = await self._query(
+                        resource, field, ids, fields, point.time
+                    )
             return by_id(records)
         batcher = self._batcher(resource, field, len(ids) == 1, point.time)
         records, point.time = await batcher.load((ids, fields))
@@ -105,9 +112,10 @@ class Lookups:
             for batch in _split(ids):
                 match: Stage = {"$match": {"_id": {"$in": batch}}}
                 stages = [match, {"$project": {"_id": True}}, {"$lookup": lookup}]
-                owners, point.time = await self._commands.aggregate(
-                    resource.collection, stages, point.time
-                )
+                async with self._unbatched:
+                    owners, point.time = await self._commands.aggregate(
+                        resource.collection, stages, point.time
+                    )
                 for owner in owners:
                     records += owner["members"]
         return by_id(records)

@@ -25,18 +25,19 @@ _ATTEMPTS = 2
 """Attempts to write a batch as a whole. Most conflicts are with updates that take milliseconds."""
 
 _MAX_IDENTIFIERS = 1_000
-"""Resource identifiers per transaction. A request with more has one of its own: it may exceed a
-limit of the database that the others stay below."""
+"""Resource identifiers per transaction: more may exceed a limit of the database."""
 
 
 class LinkWrites:
     """Creates and updates resources together with their links.
 
     One batch is in flight at a time, as parallel transactions would conflict with each other.
+    large_transactions: those of large requests, whose retries do not delay the others.
     """
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, large_transactions: Transactions) -> None:
         self._transactions = transactions
+        self._large_transactions = large_transactions
         self._batcher = Batcher[WriteRequest, Written | None](
             self._write, max_batch_size=_MAX_BATCH_SIZE
         )
@@ -49,10 +50,11 @@ class LinkWrites:
         try:
             return await self._batcher.load(request)
         except TransactionConflict:  # It is retried by itself, as others must not wait for it.
-            (outcome,) = _outcomes(await self._transactions.run(_unit_of_work([request])))
-        if isinstance(outcome, StorageError):
-            raise outcome
-        return outcome
+            return await _write_alone(request, self._transactions)
+
+    async def write_large(self, request: WriteRequest) -> Written | None:
+        """Do the same as `write` for a request that would delay the others of its batch."""
+        return await _write_alone(request, self._large_transactions)
 
     async def _write(self, requests: Sequence[WriteRequest]) -> list[_Outcome]:
         return [outcome for batch in _split(requests) for outcome in await self._write_batch(batch)]
@@ -81,6 +83,13 @@ class LinkWrites:
             for part in (requests[:half], requests[half:])
             for outcome in await self._write_batch(part, attempts=1)
         ]
+
+
+async def _write_alone(request: WriteRequest, transactions: Transactions) -> Written | None:
+    (outcome,) = _outcomes(await transactions.run(_unit_of_work([request])))
+    if isinstance(outcome, StorageError):
+        raise outcome
+    return outcome
 
 
 def _unit_of_work(

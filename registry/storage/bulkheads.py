@@ -1,0 +1,173 @@
+"""Bulkheads: the operations of each class have a limit and a bounded queue of their own.
+
+A flood of one class then takes neither the threads nor the connections of the others.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from registry.settings import Settings, StartError, flag
+from registry.storage.errors import Overloaded
+from registry.storage.thread_pool import THREADS
+
+_Result = TypeVar("_Result")
+
+
+class Bulkhead:
+    """Limits how many operations of one class are in progress; others wait, in order of arrival.
+
+    As a context manager, it raises Overloaded if `queue` others wait already, or after `seconds` of
+    waiting. A caller that is cancelled leaves the queue. setting: the field of Settings with the
+    limit, which names the class in errors.
+    """
+
+    def __init__(self, setting: str, limit: int, queue: int, seconds: float) -> None:
+        self._setting = setting
+        self._limit = limit
+        self._queue = queue
+        self._seconds = seconds
+        self._free = limit
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in order
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        if len(self._waiting) >= self._queue:
+            raise self._overloaded(f"{self._queue} others wait already ({flag('queue_length')})")
+        await self._wait(self._seconds)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._release()
+
+    @asynccontextmanager
+    async def again(self) -> AsyncIterator[None]:
+        """Wait as long as it takes: for a response that has begun, so that refusal would break it.
+
+        Another bulkhead limits how many callers there are.
+        """
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(None)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def complete(self, operation: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Return what the operation returns, which a cancelled caller does not end once it began.
+
+        Raises Overloaded, or what the operation raises.
+        """
+        await self.__aenter__()
+        result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._complete(operation, result))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await result
+
+    def wait_error(self) -> Overloaded:
+        """Return the error of a caller that has waited too long."""
+        return self._overloaded(
+            f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
+        )
+
+    async def close(self) -> None:
+        """Wait until the operations that `complete` has begun have ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _complete(
+        self, operation: Callable[[], Awaitable[_Result]], result: asyncio.Future[_Result]
+    ) -> None:
+        try:
+            returned = await operation()
+        except Exception as error:  # noqa: BLE001 - raised to the caller
+            if not result.done():
+                result.set_exception(error)
+        else:
+            if not result.done():
+                result.set_result(returned)
+        finally:
+            self._release()
+
+    async def _wait(self, seconds: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
+        self._waiting[place] = None
+        timer = None if seconds is None else loop.call_later(seconds, self._refuse, place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled() and place.exception() is None:
+                self._release()  # the slot arrived at the same moment
+            raise
+        finally:
+            self._waiting.pop(place, None)
+            if timer is not None:
+                timer.cancel()
+
+    def _release(self) -> None:
+        """Pass the slot on to the caller that has waited longest."""
+        while self._waiting:
+            place = next(iter(self._waiting))
+            del self._waiting[place]
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
+
+    def _refuse(self, place: asyncio.Future[None]) -> None:
+        if not place.done():
+            place.set_exception(self.wait_error())
+
+    def _overloaded(self, reason: str) -> Overloaded:
+        name, limit = self._setting.replace("_", " "), f"{self._limit} ({flag(self._setting)})"
+        detail = f"The limit of {name} in progress, {limit}, is reached, and {reason}."
+        return Overloaded(detail, self._seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Bulkheads:
+    """The bulkheads of one process, each named as the setting with its limit.
+
+    small_requests: reads by id, pages along an index, small writes. heavy_queries: what no index
+    serves. streams: collections without `page`. large_transactions: writes of many resources.
+    """
+
+    small_requests: Bulkhead
+    heavy_queries: Bulkhead
+    streams: Bulkhead
+    large_transactions: Bulkhead
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the bulkheads with the limits of the settings."""
+
+        def bulkhead(setting: str) -> Bulkhead:
+            limit: int = getattr(settings, setting)
+            return Bulkhead(setting, limit, settings.queue_length, settings.queue_seconds)
+
+        return cls(*map(bulkhead, cls.__slots__))
+
+    async def close(self) -> None:
+        """Wait until the writes of cancelled callers have ended."""
+        for bulkhead in (self.small_requests, self.large_transactions):
+            await bulkhead.close()
+
+
+def check_connections(settings: Settings) -> None:
+    """Raise StartError unless half of the connections remain for small requests."""
+    names = ("heavy_queries", "streams", "large_transactions")
+    limits = {flag(name): getattr(settings, name) for name in names}
+    if sum(limits.values()) > THREADS // 2:
+        text = ", ".join(f"{name} {limit}" for name, limit in limits.items())
+        raise StartError(
+            f"{text}: together at most {THREADS // 2}, half of the {THREADS} connections to "
+            "MongoDB (MOTOR_MAX_WORKERS)"
+        )

@@ -1,0 +1,57 @@
+"""How much of a collection a query reads: whether an index serves its filters and its order."""
+
+from collections.abc import Iterator, Sequence
+
+from registry.jsonapi.filtering import AllOf, Condition, Filter
+from registry.jsonapi.sorting import BY_ID, Order
+from registry.model.attributes import Operator
+
+MAX_OFFSET = 1_000
+"""Index keys that a page by number may skip to count as cheap."""
+
+_MAX_VALUES = 100
+"""Values of IN whose records MongoDB merges in the order of the ids; of 200, it sorts them."""
+
+_VALUES = {Operator.EQ, Operator.IN}
+_RANGES = {Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.PREFIX}
+
+
+def is_indexed(filters: Sequence[Filter], order: Order) -> bool:
+    """Whether one index, of a field and the id, finds the records in this order and no others."""
+    first = order[0]
+    if first.relationship or len(order) > 2 or len({key.descending for key in order}) > 1:
+        return False
+    conditions = list(_conditions(filters))
+    if not conditions:
+        return True
+    if None in conditions or len({one.stored_name for one in conditions if one}) > 1:
+        return False
+    return all(one and _is_indexed(one, order) for one in conditions)
+
+
+def is_narrow(filters: Sequence[Filter]) -> bool:
+    """Whether a field has to have one of a few values, as the foreign key of related resources."""
+    return any(one and one.operator in _VALUES for one in _conditions(filters))
+
+
+def _is_indexed(condition: Condition, order: Order) -> bool:
+    name = order[0].stored_name
+    if condition.operator in _VALUES | _RANGES and name == condition.stored_name:
+        return True
+    if name != BY_ID[0].stored_name:
+        return False
+    if condition.operator is Operator.IN:
+        return len(condition.value) <= _MAX_VALUES
+    return condition.operator is Operator.EQ
+
+
+def _conditions(filters: Sequence[Filter]) -> Iterator[Condition | None]:
+    """Yield the conditions that all have to be satisfied; None for what is more complex."""
+    for one in filters:
+        match one:
+            case AllOf(parts):
+                yield from _conditions(parts)
+            case Condition():
+                yield one
+            case _:
+                yield None

@@ -1,0 +1,187 @@
+"""Bulkheads: limits, queues, and what becomes of cancelled callers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from registry.settings import Settings, StartError
+from registry.storage.bulkheads import Bulkhead, Bulkheads, check_connections
+from registry.storage.errors import Overloaded
+from registry.storage.thread_pool import THREADS
+
+
+def bulkhead(limit: int = 1, queue: int = 10, seconds: float = 60.0) -> Bulkhead:
+    return Bulkhead("heavy_queries", limit, queue, seconds)
+
+
+async def settle() -> None:
+    """Let all tasks run until each waits for something else."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class Operations:
+    """Operations that end when the test says so."""
+
+    def __init__(self, bulkhead: Bulkhead) -> None:
+        self._bulkhead = bulkhead
+        self.begun = list[int]()
+        self.may_end = [asyncio.Event() for _ in range(10)]
+
+    async def run(self, number: int) -> int:
+        self.begun.append(number)
+        await self.may_end[number].wait()
+        return number
+
+    async def _run_in_slot(self, number: int) -> int:
+        async with self._bulkhead:
+            return await self.run(number)
+
+    async def start(self, number: int) -> asyncio.Task[int]:
+        task = asyncio.create_task(self._run_in_slot(number))
+        await settle()
+        return task
+
+
+async def test_operations_beyond_the_limit_wait_in_the_order_of_their_arrival() -> None:
+    operations = Operations(bulkhead(limit=2))
+    tasks = [await operations.start(number) for number in range(5)]
+    assert operations.begun == [0, 1]
+    for number in (1, 0, 2, 3, 4):
+        operations.may_end[number].set()
+        await settle()
+        assert operations.begun == sorted(operations.begun)
+    assert await asyncio.gather(*tasks) == [0, 1, 2, 3, 4]
+
+
+async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
+    operations = Operations(bulkhead(limit=1, queue=1))
+    tasks = [await operations.start(number) for number in range(3)]
+    with pytest.raises(Overloaded) as caught:
+        await tasks[2]
+    assert str(caught.value) == (
+        "The limit of heavy queries in progress, 1 (--heavy-queries), is reached, "
+        "and 1 others wait already (--queue-length)."
+    )
+    operations.may_end[0].set()
+    await settle()
+    assert operations.begun == [0, 1]
+    operations.may_end[1].set()
+    await asyncio.gather(*tasks[:2])
+
+
+async def test_an_operation_is_refused_after_it_has_waited_too_long() -> None:
+    operations = Operations(bulkhead(limit=1, seconds=0.01))
+    first, second = [await operations.start(number) for number in range(2)]
+    with pytest.raises(Overloaded, match=r"has waited for 0\.01 s \(--queue-seconds\)"):
+        await second
+    third = await operations.start(2)
+    operations.may_end[0].set()
+    operations.may_end[2].set()
+    assert [await first, await third] == [0, 2]
+
+
+async def test_a_cancelled_caller_leaves_the_queue() -> None:
+    operations = Operations(bulkhead(limit=1, queue=1))
+    first, second = [await operations.start(number) for number in range(2)]
+    second.cancel()
+    await settle()
+    third = await operations.start(2)
+    assert not third.done()
+    operations.may_end[0].set()
+    operations.may_end[2].set()
+    assert [await first, await third] == [0, 2]
+    assert operations.begun == [0, 2]
+
+
+async def test_a_slot_is_passed_on_if_its_caller_is_cancelled_when_it_arrives() -> None:
+    slots = bulkhead(limit=1)
+    operations = Operations(slots)
+    async with slots:
+        first, second = [await operations.start(number) for number in range(2)]
+    first.cancel()  # it has the slot but has not run yet
+    await settle()
+    assert operations.begun == [1]
+    operations.may_end[1].set()
+    assert await second == 1
+
+
+async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
+    slots = bulkhead(limit=1, queue=0, seconds=0.001)
+    operations = Operations(slots)
+    first = await operations.start(0)
+
+    async def wait_again() -> None:
+        async with slots.again():
+            pass
+
+    waiting = asyncio.create_task(wait_again())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    operations.may_end[0].set()
+    await asyncio.gather(first, waiting)
+    operations.may_end[1].set()
+    assert await (await operations.start(1)) == 1
+
+
+async def test_an_operation_to_complete_continues_without_its_caller() -> None:
+    slots = bulkhead(limit=1)
+    operations = Operations(slots)
+    caller = asyncio.create_task(slots.complete(lambda: operations.run(0)))
+    await settle()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    other = await operations.start(1)
+    assert operations.begun == [0]
+    closed = asyncio.create_task(slots.close())
+    await settle()
+    assert not closed.done()
+    operations.may_end[0].set()
+    operations.may_end[1].set()
+    assert await other == 1
+    await closed
+
+
+async def test_an_operation_to_complete_that_fails_raises_and_frees_its_slot() -> None:
+    slots = bulkhead(limit=1)
+
+    async def fail() -> None:
+        raise ValueError
+
+    for _ in range(2):
+        with pytest.raises(ValueError):  # noqa: PT011 - raised by the test
+            await slots.complete(fail)
+
+
+async def test_an_operation_to_complete_does_not_begin_if_its_caller_leaves_the_queue() -> None:
+    slots = bulkhead(limit=1)
+    operations = Operations(slots)
+    first = await operations.start(0)
+    caller = asyncio.create_task(slots.complete(lambda: operations.run(1)))
+    await settle()
+    caller.cancel()
+    operations.may_end[0].set()
+    await first
+    await settle()
+    assert operations.begun == [0]
+
+
+def test_each_bulkhead_has_the_limit_of_its_setting() -> None:
+    settings = Settings(small_requests=1, heavy_queries=2, streams=3, large_transactions=4)
+    bulkheads = Bulkheads.of(settings)
+    for name in bulkheads.__slots__:
+        message = str(getattr(bulkheads, name)._overloaded("x"))
+        assert f"{name.replace('_', ' ')} in progress, {getattr(settings, name)}" in message
+
+
+@pytest.mark.parametrize("name", ["heavy_queries", "streams", "large_transactions"])
+def test_a_limit_beyond_the_connections_is_rejected_with_both_settings(name: str) -> None:
+    check_connections(Settings())
+    flag = name.replace("_", "-")
+    with pytest.raises(StartError) as caught:
+        check_connections(Settings.parse([f"--{flag}={THREADS // 2}"], {}))
+    assert f"--{flag} {THREADS // 2}" in str(caught.value)
+    assert f"{THREADS} connections to MongoDB (MOTOR_MAX_WORKERS)" in str(caught.value)

@@ -1,0 +1,284 @@
+"""Requests beyond the limits of their class, and those whose clients are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from socket import SO_LINGER, SOL_SOCKET
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pytest
+
+from registry.http.app_keys import REPOSITORY
+from registry.jsonapi.pagination import NumberedPage
+from registry.jsonapi.query import Query
+from registry.jsonapi.sorting import Key
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.repository import Repository
+from tests.conftest import LIMITS, Serve
+from tests.storage.waiting import eventually
+from tests.support import MEDIA_TYPE, Api, Database
+
+GRAPH = Graph(RESOURCES)
+
+HEAVY = "/computers?filter[serial][contains]=x"
+HEAVY_PATHS = [
+    HEAVY,
+    f"{HEAVY}&page[size]=1",
+    "/computers?page[number]=1",
+    "/computers?page[number]=3&page[size]=501&page[total]=false",
+    "/computers?sort=owner.last_name&page[size]=1",
+    "/computers?sort=serial,owner&page[size]=1",
+    "/persons/1/computers?filter[serial]=x",
+]
+CHEAP_PATHS = [
+    "/persons/1",
+    "/persons/1?include=computers",
+    "/persons?sort=last_name&page[size]=1",
+    "/computers?filter[serial]=x&page[size]=1",
+    "/computers?page[number]=2&page[size]=1&page[total]=false",
+    "/persons/1/computers",
+    "/persons/1/relationships/computers",
+]
+
+
+def repository_of(api: Api) -> Repository:
+    return api.client.server.app[REPOSITORY]  # type: ignore[attr-defined, no-any-return]
+
+
+def bulkheads(api: Api) -> Bulkheads:
+    return repository_of(api)._bulkheads
+
+
+@pytest.fixture
+async def busy_api(serve: Serve, settings: Settings) -> Api:
+    """A service with one slot of each class but small requests, and no patience."""
+    limits = {"heavy_queries": 1, "streams": 1, "large_transactions": 1, "queue_seconds": 0.001}
+    api = await serve(settings=replace(settings, **limits))  # type: ignore[arg-type]
+    await api.person()
+    return api
+
+
+async def assert_overloaded(response: Any, name: str) -> None:
+    (error,) = response.document["errors"]
+    assert (response.status, error["code"]) == (503, "overloaded")
+    assert f"The limit of {name} in progress, 1 (--{name.replace(' ', '-')})" in error["detail"]
+    assert response.headers["Retry-After"] == "1"
+
+
+async def test_heavy_queries_beyond_the_limit_get_503_and_cheap_requests_do_not(
+    busy_api: Api,
+) -> None:
+    async with bulkheads(busy_api).heavy_queries:
+        for path in HEAVY_PATHS:
+            await assert_overloaded(await busy_api.get(path), "heavy queries")
+        for path in ["/persons", *CHEAP_PATHS]:
+            assert (await busy_api.get(path)).status == 200, path
+        await busy_api.computer(owner="1")
+    for path in HEAVY_PATHS:
+        assert (await busy_api.get(path)).status == 200, path
+
+
+async def test_streams_beyond_the_limit_get_503_and_cheap_requests_do_not(busy_api: Api) -> None:
+    async with bulkheads(busy_api).streams:
+        for path in ("/persons", "/persons?sort=last_name", HEAVY):
+            await assert_overloaded(await busy_api.get(path), "streams")
+        for path in CHEAP_PATHS:
+            assert (await busy_api.get(path)).status == 200, path
+    assert (await busy_api.get("/persons")).status == 200
+
+
+async def test_large_transactions_beyond_the_limit_get_503_and_small_ones_do_not(
+    busy_api: Api,
+) -> None:
+    computers = [{"type": "computer", "id": str(number)} for number in range(1, 102)]
+
+    async def link(count: int) -> Any:
+        relationships = {"computers": {"data": computers[:count]}}
+        data = {"type": "person", "id": "1", "relationships": relationships}
+        return await busy_api.patch("/persons/1", data)
+
+    for number in range(1, 102):
+        await busy_api.computer(f"SN-{number}")
+    async with bulkheads(busy_api).large_transactions:
+        await assert_overloaded(await link(101), "large transactions")
+        assert (await link(100)).status == 200
+    assert (await link(101)).status == 200
+
+
+async def test_a_large_collection_of_a_resource_is_a_stream(
+    busy_api: Api, database: Database
+) -> None:
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x", "person": 1} for number in range(1, 1_002)
+    )
+    async with bulkheads(busy_api).streams:
+        await assert_overloaded(await busy_api.get("/persons/1/computers"), "streams")
+    for _ in range(2):
+        assert len((await busy_api.get("/persons/1/computers")).data) == 1_001
+
+
+async def test_a_stream_counts_until_the_last_of_its_included_resources(
+    busy_api: Api, database: Database
+) -> None:
+    await database.persons.insert_one({"_id": 2, "first_name": "A", "last_name": "B"})
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x" * 255, "person": 2} for number in range(1, 30_001)
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", busy_api.client.port)
+    writer.write(b"GET /persons?include=computers HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert await reader.readuntil(b'"data":[')  # after the last person has been read
+    await assert_overloaded(await busy_api.get("/persons"), "streams")
+    reset(writer)
+
+    async def has_ended() -> bool:
+        return bulkheads(busy_api).streams._free == 1
+
+    assert await eventually(has_ended)
+    assert len((await busy_api.get("/persons")).data) == 2
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+async def test_a_request_whose_client_is_gone_leaves_the_queue(
+    serve: Serve, settings: Settings, is_reset: bool
+) -> None:
+    api = await serve(settings=replace(settings, heavy_queries=1))
+    heavy = bulkheads(api).heavy_queries
+
+    async def waiting(count: int) -> bool:
+        return len(heavy._waiting) == count
+
+    async with heavy:
+        writer = await send(api, HEAVY)
+        assert await eventually(partial(waiting, 1))
+        reset(writer) if is_reset else writer.close()
+        assert await eventually(partial(waiting, 0))
+
+
+async def test_equal_pages_take_one_slot(api: Api) -> None:
+    repository, computer = repository_of(api), GRAPH["computer"]
+    query = Query(order=(Key("serial"), Key("person"), Key("_id")))
+    page = NumberedPage(1, 1)
+    async with bulkheads(api).heavy_queries:
+        windows = [
+            asyncio.create_task(repository.snapshot().listing(computer, query).window(page))
+            for _ in range(5)
+        ]
+        await asyncio.sleep(0.01)
+        assert len(bulkheads(api).heavy_queries._waiting) == 1
+    assert [(await window).total for window in windows] == [0] * 5
+
+
+SLOW_FILTER = [
+    {"not": {"name": "serial", "op": "contains", "val": value}}
+    for value in (*(f"y{number}" for number in range(59)), "x")
+]
+"""Matches nothing, which takes 60 comparisons per record to find out."""
+
+
+@pytest.mark.parametrize(
+    "rest", ["&page[size]=1&sort=serial,-id", "&sort=owner.last_name", "&page[number]=1"]
+)
+async def test_the_query_of_a_client_that_is_gone_is_stopped_in_mongodb(
+    serve: Serve, settings: Settings, database: Database, rest: str
+) -> None:
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)
+    )
+    api = await serve(settings=replace(settings, query_seconds=600.0, heavy_queries=1))
+    await database.command("profile", 2)
+    writer = await send(api, f"/computers?filter={quote(orjson.dumps(SLOW_FILTER))}{rest}")
+    assert await eventually(partial(queries_run, database, 1))
+    reset(writer)
+    assert await eventually(partial(queries_run, database, 0))
+    await database.command("profile", 0)
+    (profile,) = await database.system.profile.find({"errCode": {"$exists": True}}).to_list(None)
+    assert profile["errName"] == "Interrupted"
+    assert bulkheads(api).heavy_queries._free == 1
+
+
+async def test_a_write_is_completed_if_its_client_is_gone(api: Api, database: Database) -> None:
+    await api.person()
+    repository = repository_of(api)
+    requests = repository._bulkheads.small_requests
+    async with AsyncExitStack() as transactions:
+        for _ in range(repository._small_transactions._value):
+            await transactions.enter_async_context(repository._small_transactions)
+
+        async def has_begun() -> bool:
+            return bool(requests._tasks)
+
+        writer = await send(api, "/persons/1", "DELETE")
+        assert await eventually(has_begun)
+        reset(writer)
+        assert (await api.get("/persons/1")).status == 200
+        (write,) = requests._tasks
+    await write
+    assert await database.persons.count_documents({}) == 0
+
+
+async def test_a_response_that_does_not_begin_in_time_is_503(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, heavy_queries=1, request_seconds=0.2))
+    async with bulkheads(api).heavy_queries:
+        for path in (HEAVY, f"{HEAVY}&page[size]=1"):
+            response = await api.get(path)
+            assert (response.status, response.errors) == (503, [(503, "")])
+            assert response.document["errors"][0]["code"] == "unavailable"
+    assert (await api.get(HEAVY)).status == 200
+
+
+async def test_neither_a_slow_body_nor_a_slow_reader_counts_towards_the_deadline(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    limits = replace(LIMITS, arrival_seconds=30.0)
+    api = await serve(settings=replace(settings, request_seconds=0.2), limits=limits)
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    body = orjson.dumps(
+        {"data": {"type": "person", "attributes": {"first_name": "A", "last_name": "B"}}}
+    )
+    head = f"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: {MEDIA_TYPE}\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
+    await asyncio.sleep(0.4)
+    writer.write(body[-1:])
+    assert await reader.readuntil(b" 201 ")
+    writer.close()
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 30_001)
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    writer.write(b"GET /computers HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    await asyncio.sleep(0.4)
+    assert b'"id":"30000"' in await reader.read()
+    writer.close()
+
+
+async def queries_run(database: Database, count: int) -> bool:
+    pipeline: list[dict[str, Any]] = [
+        {"$currentOp": {}},
+        {"$match": {"ns": f"{database.name}.computers"}},
+    ]
+    return len(await database.client.admin.aggregate(pipeline).to_list(None)) == count
+
+
+async def send(api: Api, path: str, method: str = "GET") -> asyncio.StreamWriter:
+    """Send a request on a new connection."""
+    _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    return writer
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Reset a connection, as the kernel does for a process that is killed."""
+    client = writer.get_extra_info("socket")
+    client.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

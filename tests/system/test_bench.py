@@ -18,8 +18,17 @@ from aiohttp.test_utils import TestServer
 from benchmark import load, table
 from benchmark.client import Request
 from benchmark.processes import BenchmarkError, all_cores
-from benchmark.samples import Latencies, Neighbour, Part, Results, Sample
-from benchmark.workloads import TITLES, Workload
+from benchmark.samples import (
+    AbandonedStreams,
+    Latencies,
+    LoopLag,
+    Neighbour,
+    Part,
+    Percentiles,
+    Results,
+    Sample,
+)
+from benchmark.workloads import LARGE_TITLES, TITLES, Workload
 
 ROOT = Path(__file__).parents[2]
 
@@ -150,6 +159,20 @@ def test_neighbours_are_shown_and_failures_of_cheap_requests_are_counted() -> No
     assert results.failed == 3 + 1 + 7
     row = ["many", "50.0", "99.0", "100", "198", "5", "6", "8.00"]
     assert rows(table.tables(results))[-1] == row
+
+
+def test_the_loop_lag_and_the_memory_after_abandoned_streams_are_shown() -> None:
+    small = Percentiles(1.5, 2.5, 12.25)
+    results = Results(
+        "a machine",
+        loop_lags=[LoopLag(name, small, small, small) for name in ("none", "include")],
+        abandoned=[AbandonedStreams("/persons", 20, 50, 2**24)],
+    )
+    cells = ["12.2", "1.50", "2.50", "1.50", "2.50"]
+    shown = rows(table.tables(results))
+    assert ["none", *cells] in shown
+    assert [LARGE_TITLES["include"], *cells] in shown
+    assert ["`/persons`", "20", "50", "16.0"] in shown
 
 
 def test_the_readme_has_markers_for_the_tables() -> None:

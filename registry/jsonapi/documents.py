@@ -38,7 +38,7 @@ class Compound:
     @property
     def size(self) -> int:
         """The number of included resources."""
-        return sum(map(len, (self.included or {}).values()))
+        return sum(map(len, self.included.values())) if self.included else 0
 
 
 PLAIN = Compound({}, None)

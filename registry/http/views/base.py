@@ -205,7 +205,8 @@ class TypeView(DocumentView):
 
     async def respond(
         self,
-        body: bytes,
+        encode: Callable[[], bytes],
+        size: int,
         record: Record | None = None,
         *,
         status: int = 200,
@@ -213,11 +214,16 @@ class TypeView(DocumentView):
     ) -> DocumentResponse:
         """Return a document with its entity tag, or 304 if the client has it already.
 
-        record: the resource that the document represents, or whose linkage it is. Raises
-        PreconditionFailed for a read whose `If-Match` does not have the tag (RFC 9110, 13.2.2).
+        encode: returns the document. size: how many resources and identifiers it has. record: the
+        resource that it represents, or whose linkage it is. Raises PreconditionFailed for a read
+        whose `If-Match` does not have the tag (RFC 9110, 13.2.2).
         """
-        tag = partial(make_etag, body, self.resource, record)
-        etag, request = await offload(tag, size=len(body), limit=LARGE), self.request
+
+        def encode_with_tag() -> tuple[bytes, str]:
+            body = encode()
+            return body, make_etag(body, self.resource, record)
+
+        (body, etag), request = await offload(encode_with_tag, size=size), self.request
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
         if request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
             check_if_match(request, etag)
@@ -281,6 +287,5 @@ class TypeView(DocumentView):
             return encode_document(data, compound, query, self.graph, {"self": path})
 
         size = compound.size + (change.size if change else 0)
-        body = await offload(encode, size=size)
         headers: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
-        return await self.respond(body, record, status=status, headers=headers)
+        return await self.respond(encode, size, record, status=status, headers=headers)

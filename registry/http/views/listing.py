@@ -14,7 +14,6 @@ from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import array, resource_objects
 from registry.model.resource import Resource
-from registry.offloading import offload
 from registry.storage.reads.listings import Listing
 from registry.storage.snapshot import Snapshot
 
@@ -40,8 +39,7 @@ class ListView(TypeView):
             data = array(resource_objects(resource, window.records, compound.linkage, query))
             return encode_document(data, compound, query, self.graph, links, counts(window))
 
-        body = await offload(encode, size=len(window.records) + compound.size)
-        return await self.respond(body)
+        return await self.respond(encode, len(window.records) + compound.size)
 
     async def _stream(
         self, resource: Resource, listing: Listing, query: Query, snapshot: Snapshot

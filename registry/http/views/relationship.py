@@ -19,7 +19,6 @@ from registry.jsonapi.request_documents import Mode, load_linkage
 from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
-from registry.offloading import offload
 from registry.storage.errors import RecordNotFound
 from registry.storage.reads.listings import Listing
 from registry.storage.records import key_of
@@ -75,7 +74,7 @@ class RelatedView(_RelationshipView):
             data = objects[0] if objects else "null"
             return encode_document(data, compound, query, self.graph, links)
 
-        return await self.respond(await offload(encode, size=compound.size))
+        return await self.respond(encode, compound.size)
 
     head = get
 
@@ -133,8 +132,7 @@ class LinkageView(_RelationshipView):
                 data, meta = identifier(type_name, ids[0]) if ids else "null", None
             return encode_document(data, compound, query, self.graph, links, meta)
 
-        body = await offload(encode, size=len(window.records) + compound.size)
-        return await self.respond(body, owner)
+        return await self.respond(encode, len(window.records) + compound.size, owner)
 
     async def patch(self) -> web.Response:
         """Replace the linkage; resources that were linked elsewhere move."""

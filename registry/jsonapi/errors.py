@@ -243,7 +243,7 @@ class ErrorCollector:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        if not isinstance(error, ApiError | ApiErrors):
+        if error is None or not isinstance(error, ApiError | ApiErrors):
             return False
         for each in [error] if isinstance(error, ApiError) else error.errors:
             self.add(each)

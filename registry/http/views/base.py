@@ -40,7 +40,7 @@ from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.offloading import LARGE, offload
+from registry.offloading import LARGE, MANY, offload
 from registry.settings import Settings
 from registry.storage.errors import VersionConflict
 from registry.storage.records import Versions, version_of
@@ -150,7 +150,10 @@ class DocumentView(web.View):
         with errors:
             query = parse_query()
         with errors:
-            document = await offload(partial(load, body), size=len(body), limit=LARGE)
+            if len(body) <= LARGE:
+                document = load(body)
+            else:
+                document = await offload(partial(load, body), size=len(body), limit=LARGE)
         errors.raise_any()
         return query, document
 
@@ -218,12 +221,11 @@ class TypeView(DocumentView):
         resource that it represents, or whose linkage it is. Raises PreconditionFailed for a read
         whose `If-Match` does not have the tag (RFC 9110, 13.2.2).
         """
-
-        def encode_with_tag() -> tuple[bytes, str]:
-            body = encode()
-            return body, make_etag(body, self.resource, record)
-
-        (body, etag), request = await offload(encode_with_tag, size=size), self.request
+        if size <= MANY:
+            body, etag = self._encode(encode, record)
+        else:
+            body, etag = await offload(partial(self._encode, encode, record), size=size)
+        request = self.request
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
         if request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
             check_if_match(request, etag)
@@ -231,6 +233,11 @@ class TypeView(DocumentView):
                 return DocumentResponse(304, b"", all_headers)
         all_headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         return DocumentResponse(status, body, all_headers)
+
+    def _encode(self, encode: Callable[[], bytes], record: Record | None) -> tuple[bytes, str]:
+        """Return a document and its entity tag."""
+        body = encode()
+        return body, make_etag(body, self.resource, record)
 
     async def write(self, id_: int, write: Callable[[Versions], Awaitable[_Written]]) -> _Written:
         """Write a resource or its links if the preconditions hold, and return the result.

@@ -79,7 +79,7 @@ class AttributeUpdates:
         Raises VersionConflict if the record has none of the versions, or Unavailable.
         """
         while isinstance(outcome := await self._batcher.load(request), RecordUpdate):
-            await outcome.ended.wait()
+            await outcome.ended()
             if request in outcome.outcomes:  # otherwise another request has updated the record
                 outcome = outcome.outcomes[request]
                 break
@@ -131,7 +131,7 @@ class AttributeUpdates:
     def _end(self, updates: _Updates) -> None:
         for id_, update in updates.items():
             del self._in_progress[id_]
-            update.ended.set()
+            update.end()
 
     async def _write(self, pending: _Updates) -> _Updates:
         """Write records; return those left as soon as one is locked or rejected.

@@ -34,9 +34,9 @@ class UpdateRequest:
 class RecordUpdate:
     """The changes of one record, computed in memory and written at once.
 
-    token: identifies the batch. began: when its first request did. fields: what to write
-    if the record still has this version; empty if nothing changes. outcomes: of each request, once
-    `is_final`. ended: set when another batch may write the record.
+    token: identifies the batch. began: when its first request did. fields: what to write if the
+    record still has this version; empty if nothing changes. outcomes: of each request, once
+    `is_final`.
     """
 
     def __init__(self, token: ObjectId, began: float) -> None:
@@ -47,22 +47,37 @@ class RecordUpdate:
         self.fields: Record = {}
         self.outcomes: Mapping[UpdateRequest, Outcome] = {}
         self.is_final = False
-        self.ended = asyncio.Event()
+        self._has_ended = False
+        self._waiting: list[asyncio.Future[None]] = []  # an Event takes longer to create
+
+    async def ended(self) -> None:
+        """Wait until another batch may write the record."""
+        if not self._has_ended:
+            self._waiting.append(asyncio.get_running_loop().create_future())
+            await self._waiting[-1]
+
+    def end(self) -> None:
+        """Let another batch write the record."""
+        self._has_ended = True
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
 
     def apply(self, resource: Resource, record: Record | None) -> None:
         """Apply the requests in order to the record as it is stored, None if there is none."""
         outcomes: dict[UpdateRequest, Outcome] = {}
-        self.version, self.fields = version_of(record or {}), {}
+        version = self.version = version_of(record or {})
+        self.fields = {}
         for request in self.requests:
             if record is None:
                 outcomes[request] = None
-            elif request.versions is not None and version_of(record) not in request.versions:
+            elif request.versions is not None and version not in request.versions:
                 outcomes[request] = VersionConflict()
             else:
                 if fields := changed_fields(resource, record, request.change.attributes):
-                    fields |= {VERSION: version_of(record) + 1, WRITE_ID: self.token}
-                    self.fields |= fields
-                    record = record | fields
+                    version += 1
+                    self.fields |= {**fields, VERSION: version, WRITE_ID: self.token}
+                    record = record | self.fields
                 outcomes[request] = record
         self.outcomes, self.is_final = outcomes, not self.fields
 

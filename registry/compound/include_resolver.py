@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from registry.jsonapi.documents import PLAIN, Compound
 from registry.jsonapi.query import Include, IncludePath, Query
@@ -157,11 +157,13 @@ class _IncludeResolver:
     ) -> list[Record]:
         """Include what the records are linked to, and return it."""
         linkage = self.linkage[resource.type][relationship.name]
-        linked = [linkage[record["_id"]] for record in records]
+        linked: Iterable[LinkedIds] = linkage.values()
+        if len(linkage) > len(records):  # others of the type have linkage too
+            linked = [linkage[record["_id"]] for record in records]
         if relationship.to_many:
             ids = set(chain.from_iterable(map(ids_in, linked)))
         else:
-            ids = {id_ for id_ in linked if isinstance(id_, int)}
+            ids = _without_none(linked)
         related = by_id(map(self._loaded[relationship.target].__getitem__, ids))
         self.include(self._graph[relationship.target], related)
         return related
@@ -183,17 +185,17 @@ class _IncludeResolver:
     ) -> dict[int, LinkedIds]:
         target, loaded = self._graph[relationship.target], self._loaded[relationship.target]
         foreign_key = relationship.foreign_key
-        keys: dict[int, LinkedIds] = {}
+        keys: dict[int, int | None] = {}
         async for some in in_steps(records):
             keys |= {one["_id"]: key_of(one, foreign_key) for one in some}
-        targets = {key for key in keys.values() if isinstance(key, int)}
+        targets = _without_none(keys.values())
         if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
             found = await self._snapshot.find(target, "_id", unknown, attributes)
             loaded |= {record["_id"]: record for record in found}
         if missing := targets - loaded.keys():
             keys |= {id_: None for id_, key in keys.items() if key in missing}
-        return keys
+        return cast("dict[int, LinkedIds]", keys)
 
     async def _link_many(
         self,
@@ -224,3 +226,9 @@ class _IncludeResolver:
         return {
             owner: FirstPage(ids[:size], size, len(ids) > size) for owner, ids in members.items()
         }
+
+
+def _without_none(ids: Iterable[Any]) -> set[int]:
+    unique = set(ids)
+    unique.discard(None)
+    return unique

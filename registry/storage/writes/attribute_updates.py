@@ -65,7 +65,7 @@ class AttributeUpdates:
         self._resource = resource
         self._commands = commands
         self._orphans = orphans
-        self._projection = {**visible(resource), WRITE_ID: True}
+        self._visible = visible(resource)
         self._batcher = Batcher[UpdateRequest, Outcome | RecordUpdate](
             self._write_batch, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
         )
@@ -169,10 +169,10 @@ class AttributeUpdates:
         modified: how many records the last command has updated; None if unknown. Raises
         PyMongoError.
         """
-        records = {
-            record["_id"]: record
-            for record in await self._commands.find(list(updates), self._projection)
-        }
+        is_first = not any(update.fields for update in updates.values())
+        projection = self._visible if is_first else {**self._visible, WRITE_ID: True}
+        found = await self._commands.find(list(updates), projection)
+        records = {record["_id"]: record for record in found}
         applied = {id_: one.was_applied(records.get(id_)) for id_, one in updates.items()}
         unknown = [id_ for id_, was_applied in applied.items() if was_applied is None]
         if unknown and modified is not None:

@@ -10,9 +10,13 @@ from bson.timestamp import Timestamp
 from registry.jsonapi.request_documents import Change
 from registry.model.record import VERSION, LinkedIds, Record
 from registry.model.resource import Resource
+from registry.storage.errors import StorageError
 
 Versions: TypeAlias = frozenset[int] | None
 """The versions that a record may have in order to be written; None for any."""
+
+Outcome: TypeAlias = Record | StorageError | None
+"""The record after the change, the error of a rejected one, or None if there is no such record."""
 
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""

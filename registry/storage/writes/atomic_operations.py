@@ -8,10 +8,11 @@ from registry.jsonapi.atomic_operations import Operation, Verb
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.errors import RecordNotFound
+from registry.storage.records import Outcome
 from registry.storage.transactions import Transaction
 from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.unit_of_work import Outcome, UnitOfWork, WriteRequest
+from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest
 
 
 async def with_ids(operations: Sequence[Operation], counters: Counters) -> list[Operation]:

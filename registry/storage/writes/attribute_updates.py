@@ -20,10 +20,10 @@ from registry.model.resource import Resource
 from registry.storage.batching import Batcher
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
-from registry.storage.records import update_statement
+from registry.storage.records import Outcome, update_statement
 from registry.storage.visible_fields import visible
 from registry.storage.writes.commands import MILLISECONDS, WriteCommands
-from registry.storage.writes.record_updates import Outcome, RecordUpdate, UpdateRequest
+from registry.storage.writes.record_updates import RecordUpdate, UpdateRequest
 
 _log = logging.getLogger("registry")
 

@@ -8,14 +8,14 @@ from pymongo.errors import BulkWriteError
 
 from registry.storage.batching import Batcher
 from registry.storage.errors import StorageError, Unavailable
-from registry.storage.records import Written
+from registry.storage.records import Outcome, Written
 from registry.storage.transactions import (
     Committed,
     Transaction,
     TransactionConflict,
     Transactions,
 )
-from registry.storage.writes.unit_of_work import Outcome, UnitOfWork, WriteRequest
+from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest
 
 _Outcome: TypeAlias = Written | StorageError | None
 

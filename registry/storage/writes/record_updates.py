@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from bson.objectid import ObjectId
 
@@ -12,10 +11,7 @@ from registry.jsonapi.request_documents import Change
 from registry.model.record import VERSION, WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.errors import StorageError, VersionConflict
-from registry.storage.records import Versions, changed_fields, version_of
-
-Outcome: TypeAlias = Record | StorageError | None
-"""The record after the change, the error of a rejected one, or None if there is no such record."""
+from registry.storage.records import Outcome, Versions, changed_fields, version_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

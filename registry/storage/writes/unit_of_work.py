@@ -13,10 +13,11 @@ from registry.jsonapi.request_documents import Change, Linkage, Mode
 from registry.model.record import VERSION, Record
 from registry.model.resource import Resource
 from registry.offloading import in_steps, offload
-from registry.storage.errors import IdTaken, RecordNotFound, StorageError, VersionConflict
+from registry.storage.errors import IdTaken, RecordNotFound, VersionConflict
 from registry.storage.records import (
     NEXT_VERSION,
     ONE_BATCH,
+    Outcome,
     Versions,
     changed_fields,
     foreign_keys,
@@ -31,9 +32,6 @@ _MAX_OPERATIONS = 1_000
 """Operations per command: while the driver encodes them, no other thread runs."""
 
 _WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
-
-Outcome: TypeAlias = Record | StorageError | None
-"""The record after the change, the error of a rejected one, or None if there is no such record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class Repository:
         Returns each operation, its placeholders replaced by ids, with the record that it wrote.
         Raises RecordNotFound with the pointer into the first operation that fails.
         """
-        is_large = sum(1 + _identifiers(one.change) for one in operations) > _LARGE
+        is_large = sum(1 + one.change.size for one in operations) > _LARGE
         transactions = self._large_transactions if is_large else self._transactions
 
         async def attempt() -> list[tuple[Operation, Record]]:
@@ -222,7 +222,7 @@ class Repository:
         return await bulkhead.complete(partial(self._counters.retry_if_taken, attempt))
 
     async def _write_links(self, request: WriteRequest) -> Written | None:
-        if _identifiers(request.change) > _LARGE:
+        if request.change.size > _LARGE:
             write = partial(self._link_writes.write_large, request)
             return await self._bulkheads.large_transactions.complete(write)
         async with self._bulkheads.small_requests:
@@ -237,7 +237,3 @@ class Repository:
             ):
                 ids = [record["_id"] for record in records]
                 await collection.update_many({"_id": {"$in": ids}}, recompute(resource))
-
-
-def _identifiers(change: Change) -> int:
-    return sum(len(linkage.identifiers) for linkage in change.linkages)

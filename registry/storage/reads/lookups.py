@@ -42,7 +42,6 @@ _MAX_SHARED_IDS = 1_000
 _MAX_QUERY_IDS = 100_000
 """A query document is limited to 16 MiB, and an id takes up to 16 bytes."""
 
-
 _MAX_UNBATCHED = 8
 """Lookups in flight that are not batched: each takes a thread."""
 

@@ -15,7 +15,8 @@ from registry.processes.logs import StderrHandler
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT
 
-LOG = logging.getLogger("tests.logs")
+LOG = logging.Logger("tests.logs", logging.INFO)
+"""Not from getLogger: pytest would send what it logs to another process, as valid UTF-8 only."""
 
 
 @pytest.fixture
@@ -23,11 +24,8 @@ def output() -> Iterator[io.StringIO]:
     """What the handler of the service has written."""
     handler = StderrHandler(stream := io.StringIO())
     LOG.addHandler(handler)
-    LOG.propagate = False
-    LOG.setLevel(logging.INFO)
     yield stream
     LOG.removeHandler(handler)
-    LOG.propagate = True
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     "thread_pool",
     "errors",
+    "writes_in_progress",
     "bulkheads",
     "visible_fields",
     "records",

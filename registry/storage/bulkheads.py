@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from registry.settings import Settings, StartError, flag
 from registry.storage.errors import Overloaded
 from registry.storage.thread_pool import THREADS
+from registry.storage.writes_in_progress import WritesInProgress
 
 _Result = TypeVar("_Result")
 
@@ -31,7 +32,6 @@ class Bulkhead:
         self._seconds = seconds
         self._free = limit
         self._waiting: dict[asyncio.Future[None], None] = {}  # in order
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> None:
         if self._free:
@@ -59,17 +59,15 @@ class Bulkhead:
         finally:
             self._release()
 
-    async def complete(self, operation: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Return what the operation returns, which a cancelled caller does not end once it began.
+    async def complete(
+        self, write: Callable[[], Awaitable[_Result]], writes: WritesInProgress
+    ) -> _Result:
+        """Return what the write returns, which a cancelled caller does not end once it began.
 
-        Raises Overloaded, or what the operation raises.
+        Raises Overloaded, or what the write raises.
         """
         await self.__aenter__()
-        result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._complete(operation, result))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await result
+        return await writes.begin(self._release_after(write))
 
     def wait_error(self) -> Overloaded:
         """Return the error of a caller that has waited too long."""
@@ -77,22 +75,9 @@ class Bulkhead:
             f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
         )
 
-    async def close(self) -> None:
-        """Wait until the operations that `complete` has begun have ended."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-    async def _complete(
-        self, operation: Callable[[], Awaitable[_Result]], result: asyncio.Future[_Result]
-    ) -> None:
+    async def _release_after(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
         try:
-            returned = await operation()
-        except Exception as error:  # noqa: BLE001 - raised to the caller
-            if not result.done():
-                result.set_exception(error)
-        else:
-            if not result.done():
-                result.set_result(returned)
+            return await write()
         finally:
             self._release()
 
@@ -154,11 +139,6 @@ class Bulkheads:
             return Bulkhead(setting, limit, settings.queue_length, settings.queue_seconds)
 
         return cls(*map(bulkhead, cls.__slots__))
-
-    async def close(self) -> None:
-        """Wait until the writes of cancelled callers have ended."""
-        for bulkhead in (self.small_requests, self.large_transactions):
-            await bulkhead.close()
 
 
 def check_connections(settings: Settings) -> None:

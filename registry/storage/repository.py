@@ -38,6 +38,7 @@ from registry.storage.writes.insertions import Insertions
 from registry.storage.writes.link_writes import LinkWrites
 from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
+from registry.storage.writes_in_progress import WritesInProgress
 
 _RECOMPUTE_BATCH_SIZE = 10_000
 """Records per update of missing computed fields."""
@@ -69,16 +70,21 @@ class Repository:
         self._reads = ReadContext(commands, graph, settings, self._bulkheads)
         self._recomputations = Coalescer[None](max_batch_size=_MAX_CALLERS)
         self._counters = Counters(database, graph)
+        self._in_progress = WritesInProgress()
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._large_transactions = Transactions(database, graph, orphans)
         self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
-        self._link_writes = LinkWrites(self._transactions, self._large_transactions)
+        self._link_writes = LinkWrites(
+            self._transactions, self._large_transactions, self._in_progress
+        )
         self._insertions, self._attribute_updates = {}, {}
         for resource in graph.values():
             writes = WriteCommands(database, commands, resource)
             self._insertions[resource] = Insertions(resource, writes, self._counters)
-            self._attribute_updates[resource] = AttributeUpdates(resource, writes, orphans)
+            self._attribute_updates[resource] = AttributeUpdates(
+                resource, writes, orphans, self._in_progress
+            )
 
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
@@ -95,7 +101,7 @@ class Repository:
 
     async def close(self) -> None:
         """Let writes end, and give back ids that were allocated ahead; call it after all others."""
-        await self._bulkheads.close()
+        await self._in_progress.ended()
         await self._counters.close()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
@@ -197,7 +203,7 @@ class Repository:
                 )
             return committed.result
 
-        if await self._bulkheads.small_requests.complete(attempt) is None:
+        if await self._bulkheads.small_requests.complete(attempt, self._in_progress) is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
     async def execute(self, operations: Sequence[Operation]) -> list[tuple[Operation, Record]]:
@@ -219,12 +225,13 @@ class Repository:
 
         bulkheads = self._bulkheads
         bulkhead = bulkheads.large_transactions if is_large else bulkheads.small_requests
-        return await bulkhead.complete(partial(self._counters.retry_if_taken, attempt))
+        execution = partial(self._counters.retry_if_taken, attempt)
+        return await bulkhead.complete(execution, self._in_progress)
 
     async def _write_links(self, request: WriteRequest) -> Written | None:
         if request.change.size > _LARGE:
             write = partial(self._link_writes.write_large, request)
-            return await self._bulkheads.large_transactions.complete(write)
+            return await self._bulkheads.large_transactions.complete(write, self._in_progress)
         async with self._bulkheads.small_requests:
             return await self._link_writes.write(request)
 

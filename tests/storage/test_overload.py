@@ -230,20 +230,18 @@ async def test_the_query_of_a_client_that_is_gone_is_stopped_in_mongodb(
 async def test_a_write_is_completed_if_its_client_is_gone(api: Api, database: Database) -> None:
     await api.person()
     repository = repository_of(api)
-    requests = repository._bulkheads.small_requests
     async with AsyncExitStack() as transactions:
         for _ in range(repository._small_transactions._value):
             await transactions.enter_async_context(repository._small_transactions)
 
         async def has_begun() -> bool:
-            return bool(requests._tasks)
+            return bool(repository._in_progress._tasks)
 
         writer = await send(api, "/persons/1", "DELETE")
         assert await eventually(has_begun)
         reset(writer)
         assert (await api.get("/persons/1")).status == 200
-        (write,) = requests._tasks
-    await write
+    await repository._in_progress.ended()
     assert await database.persons.count_documents({}) == 0
 
 

@@ -24,6 +24,7 @@ from registry.storage.records import Outcome, update_statement
 from registry.storage.visible_fields import visible
 from registry.storage.writes.commands import MILLISECONDS, WriteCommands
 from registry.storage.writes.record_updates import RecordUpdate, UpdateRequest
+from registry.storage.writes_in_progress import WritesInProgress
 
 _log = logging.getLogger("registry")
 
@@ -60,7 +61,11 @@ class AttributeUpdates:
     """
 
     def __init__(
-        self, resource: Resource, commands: WriteCommands, orphans: OrphanedTransactions
+        self,
+        resource: Resource,
+        commands: WriteCommands,
+        orphans: OrphanedTransactions,
+        writes: WritesInProgress,
     ) -> None:
         self._resource = resource
         self._commands = commands
@@ -71,7 +76,7 @@ class AttributeUpdates:
         )
         self._in_progress: dict[int, RecordUpdate] = {}
         self._slots = asyncio.Semaphore(_MAX_SEPARATE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._writes = writes
 
     async def update(self, request: UpdateRequest) -> Record | None:
         """Update a resource and return its record, None if there is none.
@@ -109,9 +114,7 @@ class AttributeUpdates:
         finally:
             self._end({id_: update for id_, update in updates.items() if id_ not in locked})
         for id_, update in locked.items():
-            task = asyncio.create_task(self._write_separately(id_, update))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._writes.begin(self._write_separately(id_, update))
         return [
             update.outcomes[request] if update.is_final and request in update.outcomes else update
             for request, update in zip(requests, assigned, strict=True)

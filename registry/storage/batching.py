@@ -54,6 +54,11 @@ class Batcher(Generic[_Key, _Result]):
         self._queue: deque[tuple[_Key, asyncio.Future[_Result]]] = deque()
         self._batches: set[asyncio.Task[None]] = set()
 
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        while self._batches:
+            await asyncio.wait(self._batches)
+
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""
         future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()

@@ -56,9 +56,8 @@ _LARGE = 100
 class Repository:
     """The resources of one database.
 
-    settings: the limits of queries and of operations in progress. All methods but `prepare` raise
-    Unavailable, and those that write Overloaded. A write that has begun is completed even if its
-    caller is cancelled.
+    settings: the limits of queries and of operations in progress. Methods that write raise
+    Unavailable and Overloaded. A write that has begun is completed even if its caller is cancelled.
     """
 
     def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
@@ -100,7 +99,11 @@ class Repository:
         await self._counters.prepare()
 
     async def close(self) -> None:
-        """Let writes end, and give back ids that were allocated ahead; call it after all others."""
+        """Wait until all writes have ended, then give back ids that were allocated ahead."""
+        for resource in self._graph.values():
+            await self._insertions[resource].close()
+            await self._attribute_updates[resource].close()
+        await self._link_writes.close()
         await self._in_progress.ended()
         await self._counters.close()
 
@@ -112,9 +115,10 @@ class Repository:
         return Snapshot(self._lookups, self._reads, PointInTime(time))
 
     async def snapshot_for(self, resource: Resource, query: Query) -> Snapshot:
-        """Return a snapshot of the latest state, in which the query finds all it should find.
+        """Return a snapshot of the latest state for a query. Raises Unavailable.
 
-        Stores missing values of the computed fields that the query filters or sorts by first.
+        First stores computed fields that external writers left out, if the query filters or sorts
+        by them.
         """
         named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
         for key in query.order:
@@ -188,7 +192,8 @@ class Repository:
             stored = await self._lookups.find(resource, "_id", (id_,), fields, point)
             if not stored:
                 break
-            # Where a request has changed nothing, another may have written before the commit.
+            # A transaction that writes nothing has no commit time of its own: the snapshot may show
+            # a later write of another request. Then the request is applied again.
             if version_of(stored[0]) == version_of(written.record):
                 return written
         raise RecordNotFound.by_id(resource.type, id_)
@@ -216,10 +221,10 @@ class Repository:
         transactions = self._large_transactions if is_large else self._transactions
 
         async def attempt() -> list[tuple[Operation, Record]]:
-            with_ids = await atomic_operations.with_ids(operations, self._counters)
+            operations_with_ids = await atomic_operations.with_ids(operations, self._counters)
             async with nullcontext() if is_large else self._small_transactions:
                 committed = await transactions.run(
-                    lambda transaction: atomic_operations.execute(with_ids, transaction)
+                    lambda transaction: atomic_operations.execute(operations_with_ids, transaction)
                 )
             return committed.result
 

@@ -86,6 +86,22 @@ async def test_updates_are_applied_when_connections_break(
         assert response.headers["ETag"].startswith('"2-')
 
 
+@pytest.mark.covers("r.batching")
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_links_are_changed_when_connections_break_within_the_transaction(
+    proxy: Proxy, api: Api, database: Database, effect: Effect
+) -> None:
+    owner, computer = await api.person(), await api.computer()
+    proxy.verb, proxy.effect, proxy.once = "update", effect, True
+    linkage = {"data": {"type": "person", "id": owner}}
+    document = {"type": "computer", "relationships": {"owner": linkage}}
+    assert (await api.patch(f"/computers/{computer}", document)).status == 200
+    assert proxy.affected
+    stored = await database.computers.find_one({"_id": int(computer)})
+    assert stored is not None
+    assert (stored["person"], stored["version"]) == (int(owner), 2)
+
+
 @pytest.fixture
 def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)

@@ -1,4 +1,4 @@
-"""Updates of attributes alone: concurrent requests share a round trip."""
+"""Updates of attributes alone: concurrent requests share one read and one write."""
 
 import asyncio
 import logging
@@ -39,8 +39,8 @@ _MAX_IN_FLIGHT = 2
 times the writes per second."""
 
 _LOCK_MILLISECONDS = 250
-"""The time limit of an update, which waits for records that transactions have locked. It delays the
-others of its batch at most this long; most updates take a tenth of it."""
+"""The time limit of a batch update on the server, where it waits for records that transactions have
+locked: the longest delay of the others in the batch. A typical update takes 25 ms."""
 
 _LOCKED = {24, 50, 112}
 """Error codes: lock timeout, time limit exceeded, write conflict."""
@@ -56,8 +56,8 @@ class AttributeUpdates:
     """Updates the attributes of resources of one type.
 
     A batch takes two commands: one reads the records, the other writes the results that the service
-    has computed. Each record is in one batch at a time. Records that are locked, or that the
-    database rejects, are then written one at a time, while further batches write the others.
+    has computed. A record is in at most one batch at a time. If one is locked or rejected, each
+    unwritten record of the batch is written separately, while later batches proceed.
     """
 
     def __init__(
@@ -85,24 +85,29 @@ class AttributeUpdates:
         """
         while isinstance(outcome := await self._batcher.load(request), RecordUpdate):
             await outcome.ended()
-            if request in outcome.outcomes:  # otherwise another request has updated the record
+            # Otherwise another request has updated the record.
+            if outcome.is_final and request in outcome.outcomes:
                 outcome = outcome.outcomes[request]
                 break
         if isinstance(outcome, StorageError):
             raise outcome
         return outcome
 
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        await self._batcher.close()
+
     async def _write_batch(
         self, requests: Sequence[UpdateRequest]
     ) -> Sequence[Outcome | RecordUpdate]:
         """Return the outcomes, or the update of the record that the request has to wait for."""
-        token = ObjectId()
+        write_id = ObjectId()
         updates: dict[int, RecordUpdate] = {}
         assigned: list[RecordUpdate] = []
         for request in requests:
             update = self._in_progress.get(request.id) or updates.get(request.id)
             if update is None:
-                update = updates[request.id] = RecordUpdate(token, request.began)
+                update = updates[request.id] = RecordUpdate(write_id, request.began)
             if request.id in updates:
                 update.requests.append(request)
             assigned.append(update)
@@ -128,6 +133,9 @@ class AttributeUpdates:
                     async with self._slots:
                         pending = await self._write(pending)
                     self._orphans.suspect(update.began)
+        except Exception:  # a defect: what was not written must not be acknowledged
+            update.fail(Unavailable())
+            raise
         finally:
             self._end({id_: update})
 

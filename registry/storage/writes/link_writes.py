@@ -56,12 +56,16 @@ class LinkWrites:
         """
         try:
             return await self._batcher.load(request)
-        except TransactionConflict:  # It is retried by itself, as others must not wait for it.
+        except TransactionConflict:  # Retry it alone, so that the rest of the batch does not wait.
             return await self._writes.begin(_write_alone(request, self._transactions))
 
     async def write_large(self, request: WriteRequest) -> Written | None:
-        """Do the same as `write` for a request that would delay the others of its batch."""
+        """Do the same as `write` in a transaction of its own: a large request delays its batch."""
         return await _write_alone(request, self._large_transactions)
+
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        await self._batcher.close()
 
     async def _write(self, requests: Sequence[WriteRequest]) -> list[_Outcome]:
         return [outcome for batch in _split(requests) for outcome in await self._write_batch(batch)]

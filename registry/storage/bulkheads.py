@@ -6,7 +6,7 @@ A flood of one class then takes neither the threads nor the connections of the o
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self, TypeVar
 
 from registry.settings import Settings, StartError, flag
@@ -45,10 +45,10 @@ class Bulkhead:
         self._release()
 
     @asynccontextmanager
-    async def again(self) -> AsyncIterator[None]:
-        """Wait as long as it takes: for a response that has begun, so that refusal would break it.
+    async def readmit(self) -> AsyncIterator[None]:
+        """Admit a stream whose response has begun, and thus cannot be refused, after any wait.
 
-        Another bulkhead limits how many callers there are.
+        The bulkhead of streams limits how many such callers there are.
         """
         if self._free:
             self._free -= 1
@@ -62,7 +62,7 @@ class Bulkhead:
     async def complete(
         self, write: Callable[[], Awaitable[_Result]], writes: WritesInProgress
     ) -> _Result:
-        """Return what the write returns, which a cancelled caller does not end once it began.
+        """Admit a write, complete it even if the caller is cancelled, and return its result.
 
         Raises Overloaded, or what the write raises.
         """
@@ -138,7 +138,7 @@ class Bulkheads:
             limit: int = getattr(settings, setting)
             return Bulkhead(setting, limit, settings.queue_length, settings.queue_seconds)
 
-        return cls(*map(bulkhead, cls.__slots__))
+        return cls(**{field.name: bulkhead(field.name) for field in fields(cls)})
 
 
 def check_connections(settings: Settings) -> None:

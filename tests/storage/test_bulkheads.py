@@ -114,11 +114,11 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     operations = Operations(slots)
     first = await operations.start(0)
 
-    async def wait_again() -> None:
-        async with slots.again():
+    async def wait_readmitted() -> None:
+        async with slots.readmit():
             pass
 
-    waiting = asyncio.create_task(wait_again())
+    waiting = asyncio.create_task(wait_readmitted())
     await asyncio.sleep(0.01)
     assert not waiting.done()
     operations.may_end[0].set()

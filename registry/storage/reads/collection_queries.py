@@ -169,7 +169,7 @@ class CollectionQuery:
                 await slots.enter_async_context(bulkheads.streams)
             while _has_more(cursor):
                 yield records
-                async with bulkheads.heavy_queries.again() if is_heavy else nullcontext():
+                async with bulkheads.heavy_queries.readmit() if is_heavy else nullcontext():
                     records = await cursor.to_list(batch_size)
         if records:
             yield records

@@ -10,7 +10,7 @@ from registry.jsonapi.documents import PLAIN, Compound
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record, ids_in
+from registry.model.record import FirstPage, LinkedIds, Record, ids_in, make_ids_hashable
 from registry.model.resource import Relationship, Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.records import by_id, key_of
@@ -38,6 +38,7 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
+    make_ids_hashable(records)
     followed = followed_relationships(resource, query.include, query, graph)
     resolver = _IncludeResolver(query, snapshot, graph, followed)
     resolver.add_primary(resource, records)
@@ -59,6 +60,7 @@ async def resolve_linkage(
     """
     if query.include is None:
         return PLAIN
+    make_ids_hashable(records)
     target, subtree = graph[relationship.target], query.include.get(relationship.name)
     start: IncludePath = (relationship.name,)
     followed = followed_relationships(target, subtree or {}, query, graph, start)
@@ -214,6 +216,7 @@ class _IncludeResolver:
             related = await self._snapshot.find_first(
                 resource, relationship, list(members), size + 1, attributes
             )
+        make_ids_hashable(related)
         loaded = self._loaded[target.type]
         async for chunk in in_chunks(related):
             for record in chunk:

@@ -96,6 +96,7 @@ class Repository:
     async def close(self) -> None:
         """Let writes end, and give back ids that were allocated ahead; call it after all others."""
         await self._bulkheads.close()
+        await self._reads.close()
         await self._counters.close()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:

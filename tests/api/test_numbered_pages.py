@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from registry.storage.reads import change_streams
+from registry.storage.reads import change_streams, id_index
 from tests.api.test_operations import operate, results
 from tests.conftest import Serve
 from tests.jsonapi.test_atomic_operations import PERSON
@@ -205,6 +205,31 @@ async def test_pages_are_right_with_ids_that_are_not_integers(
     last = await api.get(page.document["links"]["last"].removeprefix(api.origin))
     assert last.document["links"]["next"] is None
     assert last.ids[-1] == "x"
+
+
+@pytest.mark.covers("i.paging")
+async def test_a_page_takes_one_query_while_nobody_writes(
+    api: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 3_600.0)
+    await database.computers.insert_many({"_id": one, "serial": "S"} for one in range(1, 101))
+
+    async def read() -> list[str]:
+        commands.take("all")
+        page = await api.get("/computers?page[number]=2&page[size]=40")
+        count = await database.computers.count_documents({})
+        assert page.document["meta"] == {"count": 40, "total": count}
+        assert page.ids[0] == str(141 - count)  # the first ones are deleted
+        return commands.names()[:-1]
+
+    await read()
+    now, changes, page = "find", "getMore", "find"
+    assert await read() == [now, page]
+    assert await read() == [page]
+    await database.computers.delete_one({"_id": 1})
+    assert await read() == [page, now, changes, page]
+    assert await read() == [now, page]
+    assert await read() == [page]
 
 
 @pytest.mark.covers("i.paging", "r.batching")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from bson.int64 import Int64
 from bson.objectid import ObjectId
+from bson.timestamp import Timestamp
 from pymongo import WriteConcern
 from pymongo.errors import AutoReconnect
 
@@ -37,6 +38,13 @@ async def stored(database: Database) -> Database:
     await database.counters.insert_one({"_id": "computer"})
     await insert(database, range(1, 1_001))
     return database
+
+
+@pytest.fixture
+def commands(commands: CommandLog, monkeypatch: pytest.MonkeyPatch) -> CommandLog:
+    """The commands since the test started, without those that are sent between questions."""
+    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 3_600.0)
+    return commands
 
 
 @pytest.fixture
@@ -173,7 +181,7 @@ async def test_the_total_includes_ids_that_are_not_integers(
 
 
 async def test_concurrent_questions_are_answered_by_one_query(
-    index: IdIndex, stored: Database, commands: CommandLog
+    commands: CommandLog, index: IdIndex, stored: Database
 ) -> None:
     commands.take("all")
     results = await asyncio.gather(*(located(index, Position(one, False)) for one in range(50)))
@@ -198,7 +206,7 @@ async def test_two_processes_are_exact(index: IdIndex, stored: Database, mongodb
 
 
 async def test_a_cursor_that_the_server_has_closed_is_opened_again(
-    index: IdIndex, stored: Database, commands: CommandLog
+    commands: CommandLog, index: IdIndex, stored: Database
 ) -> None:
     stages: list[dict[str, Any]] = [
         {"$currentOp": {"idleCursors": True}},
@@ -245,8 +253,24 @@ async def test_changes_are_not_lost_if_the_caller_is_cancelled(
     await check(index, stored)
 
 
+async def test_changes_are_read_up_to_the_time_of_the_snapshot(stored: Database) -> None:
+    commands = Commands(stored)
+    now = await commands.now()
+    stream, never = commands.changes("computers", now), Timestamp(now.time + 3_600, 0)
+    await stored.computers.insert_one({"_id": 2_000})
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await stream.read(never, 100, 1.0)
+    assert stream.time == now
+    await stored.computers.delete_one({"_id": 1})
+    now = await commands.now()
+    assert await stream.read(now, 100, 1.0) == {2_000: 1, 1: -1}
+    assert stream.time >= now
+    await stream.close()
+
+
 async def test_a_collection_is_loaded_again_if_that_is_cheaper_than_its_changes(
-    index: IdIndex, stored: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
+    commands: CommandLog, index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(id_index, "_MIN_EVENTS", 10)
     await insert(stored, range(2_000, 2_200))
@@ -269,7 +293,7 @@ async def test_the_blocks_grow_with_the_distance_of_the_ids(
 
 
 async def test_unknown_resume_tokens_disable_the_index_for_a_while(
-    index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch, commands: CommandLog
+    commands: CommandLog, index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(change_streams, "_TOKEN", re.compile("83"))

@@ -93,6 +93,7 @@ class CollectionQuery:
         self.relationships = {key.relationship for key in query.order if key.relationship}
         self.point = point
         self._context = context
+        self._id_index = context.id_indexes[resource.type]
         self._resource = resource
         fields = self._fields = fields_of(resource, query.attributes(resource))
         # Cursors contain the values that the order compares.
@@ -147,6 +148,12 @@ class CollectionQuery:
             return records
         return await self._run(self._command(conditions, order, size, offset))
 
+    def expect(self, offset: int) -> Located | None:
+        """Return what `locate` returns if there are no writes; None if that is not likely."""
+        if self._filters or self.point.time or not self.is_by_id:
+            return None
+        return self._id_index.expect(self._position(offset))
+
     async def locate(self, offset: int) -> Located | None:
         """Return the total, and the record at an offset in the order of the ids.
 
@@ -155,11 +162,13 @@ class CollectionQuery:
         """
         if self._filters or self.point.time:
             return None
-        position = Position(offset, descending=self.order[0].descending)
-        located = await self._context.id_indexes[self._resource.type].locate(position)
+        located = await self._id_index.locate(self._position(offset))
         if located:
             self.point.time = located.time
         return located
+
+    def _position(self, offset: int) -> Position:
+        return Position(offset, descending=self.order[0].descending)
 
     async def count(self) -> int:
         """Return how many records satisfy the filters. Concurrent requests share one count."""

@@ -90,10 +90,22 @@ class IdIndex:
         self._collection = collection
         self._loaded: _Loaded | None = None
         self._lock = asyncio.Lock()
+        self._is_quiet = False  # there were no writes between the last questions
         self._asked_at = self._retry_at = 0.0
         self._keeper: asyncio.Task[None] | None = None
         # A batch is not cancelled with its callers: a later one would have to load it all again.
         self._batcher = Batcher(self._locate_batch, max_batch_size=_MAX_CALLERS)
+
+    def expect(self, position: Position) -> Located | None:
+        """Return what was at a position lately; None if others have written since, or often do.
+
+        It is right if a snapshot that is not older than the question has the same time: to read the
+        page before the index takes a round trip less.
+        """
+        if not self._loaded or not self._is_quiet:
+            return None
+        self._asked_at = time.monotonic()
+        return _locate(self._loaded, position)
 
     async def locate(self, position: Position) -> Located | None:
         """Return what is at a position, in a snapshot that is not older than the call.
@@ -143,7 +155,8 @@ class IdIndex:
         loaded = self._loaded or await self._load()
         now = await self._commands.now()
         # If MongoDB refuses change streams, this is better known before many questions.
-        if self._loaded and now <= loaded.stream.time:
+        self._is_quiet = self._loaded is not None and now <= loaded.stream.time
+        if self._is_quiet:
             return loaded
         counts, unusual = loaded.counts, loaded.unusual
         max_events = _MIN_EVENTS + counts.total // _RECORDS_PER_EVENT

@@ -16,15 +16,27 @@ async def numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
     """Return a page, and the total if it is requested. Raises PyMongoError or Overloaded."""
     offset, total, place = (page.number - 1) * page.size, None, None
     if page.total or offset > MAX_OFFSET:
+        if expected := query.expect(offset):
+            window = await _page(query, page, expected.total, expected.place)
+            if query.point.time == expected.time:
+                return window
+            query.point.time = None
         if located := await query.locate(offset):
             total, place = located.total, located.place
         elif page.total:
             total = await query.count()
-    if total is None:
-        following = await _read(query, page.size + 1, offset)
-        return Window(following[: page.size], len(following) > page.size)
-    after = max(0, total - offset - page.size)
-    size = min(page.size, total - offset)
+    if total is not None:
+        return await _page(query, page, total, place)
+    following = await _read(query, page.size + 1, offset)
+    return Window(following[: page.size], len(following) > page.size)
+
+
+async def _page(
+    query: CollectionQuery, page: NumberedPage, total: int, place: Place | None
+) -> Window:
+    """Return a page. place: of its first record in the order of the ids, if it is known."""
+    offset = (page.number - 1) * page.size
+    size, after = min(page.size, total - offset), max(0, total - offset - page.size)
     if size <= 0:
         records = []
     elif place and query.is_by_id:

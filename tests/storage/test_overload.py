@@ -90,6 +90,20 @@ async def test_heavy_queries_beyond_the_limit_get_503_and_cheap_requests_do_not(
         assert (await busy_api.get(path)).status == 200, path
 
 
+async def test_a_total_is_a_heavy_query_if_an_index_has_many_keys_for_it(
+    busy_api: Api, database: Database
+) -> None:
+    serials = "a" * 1_000 + "b" * 1_001
+    await database.computers.insert_many(
+        {"_id": number, "serial": serial} for number, serial in enumerate(serials, 1)
+    )
+    paths = {one: f"/computers?filter[serial]={one}&page[number]=1&page[size]=1" for one in "ab"}
+    async with bulkheads(busy_api).heavy_queries:
+        assert (await busy_api.get(paths["a"])).document["meta"]["total"] == 1_000
+        await assert_overloaded(await busy_api.get(paths["b"]), "heavy queries")
+    assert (await busy_api.get(paths["b"])).document["meta"]["total"] == 1_001
+
+
 async def test_streams_beyond_the_limit_get_503_and_cheap_requests_do_not(busy_api: Api) -> None:
     async with bulkheads(busy_api).streams:
         for path in ("/persons", "/persons?sort=last_name", HEAVY):

@@ -177,8 +177,17 @@ class CollectionQuery:
         return total
 
     async def _count(self) -> tuple[int, Timestamp]:
-        async with self.slot(is_heavy=not is_counted_by_index(self._filters)):
-            stages: list[Stage] = [{"$match": all_of(self.conditions)}, {"$count": "total"}]
+        """Count few index keys as a small request, which most totals are; more as a heavy one."""
+        if is_counted_by_index(self._filters):
+            limit: list[Stage] = [{"$limit": MAX_OFFSET + 1}]
+            counted, time = await self._count_matching(limit, is_heavy=False)
+            if counted <= MAX_OFFSET:
+                return counted, time
+        return await self._count_matching([], is_heavy=True)
+
+    async def _count_matching(self, limit: list[Stage], *, is_heavy: bool) -> tuple[int, Timestamp]:
+        async with self.slot(is_heavy=is_heavy):
+            stages = [{"$match": all_of(self.conditions)}, *limit, {"$count": "total"}]
             command = self._limited(self._aggregate(stages))
             found = await self._context.commands.run(command, self.point.time, self._session)
         return found.records[0]["total"] if found.records else 0, found.time

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from bson.int64 import Int64
@@ -28,7 +29,7 @@ _REPLACEMENTS = ["drop", "rename", "dropDatabase", "invalidate"]
 
 _STAGES: list[Stage] = [
     {"$match": {"operationType": {"$in": [*_CHANGES, *_REPLACEMENTS]}}},
-    {"$project": {"operationType": True, "clusterTime": True, "documentKey._id": True}},
+    {"$project": {"operationType": True, "documentKey._id": True}},
 ]
 
 _BATCH_SIZE = 2_000
@@ -36,6 +37,9 @@ _BATCH_SIZE = 2_000
 
 _AWAIT_MILLISECONDS = 1
 """How long MongoDB waits for further events: the least that it supports."""
+
+_LAG_SECONDS = 2.0
+"""How long MongoDB may take to report changes that a snapshot has; no delay is known."""
 
 _TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 """The begin of a resume token: the type of a timestamp, its seconds and its counter."""
@@ -99,27 +103,28 @@ class ChangeStream:
         self, until: Timestamp, max_events: int, open_seconds: float
     ) -> Mapping[int | None, int]:
         changes, events = Counter[int | None](), 0
+        deadline = monotonic() + open_seconds + _LAG_SECONDS
         is_intact, self._is_intact = self._is_intact, False
         while True:
             reply = await (self._get_more() if is_intact else self._open(open_seconds))
             cursor, is_intact = reply["cursor"], True
             self._cursor = cursor["id"]
             batch = cursor["nextBatch"] if "nextBatch" in cursor else cursor["firstBatch"]
-            ids = [_add(event, self.time, changes) for event in batch]
+            ids = [_add(event, changes) for event in batch]
             events += len(batch)
-            if events > max_events:
-                raise ChangesUnknown
             time = _time_of(reply, self.time)
             # A batch of so many or of so large events may end within a transaction.
             if time >= until and len(batch) < _BATCH_SIZE and None not in ids:
                 self.time, self._is_intact = time, True
                 return changes
+            if events > max_events or monotonic() > deadline:
+                raise ChangesUnknown
 
     async def _open(self, seconds: float) -> Mapping[str, Any]:
         if self._session is None:  # a cursor can be read only in the session that has opened it
             client = self._database.client
             self._session = await client.start_session(causal_consistency=False)
-        stages = [{"$changeStream": {"startAtOperationTime": self.time}}, *_STAGES]
+        stages = [{"$changeStream": {"startAtOperationTime": _next(self.time)}}, *_STAGES]
         command = {
             "aggregate": self._collection,
             "pipeline": stages,
@@ -144,29 +149,32 @@ def is_integer(id_: Any) -> bool:
     return type(id_) in {int, Int64}
 
 
-def _add(event: Mapping[str, Any], after: Timestamp, changes: Counter[int | None]) -> int | None:
-    """Add an event after a time to the changes; return its id, or None for an unusual one."""
+def _add(event: Mapping[str, Any], changes: Counter[int | None]) -> int | None:
+    """Add an event to the changes; return its id, or None for an unusual one."""
     change = _CHANGES.get(event["operationType"])
     if change is None:
         raise ChangesUnknown
     id_ = event["documentKey"]["_id"]
     known = id_ if is_integer(id_) else None
-    if event["clusterTime"] > after:
-        changes[known] += change
+    changes[known] += change
     return known
 
 
 def _time_of(reply: Mapping[str, Any], after: Timestamp) -> Timestamp:
     """Return how far a reply has read: all events up to this time are in it, or in earlier ones.
 
-    Resume tokens of replica sets are documented to be strings of hexadecimal digits in the order of
-    the events, but not that they begin with the time, in MongoDB's KeyString format. So a token
-    that does not, or with a time that cannot be, raises ChangesUnknown.
+    Resume tokens are documented to be strings of hexadecimal digits in the order of the events, but
+    not that they begin with the time, in MongoDB's KeyString format. So a token that does not, or
+    with a time that cannot be, raises ChangesUnknown.
     """
-    token = reply["cursor"]["postBatchResumeToken"]["_data"]
-    digits = _TOKEN.match(str(token))
+    latest: Timestamp = reply["operationTime"]
+    digits = _TOKEN.match(str(reply["cursor"]["postBatchResumeToken"]["_data"]))
     if digits:
         time = Timestamp(*(int(half, 16) for half in digits.groups()))
-        if after <= time <= reply["operationTime"]:
-            return time
+        if after <= time <= max(_next(after), latest):
+            return min(time, latest)
     raise ChangesUnknown
+
+
+def _next(time: Timestamp) -> Timestamp:
+    return Timestamp(time.time, time.inc + 1)

@@ -41,6 +41,9 @@ _MIN_OPEN_SECONDS = 0.1
 _KEEP_UP_SECONDS, _IDLE_SECONDS = 1.0, 10.0
 """How often changes are read between questions, and for how long after the last one."""
 
+_PATIENCE_SECONDS = 2.0
+"""How long to wait for loading, which takes 0.8 s per million ids, before records are counted."""
+
 _RETRY_SECONDS = 60.0
 """How long the index is not used after its changes could not be read."""
 
@@ -110,12 +113,15 @@ class IdIndex:
     async def locate(self, position: Position) -> Located | None:
         """Return what is at a position, in a snapshot that is not older than the call.
 
-        None if MongoDB does not report the changes. Raises PyMongoError.
+        None if loading takes long, or MongoDB does not report the changes. Raises PyMongoError.
         """
         self._asked_at = time.monotonic()
         if self._asked_at < self._retry_at or self._commands.is_sharded:
             return None
-        located = await self._batcher.load(position)
+        located = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if self._loaded else _PATIENCE_SECONDS):
+                located = await self._batcher.load(position)
         if located and (self._keeper is None or self._keeper.done()):
             self._keeper = asyncio.create_task(self._keep_up())
         return located

@@ -102,7 +102,9 @@ class Settings:
         int, _count, "reads by id, pages along an index and small writes in progress per worker"
     ] = 500 * CORES
     heavy_queries: Annotated[
-        int, _count, "queries that no index serves, and counts, in progress per worker"
+        int,
+        _count,
+        "queries that no index serves, and deep numbered pages, in progress per worker",
     ] = max(1, CORES // 2)
     streams: Annotated[int, _count, "responses with a whole collection in progress per worker"] = (
         8 * CORES

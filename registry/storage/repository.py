@@ -105,6 +105,7 @@ class Repository:
             await self._attribute_updates[resource].close()
         await self._link_writes.close()
         await self._in_progress.ended()
+        await self._reads.close()
         await self._counters.close()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:

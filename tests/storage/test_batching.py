@@ -357,7 +357,10 @@ async def test_concurrent_requests_take_one_query_per_distinct_page(
         await api.person()
     commands.take("all")
     queries = [
-        Query(order=(Key("_id", descending),), page=NumberedPage(number, 2, total=False))
+        Query(
+            order=(Key("last_name", descending), Key("_id", descending)),
+            page=NumberedPage(number, 2, total=False),
+        )
         for descending in (False, True)
         for number in (2, 3)
     ]

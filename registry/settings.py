@@ -114,7 +114,7 @@ class Settings:
     ] = max(1, CORES // 2)
     queue_length: Annotated[
         int, _integer(0, 999_999), "requests that may wait for each of these limits"
-    ] = 1_000
+    ] = 2_000
     queue_seconds: Annotated[float, _seconds, "how long a request may wait, in seconds"] = 5.0
     request_seconds: Annotated[
         float | None,

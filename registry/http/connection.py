@@ -12,7 +12,7 @@ import struct
 import sys
 import termios
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.http import HttpVersion11
@@ -91,8 +91,9 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve the connection."""
         super().connection_made(transport)
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.set_write_buffer_limits(0)  # beside what the kernel buffers
+        # A cast, as the transports of uvloop are not instances of those of asyncio.
+        sending = cast(asyncio.WriteTransport, transport)
+        sending.set_write_buffer_limits(0)  # beside what the kernel buffers
 
     def pause_writing(self) -> None:
         """Read no further requests until the client reads its responses, but wait for that."""

@@ -64,8 +64,8 @@ _MEMBERS = ("name", "op", "val")
 _COMBINATORS = ("and", "or", "not")
 _ALIASES = {"in_": Operator.IN}  # as in flask-combo-jsonapi
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{\]}]', re.DOTALL)
-"""A string of JSON, or a bracket outside strings."""
+_BRACKET = re.compile(r"[\[{\]}]")
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 class _InvalidFilter(Exception):
@@ -200,8 +200,10 @@ def _is_too_deep(text: str) -> bool:
     """Return whether more than MAX_DEPTH arrays and objects of JSON are open at once."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
-    steps = ({"[": 1, "{": 1, "]": -1, "}": -1}.get(token, 0) for token in _TOKEN.findall(text))
-    return max(accumulate(steps)) > MAX_DEPTH
+    # Every second part is a string. A pattern for strings takes eight times as long.
+    outside_strings = text.replace("\\\\", "").replace('\\"', "").split('"')[::2]
+    steps = map(_STEPS.__getitem__, _BRACKET.findall("".join(outside_strings)))
+    return max(accumulate(steps), default=0) > MAX_DEPTH
 
 
 def _parse_list(conditions: Any, resource: Resource) -> tuple[Filter, ...]:
@@ -221,6 +223,8 @@ def _parse_list(conditions: Any, resource: Resource) -> tuple[Filter, ...]:
 
 def _parse_object(condition: Any, resource: Resource) -> Filter:
     match condition:
+        case {"name": str(name), "op": str(operator), "val": value, **others} if not others:
+            return _condition(_field(name, resource), _ALIASES.get(operator, operator), value)
         case {"and": parts, **others} if not others:
             return AllOf(_parse_list(parts, resource))
         case {"or": [], **others} if not others:
@@ -229,8 +233,6 @@ def _parse_object(condition: Any, resource: Resource) -> Filter:
             return AnyOf(_parse_list(parts, resource))
         case {"not": part, **others} if not others:
             return Not(_parse_object(part, resource))
-        case {"name": str(name), "op": str(operator), "val": value, **others} if not others:
-            return _condition(_field(name, resource), _ALIASES.get(operator, operator), value)
     raise _InvalidFilter(_defect(condition))
 
 

@@ -1,6 +1,7 @@
 """The service in one process: serves the application until cancelled, then shuts it down."""
 
 import gc
+import resource
 import socket
 from collections.abc import Callable
 
@@ -17,6 +18,9 @@ FINISH_SECONDS = 20.0
 Containers are usually given 30 s to stop, which include the stop of mongod.
 """
 
+_OPEN_FILES = 10_240
+"""Most of them connections; macOS allows no more."""
+
 
 async def serve(
     settings: Settings, listen: Callable[[], socket.socket], announce: Callable[[str], None]
@@ -26,6 +30,7 @@ async def serve(
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
     service is ready. Raises StartError if the service cannot start, or its database fails.
     """
+    _allow_connections()
     failure = DatabaseFailure()
     app = create_app(settings, on_failure=failure.report)
     runner = Runner(app, shutdown_timeout=FINISH_SECONDS)
@@ -47,6 +52,17 @@ async def serve(
         await failure.wait()
     finally:
         await runner.cleanup()
+
+
+def _allow_connections() -> None:
+    """Raise the limit of open files, which is 1,024 in a shell, as far as it is allowed.
+
+    Beyond it, the event loop would close connections without a response.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if 0 <= soft < most:  # RLIM_INFINITY is negative
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _url(listener: socket.socket) -> str:

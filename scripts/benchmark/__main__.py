@@ -18,6 +18,7 @@ from benchmark.goals import CONNECTIONS
 from benchmark.growth import measure_growth
 from benchmark.isolation import measure_isolation
 from benchmark.neighbours import measure_neighbours
+from benchmark.overload import measure_overload
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
 from benchmark.samples import Part, Results
@@ -50,6 +51,8 @@ async def run(options: argparse.Namespace) -> Results:
             await measure_growth(testbed, options.persons, goal_plan, results)
         if Part.NEIGHBOURS in options.parts:
             await measure_neighbours(testbed, 5 * options.seconds, results)
+        if Part.OVERLOAD in options.parts:
+            await measure_overload(testbed, persons, goal_plan, results)
     return results
 
 

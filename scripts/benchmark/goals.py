@@ -39,6 +39,12 @@ _LATENCY_WORKLOADS = ("read", "create")
 _MIN_RATES_AT_SCALE = {"read": 0.9, "number": 0.7}
 """The rate of a workload in each larger database, as a share of that in the smallest."""
 
+_MIN_RATE_UNDER_OVERLOAD = 0.9
+"""The rate of requests that succeed beyond the limit of the service, as a share of that at it."""
+
+_MAX_RECOVERY = 2.0
+"""The seconds after which the latency is normal again."""
+
 _MAX_MEMORY = 64e6
 """The bytes by which downloading a whole collection may grow the memory of the service."""
 
@@ -59,6 +65,7 @@ def goals(results: Results) -> Iterator[Goal]:
     yield from _latencies(results)
     yield from _workers(results)
     yield from _growth(results)
+    yield from _overloads(results)
 
 
 def _rates(results: Results) -> Iterator[Goal]:
@@ -106,6 +113,14 @@ def _growth(results: Results) -> Iterator[Goal]:
         text = f"`{one.path}` of {one.persons:,} persons: memory growth"
         maximum, growth = (f"{size / 1e6:,.0f} MB" for size in (_MAX_MEMORY, one.memory))
         yield Goal(text, f"< {maximum}", growth, one.memory < _MAX_MEMORY)
+
+
+def _overloads(results: Results) -> Iterator[Goal]:
+    for one in results.overloads:
+        text = f"{TITLES[one.workload]}, three times the load that the service can answer: "
+        yield _at_least(f"{text}rate", _MIN_RATE_UNDER_OVERLOAD, one.rate / one.capacity)
+        recovery, reached = f"{one.recovery:.1f} s", one.recovery <= _MAX_RECOVERY
+        yield Goal(f"{text}recovery", f"≤ {_MAX_RECOVERY:g} s", recovery, reached)
 
 
 def _at_least(text: str, minimum: float, ratio: float) -> Goal:

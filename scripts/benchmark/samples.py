@@ -25,6 +25,7 @@ class Part(StrEnum):
     GROWTH = "growth"
     ISOLATION = "isolation"
     NEIGHBOURS = "neighbours"
+    OVERLOAD = "overload"
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,28 @@ class Neighbour:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Overload:
+    """More requests than a service can answer.
+
+    capacity, rate: successful requests per second at its limit, and beyond it. refused, failed:
+    requests with a response of status 503 and the error `overloaded`, and with any other or none.
+    withheld: requests that were due while all connections waited for a response. p99: latency of
+    the successful ones, in milliseconds. memory: growth in the second half, in bytes. recovery:
+    seconds from the end of the load to the last slow response.
+    """
+
+    workload: str
+    capacity: float
+    rate: float
+    refused: int
+    failed: int
+    withheld: int
+    p99: float
+    memory: int
+    recovery: float
+
+
 @dataclass
 class Results:
     """Everything that a run measured. environment: the hardware, the versions and the settings."""
@@ -125,6 +148,7 @@ class Results:
     loop_lags: list[LoopLag] = field(default_factory=list)
     abandoned: list[AbandonedStreams] = field(default_factory=list)
     neighbours: list[Neighbour] = field(default_factory=list)
+    overloads: list[Overload] = field(default_factory=list)
 
     @property
     def failed(self) -> int:
@@ -132,6 +156,7 @@ class Results:
         cheap = (each for one in self.neighbours for each in (one.reads, one.writes))
         failed = sum(latencies.failed for latencies in cheap)
         failed += sum(one.failed for one in self.neighbours)
+        failed += sum(one.failed for one in self.overloads)
         return failed + sum(sample.metrics.failed for sample in self.samples)
 
     def median(self, part: Part, subject: str, workload: str, connections: int) -> Metrics:

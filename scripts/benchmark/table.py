@@ -41,6 +41,9 @@ def tables(results: Results) -> str:
         "**Heavy neighbours**, with 60 conditions on 200,000 computers; latency in ms": (
             _neighbours(results)
         ),
+        "**Overload**, three times what the service can answer, on 2,000 connections": (
+            _overloads(results)
+        ),
     }
     for title, rows in sections.items():
         head, *body = rows
@@ -133,6 +136,20 @@ def _neighbours(results: Results) -> Iterator[Sequence[str]]:
         counts = one.answered, one.refused
         latencies = (one.reads.p50, one.reads.p99, one.writes.p50, one.writes.p99)
         yield one.name, *map(_number, latencies), *map(str, counts), _number(one.seconds)
+
+
+def _overloads(results: Results) -> Iterator[Sequence[str]]:
+    yield (
+        *("workload", "rate at the limit", "rate beyond it", "ratio", "refused", "failed"),
+        *("withheld", "p99 in ms", "memory growth in MiB", "recovery in s"),
+    )
+    for one in results.overloads:
+        yield (
+            *(TITLES[one.workload], _number(one.capacity), _number(one.rate)),
+            *(_ratio(one.rate, one.capacity), f"{one.refused:,}", f"{one.failed:,}"),
+            f"{one.withheld:,}",
+            *map(_number, (one.p99, one.memory / 2**20, one.recovery)),
+        )
 
 
 def _rate(metrics: Metrics) -> str:

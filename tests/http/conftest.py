@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
+import uvloop
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
@@ -22,6 +23,11 @@ Start = Callable[[Handler], Awaitable[Client]]
 SHORT_LIMITS = Limits(
     arrival_seconds=0.3, linger_seconds=0.3, stop_idle_seconds=0.3, send_seconds=0.5
 )
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run these tests on the event loop of the service: its transports differ from asyncio's."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 class Server(TestServer):

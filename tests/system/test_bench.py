@@ -10,19 +10,22 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from benchmark import load, table
+from benchmark import load, open_loop, table
 from benchmark.client import Request
+from benchmark.open_loop import OpenLoop
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.samples import (
     AbandonedStreams,
     Latencies,
     LoopLag,
     Neighbour,
+    Overload,
     Part,
     Percentiles,
     Results,
@@ -88,13 +91,18 @@ def alive(processes: Iterable[int]) -> list[int]:
 
 @pytest.fixture
 def serve(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Serve:
-    """Start a server that has one person."""
+    """Start a server that has one person, and refuses the requests for another."""
 
     async def respond(_: web.Request) -> web.Response:
         return web.Response()
 
+    async def refuse(_: web.Request) -> web.Response:
+        headers = {"Retry-After": "1"}
+        return web.Response(status=503, headers=headers, text='{"code":"overloaded"}')
+
     async def start() -> str:
         app = web.Application()
+        app.router.add_get("/persons/busy", refuse)
         app.router.add_get("/persons/1", respond)
         return str((await aiohttp_server(app)).make_url("/"))
 
@@ -159,6 +167,32 @@ def test_neighbours_are_shown_and_failures_of_cheap_requests_are_counted() -> No
     assert results.failed == 3 + 1 + 7
     row = ["many", "50.0", "99.0", "100", "198", "5", "6", "8.00"]
     assert rows(table.tables(results))[-1] == row
+
+
+def test_the_rate_and_the_recovery_under_overload_are_shown_and_failures_are_counted() -> None:
+    overload = Overload("read", 1_000.0, 800.0, 5, 6, 7_000, 250.0, 2**20, 1.5)
+    results = Results("a machine", overloads=[overload])
+    assert results.failed == 6
+    *_, row = rows(table.tables(results))
+    assert row[1:] == ["1,000", "800", "0.8", "5", "6", "7,000", "250", "1.00", "1.50"]
+    assert ["≥ 0.9", "0.80", "**no**"] in [row[1:] for row in rows(table.tables(results))]
+
+
+async def test_requests_of_an_open_loop_are_counted_by_their_responses(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'scripts'}")
+    file = tmp_path / "requests"
+    file.write_text("".join(f"GET\t/persons/{name}\t\n" for name in ("1", "busy", "unknown")))
+    url = urlsplit(await serve())
+    overload = OpenLoop(
+        url.hostname or "", url.port or 0, str(file), connections=2, rate=1e5, seconds=0.3
+    )
+    outcome = await open_loop.run(overload, all_cores())
+    counts = outcome.succeeded, outcome.refused, outcome.failed
+    assert max(counts) - min(counts) <= 1
+    assert min(counts) > 0
+    assert outcome.withheld > sum(counts)  # of the others no response had arrived
 
 
 def test_the_loop_lag_and_the_memory_after_abandoned_streams_are_shown() -> None:

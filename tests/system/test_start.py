@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import resource
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -45,6 +48,21 @@ def test_the_service_prints_its_urls_in_one_line(launch: Start) -> None:
     )
     assert service.request("/persons")["meta"] == {"count": 0}
     assert service.stop() == 0
+
+
+def test_more_connections_are_served_than_a_shell_allows_open_files(
+    start: Start, mongodb_uri: str
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        service = start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=f"test_{uuid4().hex}")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1_024, hard), hard))
+        port = urlsplit(service.url).port
+        for _ in range(300):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert service.request("/persons")["meta"] == {"count": 0}
 
 
 def test_the_service_prints_the_public_url_if_set(launch: Start) -> None:

@@ -58,15 +58,20 @@ def _comparison(condition: Condition) -> dict[str, Any]:
         case Condition(operator=Operator.PREFIX, value=str(prefix)):
             return _prefix_range(prefix)
         case Condition(operator=Operator.CONTAINS, value=str(text)):
-            return {"$regex": "".join(map(_pattern, text)), "$options": "i"}
+            return {"$regex": _substring(text), "$options": "i"}
     return {_OPERATORS[condition.operator]: condition.value}
 
 
-def _pattern(character: str) -> str:
-    """Return the pattern of one character, for the option `i`."""
-    if character == "\0":
-        return r"\x00"  # a BSON pattern ends at NUL
-    return _recent_letters().get(character) or re.escape(character)
+def _substring(text: str) -> str:
+    """Return the pattern of text, for the option `i`."""
+    if not text.isascii():
+        recent = _recent_letters()
+        return "".join(recent.get(one) or _escape(one) for one in text)
+    return _escape(text)  # at once, which takes a fifth of the time
+
+
+def _escape(text: str) -> str:
+    return re.escape(text).replace("\0", r"\x00")  # a BSON pattern ends at NUL
 
 
 @cache

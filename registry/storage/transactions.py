@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import pymongo
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo.errors import OperationFailure
+from pymongo.errors import NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
 from pymongo.read_concern import ReadConcern
 
 from registry.model.graph import Graph
@@ -55,7 +55,10 @@ class Committed(Generic[_Result]):
 
 
 class TransactionConflict(StorageError):
-    """MongoDB aborted the transaction, usually because another wrote the same documents first."""
+    """Nothing of the transaction is written, and it can be retried.
+
+    Usually another wrote the same documents first, or the connection was lost before the commit.
+    """
 
 
 class Transactions:
@@ -70,7 +73,7 @@ class Transactions:
     async def run(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
     ) -> Committed[_Result]:
-        """Return what the callback returns; it is called again after a write conflict.
+        """Return what the callback returns; it is called again after a TransactionConflict.
 
         Raises Unavailable if the database does not respond or conflicts persist, and what the
         callback raises.
@@ -103,7 +106,9 @@ class Transactions:
                     result = await self._commit(callback, session)
                     # The stubs of motor declare this property as a method.
                     return Committed(result, session.operation_time)  # type: ignore[arg-type]
-            except OperationFailure as error:
+            except (NetworkTimeout, ServerSelectionTimeoutError):
+                raise  # Already timed out: do not retry.
+            except PyMongoError as error:  # the label of a lost connection too, before the commit
                 if error.has_error_label("TransientTransactionError"):
                     raise TransactionConflict from error
                 raise

@@ -36,6 +36,7 @@ STORAGE_LAYERS = [
     "codecs",
     "mongod",
     "client",
+    "disk_space",
     "orphaned_transactions",
     "transactions",
     "reads",

@@ -37,6 +37,7 @@ STORAGE_LAYERS = [
     "codecs",
     "mongod",
     "client",
+    "disk_space",
     "orphaned_transactions",
     "transactions",
     "reads",

@@ -20,6 +20,7 @@ from registry.settings import Settings
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
+from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.collection_queries import ReadContext
@@ -57,12 +58,14 @@ class Repository:
     """The resources of one database.
 
     settings: the limits of queries and of operations in progress. Methods that write raise
-    Unavailable and Overloaded. A write that has begun is completed even if its caller is cancelled.
+    Unavailable, Overloaded and DiskFull. A write that has begun is completed even if its caller is
+    cancelled.
     """
 
     def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
         self._database = database
         self._graph = graph
+        self._disk_space = DiskSpace(database)
         commands = Commands(database)
         self._lookups = Lookups(commands, graph)
         self._bulkheads = Bulkheads.of(settings)
@@ -97,9 +100,11 @@ class Repository:
                 await self._database[resource.collection].create_indexes(indexes)
             await self._recompute(resource)
         await self._counters.prepare()
+        await self._disk_space.watch()
 
     async def close(self) -> None:
         """Wait until all writes have ended, then give back ids that were allocated ahead."""
+        self._disk_space.close()
         for resource in self._graph.values():
             await self._insertions[resource].close()
             await self._attribute_updates[resource].close()
@@ -140,6 +145,7 @@ class Repository:
         otherwise. Raises RecordNotFound if a linkage names resources that do not exist; then
         nothing is stored.
         """
+        self._disk_space.require()
         if not change.linkages and not read_back:
             insertion = partial(self._insertions[resource].insert, change)
             async with self._bulkheads.small_requests:
@@ -169,6 +175,7 @@ class Repository:
         time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
         names resources that do not exist, or VersionConflict; then nothing is changed.
         """
+        self._disk_space.require()
         if read_back:
             return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
@@ -201,6 +208,7 @@ class Repository:
 
     async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
         """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""
+        self._disk_space.require()
 
         async def attempt() -> Record | None:
             async with self._small_transactions:
@@ -218,6 +226,7 @@ class Repository:
         Returns each operation, its placeholders replaced by ids, with the record that it wrote.
         Raises RecordNotFound with the pointer into the first operation that fails.
         """
+        self._disk_space.require()
         is_large = sum(1 + one.change.size for one in operations) > _LARGE
         transactions = self._large_transactions if is_large else self._transactions
 

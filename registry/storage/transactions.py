@@ -55,7 +55,10 @@ class Committed(Generic[_Result]):
 
 
 class TransactionConflict(StorageError):
-    """The transaction was aborted: another wrote the same documents first, or MongoDB was lost."""
+    """Nothing of the transaction is written, and it can be retried.
+
+    Usually another wrote the same documents first, or the connection was lost before the commit.
+    """
 
 
 class Transactions:
@@ -105,7 +108,7 @@ class Transactions:
                     return Committed(result, session.operation_time)  # type: ignore[arg-type]
             except (NetworkTimeout, ServerSelectionTimeoutError):
                 raise  # the time to wait is over
-            except PyMongoError as error:
+            except PyMongoError as error:  # a lost connection has the label too, before the commit
                 if error.has_error_label("TransientTransactionError"):
                     raise TransactionConflict from error
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import re
@@ -191,8 +192,15 @@ async def test_a_mongod_that_exits_is_restarted_on_the_same_data(
     assert len(messages) == 4
 
 
-async def test_a_mongod_that_exits_again_and_again_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        ("data", "WiredTiger.turtle: fatal turtle file read error"),
+        ("memory", "it ended with signal 9 (Killed)"),
+    ],
+)
+async def test_a_mongod_that_cannot_be_restarted_is_reported(
+    cause: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervision, "_PAUSES", (0.0, 0.1))
     reasons: asyncio.Queue[str] = asyncio.Queue()
@@ -201,12 +209,18 @@ async def test_a_mongod_that_exits_again_and_again_is_reported(
     def report(reason: str) -> None:
         loop.call_soon_threadsafe(reasons.put_nowait, reason)
 
+    def no_memory(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
     async with embedded.mongod(Settings(data_dir=tmp_path), report):
-        (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
+        if cause == "data":
+            (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
+        else:
+            monkeypatch.setattr(embedded, "ChildProcess", no_memory)
         kill(tmp_path)
         reason = await asyncio.wait_for(reasons.get(), 30)
     assert reason.startswith("mongod exited again after 2 restarts: ")
-    assert "WiredTiger.turtle: fatal turtle file read error" in reason
+    assert message in reason
     assert str(tmp_path / "mongod.log") in reason
     assert is_free(tmp_path)
 

@@ -51,3 +51,12 @@ def test_the_error_of_a_start_is_found_after_a_rotation(path: Path) -> None:
         log.rotate_if_full()
         mongod.write(b'{"s": "I", "msg": "a"}\n{"s": "E", "msg": "b", "attr": {"error": "c"}}\n')
         assert log.first_error() == "b: c"
+
+
+@pytest.mark.parametrize("line", ["12", '{"a": 1}', "cannot execute"])
+def test_a_line_that_is_no_log_entry_is_an_error_of_the_start(path: Path, line: str) -> None:
+    log = Log.open(path)
+    with log.file, path.open("a") as program:
+        program.write(f'{{"s": "I", "msg": "a"}}\n{line}\n')
+        program.flush()
+        assert log.first_error() == line

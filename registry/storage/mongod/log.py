@@ -42,6 +42,8 @@ class Log:
                 entry = json.loads(line)
             except ValueError:
                 return line.decode(errors="replace").strip()
+            if not isinstance(entry, dict) or "s" not in entry:
+                return line.decode().strip()
             if entry["s"] in {"E", "F"}:
                 return _error_message(entry)
         return None
@@ -54,12 +56,11 @@ class Log:
         """
         if os.fstat(self.file.fileno()).st_size < _MAX_BYTES:
             return
-        newest, *older = (Path(f"{self}.{number + 1}") for number in range(_OLD_FILES))
+        for number in range(_OLD_FILES, 1, -1):
+            with suppress(OSError):
+                Path(f"{self}.{number - 1}").replace(f"{self}.{number}")
         with suppress(OSError):
-            for target in older:
-                newest.replace(target)
-        with suppress(OSError):
-            shutil.copyfile(str(self), newest)
+            shutil.copyfile(str(self), f"{self}.1")
         self.file.truncate(0)
         self._start = 0
 

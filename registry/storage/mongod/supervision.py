@@ -116,14 +116,21 @@ class Supervisor:
         return True
 
     def _can_start(self) -> bool:
-        return has_space(self._program.home, START_BYTES)
+        try:
+            return has_space(self._program.home, START_BYTES)
+        except OSError:
+            return True  # the start then fails for the same reason
 
     def _restart(self) -> None:
         with self._lock:
             if self._stopping.is_set():
                 return
             self._program.log.begin()
-            self._child = self._program.start()
+            try:
+                self._child = self._program.start()
+            except OSError as error:  # it counts as a restart after which the program has ended
+                _log.error("%s cannot be restarted: %s", self._program.name, error)
+                return
         try:
             asyncio.run(self._program.wait_until_ready(self._child))
         except (TimeoutError, ChildProcessError):

@@ -58,13 +58,15 @@ async def test_more_records_than_a_reply_has_room_for_are_all_found(database: Da
     assert sorted(record["_id"] for record in records) == list(range(20))
 
 
+@pytest.mark.parametrize("verb", ["hello", "find"])
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
 async def test_a_query_is_sent_again_if_its_connection_is_lost(
-    numbered: Database, mongodb_uri: str, effect: Effect
+    numbered: Database, mongodb_uri: str, effect: Effect, verb: str
 ) -> None:
     with Proxy(mongodb_uri).running() as proxy:
-        proxy.verb, proxy.effect, proxy.once = "find", effect, True
         async with client_of(proxy.uri) as client:
+            await client.admin.command("ping")  # the driver sends `hello` before
+            proxy.verb, proxy.effect, proxy.once = verb, effect, True
             records, _ = await Commands(client[numbered.name]).find("computers", QUERY, ID)
     assert proxy.affected
     assert len(records) == COUNT - 2

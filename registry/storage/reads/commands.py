@@ -1,10 +1,11 @@
 """Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCommandCursor
@@ -26,6 +27,8 @@ Command: TypeAlias = dict[str, Any]
 """A `find` or `aggregate` command."""
 
 Session: TypeAlias = AsyncIOMotorClientSession
+
+_Reply = TypeVar("_Reply")
 
 _Primary: TypeAlias = list[tuple[Any, Any]]
 """The address and the election id of a primary; empty while there is none."""
@@ -153,15 +156,7 @@ class Commands:
         us for one of 12 pages.
         """
         command["readConcern"] = read_concern
-        try:
-            reply = await self._send(command, session)
-        except (ServerSelectionTimeoutError, NetworkTimeout):
-            raise  # the time to wait is over
-        except (ConnectionFailure, OperationFailure) as error:
-            is_lost = isinstance(error, ConnectionFailure)
-            if not is_lost and getattr(error, "code", None) != _SNAPSHOT_UNAVAILABLE:
-                raise
-            reply = await self._send(command, session)
+        reply = await _repeated(partial(self._send, command, session))
         if not reply["id"]:
             return Found(reply["firstBatch"], reply["atClusterTime"])
         # Too large for one reply.
@@ -219,12 +214,25 @@ class _LatestSnapshot:
     async def read_concern(self, primary: _Primary) -> Mapping[str, Any]:
         """Return the read concern for a read from this primary."""
         if primary != self._confirmed:
-            hello = await self._database.command("hello")
+            hello = await _repeated(partial(self._database.command, "hello"))
             written = hello.get("lastWrite")
             after = {"afterClusterTime": written["opTime"]["ts"]} if written else {}
             self._read_concern = {"level": "snapshot", **after}
             self._confirmed = primary
         return self._read_concern
+
+
+async def _repeated(send: Callable[[], Awaitable[_Reply]]) -> _Reply:
+    """Return the reply to a command, which is sent again if its connection is lost."""
+    try:
+        return await send()
+    except (ServerSelectionTimeoutError, NetworkTimeout):
+        raise  # the time to wait is over
+    except (ConnectionFailure, OperationFailure) as error:
+        is_lost = isinstance(error, ConnectionFailure)
+        if not is_lost and getattr(error, "code", None) != _SNAPSHOT_UNAVAILABLE:
+            raise
+    return await send()
 
 
 def _read_concern_at(time: Timestamp) -> Mapping[str, Any]:

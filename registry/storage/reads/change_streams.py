@@ -70,10 +70,10 @@ class ChangeStream:
     ) -> Mapping[int | None, int]:
         """Return by how much the number of records has changed, by id; None for unusual ids.
 
-        until: the time of a snapshot, which `time` then reaches or passes. open_seconds: the time
-        limit to open a cursor, which reads what has happened since the last call. Raises
-        ChangesUnknown, also beyond the limits, or PyMongoError; then, or if the call is cancelled,
-        the next one starts at the same time.
+        until: the time of a snapshot, which `time` then reaches or passes. max_events: of them,
+        stored and deleted records. open_seconds: the time limit to open a cursor, which reads what
+        has happened since the last call. Raises ChangesUnknown, also beyond these limits, or
+        PyMongoError; then, or if the call is cancelled, the next one starts at the same time.
         """
         was_intact = self._is_intact
         try:

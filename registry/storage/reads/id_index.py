@@ -44,6 +44,9 @@ _KEEP_UP_SECONDS, _IDLE_SECONDS = 1.0, 10.0
 _PATIENCE_SECONDS = 2.0
 """How long to wait for loading, which takes 0.8 s per million ids, before records are counted."""
 
+_CLOSE_SECONDS = 1.0
+"""How long the service, when it ends, waits for loading in order to close the change stream."""
+
 _RETRY_SECONDS = 60.0
 """How long the index is not used after its changes could not be read."""
 
@@ -130,7 +133,7 @@ class IdIndex:
         """Stop reading changes."""
         if self._keeper:
             self._keeper.cancel()
-            await asyncio.wait([self._keeper])
+            await asyncio.wait([self._keeper], timeout=_CLOSE_SECONDS)
 
     async def _keep_up(self) -> None:
         """Read changes between questions too, so that the next one finds few."""

@@ -211,7 +211,7 @@ async def test_pages_are_right_with_ids_that_are_not_integers(
 async def test_a_page_takes_one_query_while_nobody_writes(
     api: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 3_600.0)
+    monkeypatch.setattr(id_index, "_POLL_SECONDS", 3_600.0)
     await database.computers.insert_many({"_id": one, "serial": "S"} for one in range(1, 101))
 
     async def read() -> list[str]:

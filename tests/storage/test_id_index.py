@@ -19,7 +19,7 @@ from pymongo.errors import AutoReconnect
 
 from registry.model.record import MAX_ID
 from registry.storage.reads import change_streams, id_index
-from registry.storage.reads.change_streams import ChangesUnknown
+from registry.storage.reads.change_streams import ChangesUnavailable
 from registry.storage.reads.commands import Commands
 from registry.storage.reads.id_index import IdIndex, Located, Position
 from tests.mongods import client_of, program_of
@@ -43,8 +43,8 @@ async def stored(database: Database) -> Database:
 
 @pytest.fixture
 def commands(commands: CommandLog, monkeypatch: pytest.MonkeyPatch) -> CommandLog:
-    """The commands since the test started, without those that are sent between questions."""
-    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 3_600.0)
+    """The commands since the test started, without those that are sent between calls."""
+    monkeypatch.setattr(id_index, "_POLL_SECONDS", 3_600.0)
     return commands
 
 
@@ -164,23 +164,23 @@ async def test_it_is_exact_after_the_collection_was_replaced(
 async def test_the_total_includes_ids_that_are_not_integers(
     index: IdIndex, stored: Database
 ) -> None:
-    unusual = ["x", 41.5, ObjectId(), {"a": 1}, 5_000.0, "y" * 10_000]
-    for one in unusual:
+    other_ids = ["x", 41.5, ObjectId(), {"a": 1}, 5_000.0, "y" * 10_000]
+    for one in other_ids:
         await stored.computers.insert_one({"_id": one})
         assert (await located(index))[::2] == (1_001, None)
         await stored.computers.delete_one({"_id": one})
         await check(index, stored)
-    await insert(stored, unusual)
+    await insert(stored, other_ids)
     loaded_later = IdIndex(Commands(stored), "computers")
     for each in (index, loaded_later):
         assert (await located(each))[::2] == (1_006, None)
-    await stored.computers.delete_many({"_id": {"$in": unusual}})
+    await stored.computers.delete_many({"_id": {"$in": other_ids}})
     for each in (index, loaded_later):
         await check(each, stored)
         await each.close()
 
 
-async def test_concurrent_questions_are_answered_by_one_query(
+async def test_concurrent_calls_share_one_query(
     commands: CommandLog, index: IdIndex, stored: Database
 ) -> None:
     commands.take("all")
@@ -244,12 +244,12 @@ async def test_changes_are_not_lost_if_the_caller_is_cancelled(
 ) -> None:
     for number in range(2_000, 2_020):
         await stored.computers.insert_one({"_id": number})
-        question = asyncio.create_task(index.locate(FIRST))
+        call = asyncio.create_task(index.locate(FIRST))
         for _ in range(number % 5):
             await asyncio.sleep(0.0003)
-        question.cancel()
+        call.cancel()
         with suppress(asyncio.CancelledError):
-            await question
+            await call
     await check(index, stored)
 
 
@@ -261,7 +261,7 @@ async def test_changes_are_read_up_to_the_time_of_the_snapshot(
     stream, never = commands.changes("computers", now), Timestamp(now.time + 3_600, 0)
     await stored.computers.insert_one({"_id": 2_000})
     monkeypatch.setattr(change_streams, "_LAG_SECONDS", 0.1)
-    with pytest.raises(ChangesUnknown):
+    with pytest.raises(ChangesUnavailable):
         await stream.read(never, 100, 0.0)
     assert stream.time == now
     await stored.computers.delete_one({"_id": 1})
@@ -295,12 +295,12 @@ async def test_the_blocks_grow_with_the_distance_of_the_ids(
     assert len(index._loaded.counts) <= 5
 
 
-async def test_loading_continues_when_a_question_does_not_wait_for_it(
+async def test_loading_continues_when_no_call_waits_for_it(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = IdIndex(Commands(stored), "computers")
     with monkeypatch.context() as patch:
-        patch.setattr(id_index, "_PATIENCE_SECONDS", 0.001)
+        patch.setattr(id_index, "_MAX_WAIT_SECONDS", 0.001)
         assert await index.locate(FIRST) is None
 
     async def is_loaded() -> bool:
@@ -325,10 +325,10 @@ async def test_unknown_resume_tokens_disable_the_index_for_a_while(
     await check(index, stored)
 
 
-async def test_no_cursor_stays_open_when_nobody_asks(
+async def test_no_cursor_stays_open_without_calls(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 0.01)
+    monkeypatch.setattr(id_index, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(id_index, "_IDLE_SECONDS", 0.1)
     index = IdIndex(Commands(stored), "computers")
     await located(index)
@@ -344,10 +344,10 @@ async def test_no_cursor_stays_open_when_nobody_asks(
     await index.close()
 
 
-async def test_changes_are_read_between_questions(
+async def test_changes_are_read_between_calls(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 0.01)
+    monkeypatch.setattr(id_index, "_POLL_SECONDS", 0.01)
     index = IdIndex(Commands(stored), "computers")
     await located(index)
     await stored.computers.delete_one({"_id": 1})

@@ -45,7 +45,7 @@ _TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 """The begin of a resume token: the type of a timestamp, its seconds and its counter."""
 
 
-class ChangesUnknown(Exception):
+class ChangesUnavailable(Exception):
     """The collection was replaced, or its changes are not available, or take too long to read."""
 
 
@@ -68,12 +68,14 @@ class ChangeStream:
     async def read(
         self, until: Timestamp, max_events: int, open_seconds: float
     ) -> Mapping[int | None, int]:
-        """Return by how much the number of records has changed, by id; None for unusual ids.
+        """Return by how much the number of records has changed, by id.
 
-        until: the time of a snapshot, which `time` then reaches or passes. open_seconds: the time
-        limit to open a cursor, which reads what has happened since the last call. Raises
-        ChangesUnknown, also beyond the limits, or PyMongoError; then, or if the call is cancelled,
-        the next one starts at the same time.
+        The key None stands for all ids that are not integers.
+
+        until: the time of a snapshot, which `time` then reaches or passes. max_events: of them,
+        stored and deleted records. open_seconds: the time limit to open a cursor, which reads what
+        has happened since the last call. Raises ChangesUnavailable, also beyond these limits, or
+        PyMongoError; then, or if the call is cancelled, the next one starts at the same time.
         """
         was_intact = self._is_intact
         try:
@@ -87,7 +89,7 @@ class ChangeStream:
                 # MongoDB has restarted, elected another primary, or closed the cursor.
                 return await self._read(until, max_events, open_seconds)
         except OperationFailure as error:
-            raise ChangesUnknown from error
+            raise ChangesUnavailable from error
 
     async def close(self) -> None:
         """Close the cursor, in MongoDB too, until the next call of `read`."""
@@ -118,7 +120,7 @@ class ChangeStream:
                 self.time, self._is_intact = time, True
                 return changes
             if events > max_events or monotonic() > deadline:
-                raise ChangesUnknown
+                raise ChangesUnavailable
 
     async def _open(self, seconds: float) -> Mapping[str, Any]:
         if self._session is None:  # a cursor can be read only in the session that has opened it
@@ -150,10 +152,10 @@ def is_integer(id_: Any) -> bool:
 
 
 def _add(event: Mapping[str, Any], changes: Counter[int | None]) -> int | None:
-    """Add an event to the changes; return its id, or None for an unusual one."""
+    """Add an event to the changes; return its id, or None if it is not an integer."""
     change = _CHANGES.get(event["operationType"])
     if change is None:
-        raise ChangesUnknown
+        raise ChangesUnavailable
     id_ = event["documentKey"]["_id"]
     known = id_ if is_integer(id_) else None
     changes[known] += change
@@ -165,7 +167,7 @@ def _time_of(reply: Mapping[str, Any], after: Timestamp) -> Timestamp:
 
     Resume tokens are documented to be strings of hexadecimal digits in the order of the events, but
     not that they begin with the time, in MongoDB's KeyString format. So a token that does not, or
-    with a time that cannot be, raises ChangesUnknown.
+    with a time that cannot be, raises ChangesUnavailable.
     """
     latest: Timestamp = reply["operationTime"]
     digits = _TOKEN.match(str(reply["cursor"]["postBatchResumeToken"]["_data"]))
@@ -173,7 +175,7 @@ def _time_of(reply: Mapping[str, Any], after: Timestamp) -> Timestamp:
         time = Timestamp(*(int(half, 16) for half in digits.groups()))
         if after <= time <= max(_next(after), latest):
             return min(time, latest)
-    raise ChangesUnknown
+    raise ChangesUnavailable
 
 
 def _next(time: Timestamp) -> Timestamp:

@@ -14,7 +14,7 @@ from pymongo.errors import PyMongoError
 
 from registry.storage.batching import Batcher
 from registry.storage.reads.block_counts import BlockCounts, Place
-from registry.storage.reads.change_streams import ChangeStream, ChangesUnknown
+from registry.storage.reads.change_streams import ChangeStream, ChangesUnavailable
 from registry.storage.reads.commands import Command, Commands
 
 _MIN_BLOCK_BITS = 8
@@ -33,16 +33,20 @@ _LOAD_MILLISECONDS = 300_000
 """The time limit of loading: MongoDB keeps the snapshots of five minutes by default."""
 
 _MIN_EVENTS, _RECORDS_PER_EVENT = 10_000, 10
-"""The limit of changes to read at a time; reading one takes as long as counting ten records."""
+"""More changes than this take longer to read than the collection: one takes as long as ten
+records."""
 
 _MIN_OPEN_SECONDS = 0.1
-"""The time limit to read the changes since the last question; that of loading if it is longer."""
+"""The time limit to read the changes since the last request; that of loading if it is longer."""
 
-_KEEP_UP_SECONDS, _IDLE_SECONDS = 1.0, 10.0
-"""How often changes are read between questions, and for how long after the last one."""
+_POLL_SECONDS, _IDLE_SECONDS = 1.0, 10.0
+"""How often changes are read between requests, and for how long after the last one."""
 
-_PATIENCE_SECONDS = 2.0
+_MAX_WAIT_SECONDS = 2.0
 """How long to wait for loading, which takes 0.8 s per million ids, before records are counted."""
+
+_CLOSE_SECONDS = 1.0
+"""How long the service, when it ends, waits for loading in order to close the change stream."""
 
 _RETRY_SECONDS = 60.0
 """How long the index is not used after its changes could not be read."""
@@ -67,13 +71,13 @@ class Located(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """The ids at the time of the stream. unusual: how many are not integers, as in `counts`.
+    """The ids at the time of the stream: counts of integers, and the number of other ids.
 
     seconds: how long they took to load.
     """
 
     counts: BlockCounts
-    unusual: int
+    non_integers: int
     stream: ChangeStream
     seconds: float
 
@@ -93,21 +97,21 @@ class IdIndex:
         self._collection = collection
         self._loaded: _Loaded | None = None
         self._lock = asyncio.Lock()
-        self._is_quiet = False  # there were no writes between the last questions
-        self._asked_at = self._retry_at = 0.0
-        self._keeper: asyncio.Task[None] | None = None
+        self._is_quiet = False  # there were no writes between the last two requests
+        self._called_at = self._retry_at = 0.0
+        self._polling: asyncio.Task[None] | None = None
         # A batch is not cancelled with its callers: a later one would have to load it all again.
         self._batcher = Batcher(self._locate_batch, max_batch_size=_MAX_CALLERS)
 
     def expect(self, position: Position) -> Located | None:
-        """Return what was at a position lately; None if others have written since, or often do.
+        """Return what was at a position; None if writes since then are likely.
 
-        It is right if a snapshot that is not older than the question has the same time: to read the
-        page before the index takes a round trip less.
+        It is right if a snapshot that is not older than the request has the same time. A page that
+        is read on this assumption takes a round trip less.
         """
         if not self._loaded or not self._is_quiet:
             return None
-        self._asked_at = time.monotonic()
+        self._called_at = time.monotonic()
         return _locate(self._loaded, position)
 
     async def locate(self, position: Position) -> Located | None:
@@ -115,29 +119,29 @@ class IdIndex:
 
         None if loading takes long, or MongoDB does not report the changes. Raises PyMongoError.
         """
-        self._asked_at = time.monotonic()
-        if self._asked_at < self._retry_at or self._commands.is_sharded:
+        self._called_at = time.monotonic()
+        if self._called_at < self._retry_at or self._commands.is_sharded:
             return None
         located = None
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if self._loaded else _PATIENCE_SECONDS):
+            async with asyncio.timeout(None if self._loaded else _MAX_WAIT_SECONDS):
                 located = await self._batcher.load(position)
-        if located and (self._keeper is None or self._keeper.done()):
-            self._keeper = asyncio.create_task(self._keep_up())
+        if located and (self._polling is None or self._polling.done()):
+            self._polling = asyncio.create_task(self._poll())
         return located
 
     async def close(self) -> None:
         """Stop reading changes."""
-        if self._keeper:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
+        if self._polling:
+            self._polling.cancel()
+            await asyncio.wait([self._polling], timeout=_CLOSE_SECONDS)
 
-    async def _keep_up(self) -> None:
-        """Read changes between questions too, so that the next one finds few."""
+    async def _poll(self) -> None:
+        """Read changes between requests too, so that the next one has to read few."""
         try:
             with suppress(PyMongoError):  # raised to the next caller, if it persists
-                while time.monotonic() < self._asked_at + _IDLE_SECONDS:
-                    await asyncio.sleep(_KEEP_UP_SECONDS)
+                while time.monotonic() < self._called_at + _IDLE_SECONDS:
+                    await asyncio.sleep(_POLL_SECONDS)
                     await self._batcher.load(Position(0, descending=False))
         finally:
             async with self._lock:
@@ -149,7 +153,7 @@ class IdIndex:
             for _ in range(2):
                 try:
                     loaded = await self._at_present()
-                except ChangesUnknown:
+                except ChangesUnavailable:
                     await self._forget()
                 else:
                     return [_locate(loaded, position) for position in positions]
@@ -160,23 +164,23 @@ class IdIndex:
         """Return the ids in the latest snapshot, or in a later one."""
         loaded = self._loaded or await self._load()
         now = await self._commands.now()
-        # If MongoDB refuses change streams, this is better known before many questions.
+        # After loading, always read: MongoDB may refuse it, and each request would load again.
         self._is_quiet = self._loaded is not None and now <= loaded.stream.time
         if self._is_quiet:
             return loaded
-        counts, unusual = loaded.counts, loaded.unusual
+        counts, non_integers = loaded.counts, loaded.non_integers
         max_events = _MIN_EVENTS + counts.total // _RECORDS_PER_EVENT
         seconds = max(loaded.seconds, _MIN_OPEN_SECONDS)
         self._loaded = loaded
         changes = await loaded.stream.read(now, max_events, seconds)
         for id_, change in changes.items():
             if id_ is None:
-                unusual += change
+                non_integers += change
             elif change:
                 counts.change(id_, change)
         if len(counts) > _MAX_GROWTH * _MAX_BLOCKS:
-            raise ChangesUnknown
-        self._loaded = loaded._replace(unusual=unusual)
+            raise ChangesUnavailable
+        self._loaded = loaded._replace(non_integers=non_integers)
         return self._loaded
 
     async def _load(self) -> _Loaded:
@@ -184,9 +188,9 @@ class IdIndex:
         size = await self._block_size(now)
         found = await self._commands.run(_count_blocks(self._collection, size), now)
         counts = {group["_id"]: group["records"] for group in found.records}
-        unusual = counts.pop(None, 0)
+        non_integers = counts.pop(None, 0)
         stream = self._commands.changes(self._collection, now)
-        return _Loaded(BlockCounts(size, counts), unusual, stream, time.monotonic() - started)
+        return _Loaded(BlockCounts(size, counts), non_integers, stream, time.monotonic() - started)
 
     async def _block_size(self, now: Timestamp) -> int:
         integers, ends = {"_id": {"$type": ["int", "long"]}}, []
@@ -223,9 +227,9 @@ def _count_blocks(collection: str, size: int) -> Command:
 
 
 def _locate(loaded: _Loaded, position: Position) -> Located:
-    counts, total = loaded.counts, loaded.counts.total + loaded.unusual
+    counts, total = loaded.counts, loaded.counts.total + loaded.non_integers
     place = None
-    if position.offset < total and not loaded.unusual:
+    if position.offset < total and not loaded.non_integers:
         is_reversed = position.descending
         place = counts.place(total - 1 - position.offset if is_reversed else position.offset)
     return Located(total, loaded.stream.time, place)

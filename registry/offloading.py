@@ -9,38 +9,41 @@ from weakref import WeakKeyDictionary
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-MANY = 500
-"""Objects that the event loop handles without serving others; their JSON takes about 1 ms."""
+MAX_INLINE_OBJECTS = 500
+"""Resources or identifiers that the event loop handles without a break: about 1 ms."""
 
-LARGE = 50_000
-"""Bytes of JSON that the event loop parses or hashes without serving others."""
+MAX_INLINE_BYTES = 50_000
+"""Bytes of JSON that the event loop parses or hashes without a break."""
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
-# One thread, so that large documents take turns. Python switches between threads every 5 ms.
+# One thread, so that at most one large document competes with the event loop for the interpreter.
 _executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-documents")
 
 
-async def offload(compute: Callable[[], _Result], *, size: int, limit: int = MANY) -> _Result:
-    """Return the result of a computation, which a thread does if its size is above the limit.
+async def offload(
+    compute: Callable[[], _Result], *, size: int, limit: int = MAX_INLINE_OBJECTS
+) -> _Result:
+    """Run a computation, in a thread if its size exceeds the limit, and return its result.
 
-    It must neither use the event loop nor modify what others use. Raises what it raises.
+    size, limit: in the same unit. The computation must not use the event loop, nor modify what
+    others use. If the caller is cancelled, the thread continues. Raises what it raises.
     """
     if size <= limit:
         return compute()
     return await asyncio.get_running_loop().run_in_executor(_executor, compute)
 
 
-async def take_turn() -> None:
-    """Wait until other callers have had their turn: one per iteration of the event loop."""
+async def pause() -> None:
+    """Let the event loop serve others; of concurrent callers, one continues per iteration."""
     loop = asyncio.get_running_loop()
     async with _turns.setdefault(loop, asyncio.Lock()):
         await asyncio.sleep(0)
 
 
-async def in_steps(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item]]:
-    """Yield the items, MANY at a time; the event loop serves others in between."""
-    for start in range(0, len(items), MANY):
+async def in_chunks(items: Sequence[_Item]) -> AsyncGenerator[Sequence[_Item]]:
+    """Yield the items in chunks; the event loop serves others in between."""
+    for start in range(0, len(items), MAX_INLINE_OBJECTS):
         if start:
             await asyncio.sleep(0)
-        yield items[start : start + MANY]
+        yield items[start : start + MAX_INLINE_OBJECTS]

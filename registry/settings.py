@@ -14,8 +14,9 @@ from registry.jsonapi.pagination import Sizes
 
 _MAX_WORKERS = 64
 
-_OTHER_SECONDS = 5.0
-"""What a request may take by default beside its wait and its query: for included resources."""
+_OTHER_SECONDS = 0.5
+"""What a request may take by default beside its wait and its query: with their defaults, it gets a
+response within 10 s even without a database."""
 
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """The cores that this process may use; the default limits scale with them."""
@@ -102,7 +103,9 @@ class Settings:
         int, _count, "reads by id, pages along an index and small writes in progress per worker"
     ] = 1_000 * CORES
     heavy_queries: Annotated[
-        int, _count, "queries that no index serves, and counts, in progress per worker"
+        int,
+        _count,
+        "queries that no index serves, and deep numbered pages, in progress per worker",
     ] = max(1, CORES // 2)
     streams: Annotated[int, _count, "responses with a whole collection in progress per worker"] = (
         8 * CORES
@@ -113,11 +116,11 @@ class Settings:
     queue_length: Annotated[
         int, _integer(0, 999_999), "requests that may wait for each of these limits"
     ] = 2_000
-    queue_seconds: Annotated[float, _seconds, "how long a request may wait, in seconds"] = 5.0
+    queue_seconds: Annotated[float, _seconds, "how long a request may wait, in seconds"] = 4.0
     request_seconds: Annotated[
         float | None,
         _seconds,
-        "time until a response begins, in seconds; none: 5 more than the wait and a query",
+        "time until a response begins, in seconds; none: 0.5 more than the wait and a query",
     ] = None
 
     @property

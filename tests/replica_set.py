@@ -25,6 +25,10 @@ _OPTIONS = (
     *("--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "64"),
     *("--setParameter", "enableTestCommands=1"),
     *("--setParameter", "diagnosticDataCollectionEnabled=false"),
+    # Otherwise a secondary replicates from a frozen member for up to 13 s, while nothing that the
+    # next primary writes is acknowledged by the majority.
+    *("--setParameter", "oplogNetworkTimeoutBufferSeconds=1"),
+    *("--setParameter", "oplogFetcherSteadyStateMaxFetcherRestarts=0"),
 )
 
 _SETTINGS = {"electionTimeoutMillis": 1500, "heartbeatIntervalMillis": 500}
@@ -172,6 +176,15 @@ class ReplicaSet:
 
         await _wait_for(is_found)
         return found[0]
+
+    async def secondaries(self) -> list[Member]:
+        """Return the members other than the primary."""
+        primary = await self.primary()
+        return [member for member in self.members if member is not primary]
+
+    async def has_no_primary(self) -> bool:
+        """Return whether no member says that it is the primary."""
+        return not any([await member.is_primary() for member in self.members])
 
     async def step_down(self) -> Member:
         """Let the primary step down; return the next one."""

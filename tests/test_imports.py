@@ -29,6 +29,7 @@ LAYERS = [
 STORAGE_LAYERS = [
     "thread_pool",
     "errors",
+    "writes_in_progress",
     "bulkheads",
     "visible_fields",
     "records",
@@ -36,6 +37,7 @@ STORAGE_LAYERS = [
     "codecs",
     "mongod",
     "client",
+    "disk_space",
     "orphaned_transactions",
     "transactions",
     "reads",

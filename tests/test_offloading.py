@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from registry.offloading import LARGE, MANY, in_steps, offload, take_turn
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, in_chunks, offload, pause
 
 
 class Ticker:
@@ -31,14 +31,20 @@ class Ticker:
 
 async def test_only_what_is_large_is_computed_in_a_thread() -> None:
     here = threading.current_thread()
-    assert await offload(threading.current_thread, size=MANY) is here
-    assert await offload(threading.current_thread, size=LARGE, limit=LARGE) is here
-    thread = await offload(threading.current_thread, size=MANY + 1)
+    assert await offload(threading.current_thread, size=MAX_INLINE_OBJECTS) is here
+    assert (
+        await offload(threading.current_thread, size=MAX_INLINE_BYTES, limit=MAX_INLINE_BYTES)
+        is here
+    )
+    thread = await offload(threading.current_thread, size=MAX_INLINE_OBJECTS + 1)
     assert thread is not here
-    assert await offload(threading.current_thread, size=LARGE + 1, limit=LARGE) is thread
+    assert (
+        await offload(threading.current_thread, size=MAX_INLINE_BYTES + 1, limit=MAX_INLINE_BYTES)
+        is thread
+    )
 
 
-@pytest.mark.parametrize("size", [1, MANY + 1])
+@pytest.mark.parametrize("size", [1, MAX_INLINE_OBJECTS + 1])
 async def test_an_error_is_raised_to_the_caller(size: int) -> None:
     def fail() -> None:
         raise ValueError("wrong")
@@ -49,7 +55,7 @@ async def test_an_error_is_raised_to_the_caller(size: int) -> None:
 
 async def test_the_event_loop_continues_during_a_large_computation() -> None:
     finish = threading.Event()
-    task = asyncio.create_task(offload(finish.wait, size=MANY + 1))
+    task = asyncio.create_task(offload(finish.wait, size=MAX_INLINE_OBJECTS + 1))
     async with Ticker() as ticker:
         while ticker.ticks < 10:  # noqa: ASYNC110 - counted
             await asyncio.sleep(0)
@@ -59,10 +65,10 @@ async def test_the_event_loop_continues_during_a_large_computation() -> None:
 
 
 async def test_other_tasks_run_between_steps() -> None:
-    items, ticks, seen = list(range(3 * MANY + 1)), [], list[int]()
+    items, ticks, seen = list(range(3 * MAX_INLINE_OBJECTS + 1)), [], list[int]()
     async with Ticker() as ticker:
-        async for some in in_steps(items):
-            assert len(some) <= MANY
+        async for some in in_chunks(items):
+            assert len(some) <= MAX_INLINE_OBJECTS
             seen += some
             ticks.append(ticker.ticks)
     assert seen == items
@@ -73,7 +79,7 @@ async def test_turns_are_taken_in_different_iterations_in_the_order_of_the_calls
     turns: list[tuple[int, int]] = []
 
     async def take(number: int) -> None:
-        await take_turn()
+        await pause()
         turns.append((ticker.ticks, number))
 
     async with Ticker() as ticker:

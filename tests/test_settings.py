@@ -20,8 +20,8 @@ SETTINGS = [
 ]
 
 CONTRADICTIONS = [
-    ["--request-seconds=9.9"],
-    ["--request-seconds=30", "--query-seconds=26"],
+    ["--request-seconds=8.9"],
+    ["--request-seconds=30", "--query-seconds=27"],
     ["--request-seconds=30", "--queue-seconds=26"],
 ]
 
@@ -151,9 +151,13 @@ def test_a_deadline_shorter_than_the_waits_it_covers_is_reported_with_all_of_the
         assert f"{flag} " in line
 
 
+def test_by_default_a_response_begins_within_10_seconds() -> None:
+    assert Settings().response_seconds < 10
+
+
 def test_a_longer_query_extends_the_default_deadline() -> None:
     settings = Settings.parse(["--query-seconds=60", "--queue-seconds=7"], {})
-    assert settings.response_seconds == 60 + 7 + 5
+    assert settings.response_seconds == 60 + 7 + 0.5
 
 
 @pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])

@@ -10,18 +10,17 @@ from registry.jsonapi.documents import PLAIN, Compound
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record, ids_in
+from registry.model.record import FirstPage, LinkedIds, Record, ids_in, make_ids_hashable
 from registry.model.resource import Relationship, Resource
-from registry.offloading import in_steps, offload
+from registry.offloading import in_chunks, offload
 from registry.storage.records import by_id, key_of
 from registry.storage.snapshot import Snapshot
 
 Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
-"""The relationships that include paths follow from each type, with the members per resource.
+"""Type -> relationship -> members shown per resource, None for all: what include paths follow.
 
-Paths may lead to a resource in several ways, and it has one linkage. So all resources of a type
-show the relationships that any path follows from the type, each as the path with the most members
-has it: None is all of them.
+A resource that several paths reach appears once. So it shows every relationship that any path
+follows from its type, with as many members as the path with the most.
 """
 
 
@@ -39,6 +38,7 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
+    make_ids_hashable(records)
     followed = followed_relationships(resource, query.include, query, graph)
     resolver = _IncludeResolver(query, snapshot, graph, followed)
     resolver.add_primary(resource, records)
@@ -60,6 +60,7 @@ async def resolve_linkage(
     """
     if query.include is None:
         return PLAIN
+    make_ids_hashable(records)
     target, subtree = graph[relationship.target], query.include.get(relationship.name)
     start: IncludePath = (relationship.name,)
     followed = followed_relationships(target, subtree or {}, query, graph, start)
@@ -155,10 +156,10 @@ class _IncludeResolver:
     def _add_related(
         self, resource: Resource, records: Sequence[Record], relationship: Relationship
     ) -> list[Record]:
-        """Include what the records are linked to, and return it."""
+        """Include the records that these are linked to, and return them."""
         linkage = self.linkage[resource.type][relationship.name]
         linked: Iterable[LinkedIds] = linkage.values()
-        if len(linkage) > len(records):  # others of the type have linkage too
+        if len(linkage) > len(records):  # also that of records of other paths
             linked = [linkage[record["_id"]] for record in records]
         if relationship.to_many:
             ids = set(chain.from_iterable(map(ids_in, linked)))
@@ -186,8 +187,8 @@ class _IncludeResolver:
         target, loaded = self._graph[relationship.target], self._loaded[relationship.target]
         foreign_key = relationship.foreign_key
         keys: dict[int, int | None] = {}
-        async for some in in_steps(records):
-            keys |= {one["_id"]: key_of(one, foreign_key) for one in some}
+        async for chunk in in_chunks(records):
+            keys |= {one["_id"]: key_of(one, foreign_key) for one in chunk}
         targets = _without_none(keys.values())
         if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
@@ -215,9 +216,10 @@ class _IncludeResolver:
             related = await self._snapshot.find_first(
                 resource, relationship, list(members), size + 1, attributes
             )
+        make_ids_hashable(related)
         loaded = self._loaded[target.type]
-        async for some in in_steps(related):
-            for record in some:
+        async for chunk in in_chunks(related):
+            for record in chunk:
                 if (owner := key_of(record, key)) in members:
                     members[owner].append(record["_id"])
                     loaded.setdefault(record["_id"], record)

@@ -3,6 +3,7 @@
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from registry.http.connection import Connection
 from registry.http.error_responses import error_response, log_error
 from registry.http.responses import DocumentResponse, NoResponse, common_headers, request_id
 
@@ -11,7 +12,7 @@ from registry.http.responses import DocumentResponse, NoResponse, common_headers
 async def error_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Return the response of the handler, or the error document for what it raises.
 
-    Adds the headers that every response has to those that aiohttp sends.
+    Adds the common headers to responses other than DocumentResponse, which has them.
     """
     try:
         response = await handler(request)
@@ -35,8 +36,8 @@ def _respond_to(request: web.Request, error: Exception) -> web.StreamResponse:
         return error_response(request, error)
     if not is_disconnect:  # which is not a defect
         log_error(request, error)
-    # An exception that leaves the task of a request is in a reference cycle with its traceback, as
-    # is one that a client causes which does not read. The traceback keeps all parts of a stream.
+    # An exception of a request's task is in a reference cycle with its traceback, which would keep
+    # all parts of a stream in memory until the garbage collector runs.
     error.with_traceback(None)
     return NoResponse()
 
@@ -51,6 +52,6 @@ def _abort_if_begun(request: web.Request) -> bool:
     Returns whether the response had begun.
     """
     has_begun = request.writer.output_size > 0
-    if has_begun and request.transport is not None:
-        request.transport.abort()
+    if has_begun and isinstance(request.protocol, Connection):
+        request.protocol.abort()
     return has_begun

@@ -15,6 +15,7 @@ from registry.jsonapi.errors import (
     ApiError,
     ApiErrors,
     BodyTooLarge,
+    DiskFull,
     InternalError,
     MalformedRequest,
     MethodNotAllowed,
@@ -112,6 +113,8 @@ def from_storage_error(error: StorageError) -> ApiErrors:
             return ApiErrors([PreconditionFailed()])
         case storage_errors.Overloaded():
             return ApiErrors([Overloaded(str(error), error.seconds)])
+        case storage_errors.DiskFull():
+            return ApiErrors([DiskFull(error.reserve)])
         case QueryTimeout():
             return ApiErrors([QueryTimedOut(error.seconds)])
     return ApiErrors([Unavailable()])

@@ -16,7 +16,7 @@ from registry.jsonapi.resource_objects import LinkageById, array, resource_objec
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
 from registry.model.resource import Resource
-from registry.offloading import offload, take_turn
+from registry.offloading import offload, pause
 
 JSONAPI = {"version": "1.0"}
 
@@ -118,7 +118,7 @@ async def _members(part: Part, query: Query) -> bytes:
     def encode() -> bytes:
         return ",".join(resource_objects(part.resource, part.records, part.linkage, query)).encode()
 
-    await take_turn()
+    await pause()
     return await offload(encode, size=part.size, limit=_LARGE_PART)
 
 

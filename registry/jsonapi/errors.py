@@ -193,6 +193,17 @@ class Overloaded(ApiError, status=503, code="overloaded"):
         )
 
 
+class DiskFull(ApiError, status=503, code="disk_full"):
+    """The disk of the database has too little free space; nothing was changed."""
+
+    def __init__(self, reserve: int) -> None:
+        super().__init__(
+            f"The disk of the database has less than {reserve // 2**20} MB of free space. Nothing "
+            "was changed. Resources can still be read.",
+            headers=_RETRY_AFTER,
+        )
+
+
 class QueryTimedOut(ApiError, status=503, code="query_timeout"):
     """The database did not filter, sort or count the resources within the time limit."""
 

@@ -1,6 +1,6 @@
 """Records: resources as MongoDB stores them, and the ids that link them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,6 +15,13 @@ VERSION = "version"
 
 WRITE_ID = "write_id"
 """The stored field that identifies the batch that wrote the attributes last; never returned."""
+
+
+def make_ids_hashable(records: Iterable[Record]) -> None:
+    """Replace ids that are documents, as external writers may have stored, by their text."""
+    for record in records:
+        if record["_id"].__class__ is dict:
+            record["_id"] = str(record["_id"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from registry.openapi.parameters import sized_paths
 from registry.openapi.schemas import Json
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
+from registry.storage.mongod.disk import RESERVE_BYTES
 
 
 class ErrorExamples:
@@ -47,8 +48,8 @@ class ErrorExamples:
         return [*examples, *self._any_request()]
 
     def no_query(self) -> list[ApiError]:
-        """Return the errors of a request without query parameters."""
-        return [unknown_parameter("unknown"), *self._any_request()]
+        """Return the errors of a change without query parameters."""
+        return [unknown_parameter("unknown"), *self._any_request(), _disk_full()]
 
     def missing(self, resource: Resource) -> list[ApiError]:
         """Return the error for a path or linkage to a resource that does not exist."""
@@ -65,7 +66,8 @@ class ErrorExamples:
             return _raised(lambda: load(orjson.dumps({"data": data}), resource, creating=False))
 
         unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
-        return [error(None), error({"type": "other"}), *self._any_body(), error(unknown)]
+        examples = [error(None), error({"type": "other"}), *self._any_body(), error(unknown)]
+        return [*examples, _disk_full()]
 
     def linkage(self, relationship: Relationship) -> list[ApiError]:
         """Return the errors of a document with resource linkage."""
@@ -118,6 +120,10 @@ class ErrorExamples:
 
 def _unsupported_media_type(extension: str | None = None) -> ApiError:
     return _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8", extension))
+
+
+def _disk_full() -> ApiError:
+    return errors.DiskFull(RESERVE_BYTES)
 
 
 def _raised(call: Callable[[], object]) -> ApiError:

@@ -8,6 +8,7 @@ from registry.http.etags import make_etag
 from registry.http.responses import REQUEST_ID_HEADER
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.errors import ApiError
+from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.record import VERSION
 from registry.model.stored_fields import ID
 from registry.openapi import examples
@@ -85,7 +86,9 @@ class Operation:
 
 def body(schema: Json, example: Json, media_type: str = MEDIA_TYPE) -> Json:
     """Return a request body."""
-    return {"required": True, "content": {media_type: {"schema": schema, "example": example}}}
+    content = {media_type: {"schema": schema, "example": example}}
+    description = f"A document of at most {MAX_CONTAINERS:,} objects and arrays."
+    return {"description": description, "required": True, "content": content}
 
 
 def response(

@@ -181,7 +181,9 @@ def _pages(sizes: Sizes) -> Json:
         "after": ("The page after this cursor, taken from a link.", cursor),
         "before": ("The page before this cursor, taken from a link.", cursor),
         "total": (
-            "With `page[number]`: whether to count the resources on all pages, `true` by default.",
+            "With `page[number]`: whether to count the resources on all pages, `true` by default. "
+            "The total is that of the same point in time as the page; it takes time only with "
+            "filters.",
             {"type": "boolean"},
         ),
     }

@@ -28,8 +28,9 @@ class Batcher(Generic[_Key, _Result]):
     """Collects the keys of concurrent callers and loads them in batches.
 
     Dispatches at once when idle; dispatches another batch in parallel only when enough callers
-    wait. A batch never includes a key requested after its dispatch, so a result is never older
-    than the call. A caller that is cancelled does not affect the others.
+    wait. A key is only added to a batch that has not been dispatched, so a result is never older
+    than the call. A caller that is cancelled does not affect the others; a batch whose callers are
+    all cancelled continues unless `is_cancellable`.
 
     batch_fn: loads a batch. max_batch_size: keys in a batch. max_in_flight: batches under way at
     the same time. on_idle: called when the last batch has ended and no caller waits.
@@ -53,6 +54,11 @@ class Batcher(Generic[_Key, _Result]):
         self._is_cancellable = is_cancellable
         self._queue: deque[tuple[_Key, asyncio.Future[_Result]]] = deque()
         self._batches: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        while self._batches:
+            await asyncio.wait(self._batches)
 
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""

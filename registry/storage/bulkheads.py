@@ -6,12 +6,13 @@ A flood of one class then takes neither the threads nor the connections of the o
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Self, TypeVar
 
 from registry.settings import Settings, StartError, flag
 from registry.storage.errors import Overloaded
 from registry.storage.thread_pool import THREADS
+from registry.storage.writes_in_progress import WritesInProgress
 
 _Result = TypeVar("_Result")
 
@@ -31,7 +32,6 @@ class Bulkhead:
         self._seconds = seconds
         self._free = limit
         self._waiting: dict[asyncio.Future[None], None] = {}  # in order
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> None:
         if self._free:
@@ -45,10 +45,10 @@ class Bulkhead:
         self._release()
 
     @asynccontextmanager
-    async def again(self) -> AsyncIterator[None]:
-        """Wait as long as it takes: for a response that has begun, so that refusal would break it.
+    async def readmit(self) -> AsyncIterator[None]:
+        """Admit a stream whose response has begun, and thus cannot be refused, after any wait.
 
-        Another bulkhead limits how many callers there are.
+        The bulkhead of streams limits how many such callers there are.
         """
         if self._free:
             self._free -= 1
@@ -59,17 +59,15 @@ class Bulkhead:
         finally:
             self._release()
 
-    async def complete(self, operation: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Return what the operation returns, which a cancelled caller does not end once it began.
+    async def complete(
+        self, write: Callable[[], Awaitable[_Result]], writes: WritesInProgress
+    ) -> _Result:
+        """Admit a write, complete it even if the caller is cancelled, and return its result.
 
-        Raises Overloaded, or what the operation raises.
+        Raises Overloaded, or what the write raises.
         """
         await self.__aenter__()
-        result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._complete(operation, result))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await result
+        return await writes.begin(self._release_after(write))
 
     def wait_error(self) -> Overloaded:
         """Return the error of a caller that has waited too long."""
@@ -77,22 +75,9 @@ class Bulkhead:
             f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
         )
 
-    async def close(self) -> None:
-        """Wait until the operations that `complete` has begun have ended."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-    async def _complete(
-        self, operation: Callable[[], Awaitable[_Result]], result: asyncio.Future[_Result]
-    ) -> None:
+    async def _release_after(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
         try:
-            returned = await operation()
-        except Exception as error:  # noqa: BLE001 - raised to the caller
-            if not result.done():
-                result.set_exception(error)
-        else:
-            if not result.done():
-                result.set_result(returned)
+            return await write()
         finally:
             self._release()
 
@@ -153,12 +138,7 @@ class Bulkheads:
             limit: int = getattr(settings, setting)
             return Bulkhead(setting, limit, settings.queue_length, settings.queue_seconds)
 
-        return cls(*map(bulkhead, cls.__slots__))
-
-    async def close(self) -> None:
-        """Wait until the writes of cancelled callers have ended."""
-        for bulkhead in (self.small_requests, self.large_transactions):
-            await bulkhead.close()
+        return cls(**{field.name: bulkhead(field.name) for field in fields(cls)})
 
 
 def check_connections(settings: Settings) -> None:

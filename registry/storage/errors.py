@@ -62,6 +62,17 @@ class Overloaded(StorageError):
         self.seconds = seconds
 
 
+class DiskFull(StorageError):
+    """The disk of the database has too little free space for changes; nothing was written.
+
+    reserve: the bytes that have to be free.
+    """
+
+    def __init__(self, reserve: int) -> None:
+        super().__init__(f"less than {reserve // 2**20} MB are free")
+        self.reserve = reserve
+
+
 class QueryTimeout(StorageError):
     """A valid query exceeded its time limit. seconds: the limit."""
 

@@ -11,38 +11,38 @@ from registry.storage.client import APP_NAME, Database
 from registry.storage.errors import Unavailable, translated_errors
 
 _SUSPECT_SECONDS = 1.0
-"""How long a write conflicts before orphaned transactions are looked for, and how long one has been
-idle when it is ended. A process that works never pauses this long within a transaction."""
+"""How long a write conflicts before orphaned transactions are searched for, and how long one has
+been idle when it is ended. A process that is alive runs its transaction again."""
 
-_SECONDS = 5.0
-"""The time limit of one look, with the pause."""
+_SEARCH_SECONDS = 5.0
+"""The time limit of a search, with its pause."""
 
 _Transaction: TypeAlias = tuple[Any, int, int]
 """The id of the session, the number of the transaction, and how long it was active (us)."""
 
 
 class OrphanedTransactions:
-    """Ends transactions of services on this database that have stopped making progress.
+    """Ends idle transactions of all registry services that use this MongoDB as the same user.
 
-    Otherwise, MongoDB keeps the records that they have written locked for a minute. A user needs no
-    privilege for sessions of the same user.
+    Otherwise, MongoDB keeps the records that they have written locked for a minute. A replica set
+    requires no privilege for one's own sessions; a mongos requires `inprog`.
     """
 
     def __init__(self, database: Database) -> None:
         self._admin = database.client.admin
-        self._look: asyncio.Task[None] | None = None
+        self._search: asyncio.Task[None] | None = None
 
     def suspect(self, since: float) -> None:
-        """Look for them in the background if a write conflicts for a while.
+        """Search for them in the background if a write conflicts for a while.
 
         since: when its first attempt began, in seconds of `time.monotonic`.
         """
-        is_looking = self._look is not None and not self._look.done()
-        if not is_looking and time.monotonic() - since > _SUSPECT_SECONDS:
-            self._look = asyncio.create_task(self._end_orphaned())
+        is_searching = self._search is not None and not self._search.done()
+        if not is_searching and time.monotonic() - since > _SUSPECT_SECONDS:
+            self._search = asyncio.create_task(self._end_orphaned())
 
     async def _end_orphaned(self) -> None:
-        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SECONDS):
+        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
             before = await self._open_transactions()
             await asyncio.sleep(_SUSPECT_SECONDS)
             if orphaned := before & await self._open_transactions():

@@ -26,8 +26,8 @@ Stage: TypeAlias = dict[str, Any]
 class Written:
     """A record as a request has written it.
 
-    time: a snapshot of the database at this time shows exactly the result of the request; None if
-    other requests shared the write.
+    time: that of the commit, None without a transaction. A snapshot at this time shows the result
+    of the request, and if it was written with `read_back`, that of no later request.
     """
 
     record: Record
@@ -63,7 +63,7 @@ def version_of(record: Record) -> int:
 def key_of(record: Record, field: str) -> int | None:
     """Return the foreign key in a field; None if an external writer stored something else."""
     value = record.get(field)
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
@@ -126,7 +126,9 @@ def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]
 
 def _is_same(value: Any, stored: Any) -> bool:
     """Whether a value is equal to the stored one and also has the same JSON form."""
-    return bool(value == stored) and str(value) == str(stored)  # true == 1, "1.0" == "1.00"
+    return bool(value == stored) and str(value) == str(
+        stored
+    )  # `True == 1`, and the decimals 1.0 == 1.00
 
 
 def update_statement(updates: Sequence[tuple[int, int, Record]]) -> dict[str, Any]:

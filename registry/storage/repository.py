@@ -20,6 +20,7 @@ from registry.settings import Settings
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
+from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.collection_queries import ReadContext
@@ -38,6 +39,7 @@ from registry.storage.writes.insertions import Insertions
 from registry.storage.writes.link_writes import LinkWrites
 from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
+from registry.storage.writes_in_progress import WritesInProgress
 
 _RECOMPUTE_BATCH_SIZE = 10_000
 """Records per update of missing computed fields."""
@@ -55,30 +57,36 @@ _LARGE = 100
 class Repository:
     """The resources of one database.
 
-    settings: the limits of queries and of operations in progress. All methods but `prepare` raise
-    Unavailable, and those that write Overloaded. A write that has begun is completed even if its
-    caller is cancelled.
+    settings: the limits of queries and of operations in progress. Methods that write raise
+    Unavailable, Overloaded and DiskFull. A write that has begun is completed even if its caller is
+    cancelled.
     """
 
     def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
         self._database = database
         self._graph = graph
+        self._disk_space = DiskSpace(database)
         commands = Commands(database)
         self._lookups = Lookups(commands, graph)
         self._bulkheads = Bulkheads.of(settings)
         self._reads = ReadContext(commands, graph, settings, self._bulkheads)
         self._recomputations = Coalescer[None](max_batch_size=_MAX_CALLERS)
         self._counters = Counters(database, graph)
+        self._in_progress = WritesInProgress()
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._large_transactions = Transactions(database, graph, orphans)
         self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
-        self._link_writes = LinkWrites(self._transactions, self._large_transactions)
+        self._link_writes = LinkWrites(
+            self._transactions, self._large_transactions, self._in_progress
+        )
         self._insertions, self._attribute_updates = {}, {}
         for resource in graph.values():
             writes = WriteCommands(database, commands, resource)
             self._insertions[resource] = Insertions(resource, writes, self._counters)
-            self._attribute_updates[resource] = AttributeUpdates(resource, writes, orphans)
+            self._attribute_updates[resource] = AttributeUpdates(
+                resource, writes, orphans, self._in_progress
+            )
 
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
@@ -92,10 +100,17 @@ class Repository:
                 await self._database[resource.collection].create_indexes(indexes)
             await self._recompute(resource)
         await self._counters.prepare()
+        await self._disk_space.watch()
 
     async def close(self) -> None:
-        """Let writes end, and give back ids that were allocated ahead; call it after all others."""
-        await self._bulkheads.close()
+        """Wait until all writes have ended, then give back ids that were allocated ahead."""
+        self._disk_space.close()
+        for resource in self._graph.values():
+            await self._insertions[resource].close()
+            await self._attribute_updates[resource].close()
+        await self._link_writes.close()
+        await self._in_progress.ended()
+        await self._reads.close()
         await self._counters.close()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
@@ -106,9 +121,10 @@ class Repository:
         return Snapshot(self._lookups, self._reads, PointInTime(time))
 
     async def snapshot_for(self, resource: Resource, query: Query) -> Snapshot:
-        """Return a snapshot of the latest state, in which the query finds all it should find.
+        """Return a snapshot of the latest state for a query. Raises Unavailable.
 
-        Stores missing values of the computed fields that the query filters or sorts by first.
+        First stores computed fields that external writers left out, if the query filters or sorts
+        by them.
         """
         named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
         for key in query.order:
@@ -129,6 +145,7 @@ class Repository:
         otherwise. Raises RecordNotFound if a linkage names resources that do not exist; then
         nothing is stored.
         """
+        self._disk_space.require()
         if not change.linkages and not read_back:
             insertion = partial(self._insertions[resource].insert, change)
             async with self._bulkheads.small_requests:
@@ -158,6 +175,7 @@ class Repository:
         time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
         names resources that do not exist, or VersionConflict; then nothing is changed.
         """
+        self._disk_space.require()
         if read_back:
             return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
@@ -182,13 +200,15 @@ class Repository:
             stored = await self._lookups.find(resource, "_id", (id_,), fields, point)
             if not stored:
                 break
-            # Where a request has changed nothing, another may have written before the commit.
+            # A transaction that writes nothing has no commit time of its own: the snapshot may show
+            # a later write of another request. Then the request is applied again.
             if version_of(stored[0]) == version_of(written.record):
                 return written
         raise RecordNotFound.by_id(resource.type, id_)
 
     async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
         """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""
+        self._disk_space.require()
 
         async def attempt() -> Record | None:
             async with self._small_transactions:
@@ -197,7 +217,7 @@ class Repository:
                 )
             return committed.result
 
-        if await self._bulkheads.small_requests.complete(attempt) is None:
+        if await self._bulkheads.small_requests.complete(attempt, self._in_progress) is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
     async def execute(self, operations: Sequence[Operation]) -> list[tuple[Operation, Record]]:
@@ -206,25 +226,27 @@ class Repository:
         Returns each operation, its placeholders replaced by ids, with the record that it wrote.
         Raises RecordNotFound with the pointer into the first operation that fails.
         """
+        self._disk_space.require()
         is_large = sum(1 + one.change.size for one in operations) > _LARGE
         transactions = self._large_transactions if is_large else self._transactions
 
         async def attempt() -> list[tuple[Operation, Record]]:
-            with_ids = await atomic_operations.with_ids(operations, self._counters)
+            operations_with_ids = await atomic_operations.with_ids(operations, self._counters)
             async with nullcontext() if is_large else self._small_transactions:
                 committed = await transactions.run(
-                    lambda transaction: atomic_operations.execute(with_ids, transaction)
+                    lambda transaction: atomic_operations.execute(operations_with_ids, transaction)
                 )
             return committed.result
 
         bulkheads = self._bulkheads
         bulkhead = bulkheads.large_transactions if is_large else bulkheads.small_requests
-        return await bulkhead.complete(partial(self._counters.retry_if_taken, attempt))
+        execution = partial(self._counters.retry_if_taken, attempt)
+        return await bulkhead.complete(execution, self._in_progress)
 
     async def _write_links(self, request: WriteRequest) -> Written | None:
         if request.change.size > _LARGE:
             write = partial(self._link_writes.write_large, request)
-            return await self._bulkheads.large_transactions.complete(write)
+            return await self._bulkheads.large_transactions.complete(write, self._in_progress)
         async with self._bulkheads.small_requests:
             return await self._link_writes.write(request)
 

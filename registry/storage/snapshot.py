@@ -18,9 +18,9 @@ from registry.storage.visible_fields import fields_of, visible_fields
 class Snapshot:
     """The resources at one point in time, for one document.
 
-    The first read determines the time, unless the snapshot follows a write; it then has every write
-    acknowledged before. The methods raise Unavailable, also when the snapshot is older than MongoDB
-    keeps them (five minutes by default).
+    The time is that of the write to show, if there is one. Otherwise the first read determines it,
+    and the snapshot has every write acknowledged before that read. The methods raise Unavailable,
+    also when the snapshot is older than MongoDB keeps them (five minutes by default).
     """
 
     __slots__ = ("_context", "_lookups", "_point")

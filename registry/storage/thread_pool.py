@@ -2,10 +2,21 @@
 
 import os
 
-from registry.settings import CORES
+from registry.settings import CORES, StartError
 
-# Motor reads this when it is imported, and offers no other way to set the size.
-THREADS = int(os.environ.setdefault("MOTOR_MAX_WORKERS", str(50 * max(2, CORES))))
+_VARIABLE = "MOTOR_MAX_WORKERS"
+
+
+def _set_size() -> int:
+    """Return the size; motor reads it when it is imported, and offers no other way to set it."""
+    size = os.environ.get(_VARIABLE) or str(50 * max(2, CORES))
+    if not size.isdecimal() or int(size) == 0:
+        raise StartError(f"{_VARIABLE}: {size!r} is not a positive integer")
+    os.environ[_VARIABLE] = size
+    return int(size)
+
+
+THREADS = _set_size()
 """Threads, and connections for them.
 
 At most 12 batches per type, 5 per link, one of link writes and 12 of past snapshots are in flight:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import pymongo
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo.errors import OperationFailure
+from pymongo.errors import NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
 from pymongo.read_concern import ReadConcern
 
 from registry.model.graph import Graph
@@ -28,7 +28,7 @@ _RETRY_SECONDS = 10.0
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
 """The pause before a retry; it doubles each time. MongoDB reports a locked document at once."""
 
-_SECONDS, _COMMIT_SECONDS, _ABORT_SECONDS = 10.0, 5.0, 1.0
+_CALLBACK_SECONDS, _COMMIT_SECONDS, _ABORT_SECONDS = 10.0, 5.0, 1.0
 """The time limits of the commands of a transaction before its commit, of the commit and the abort,
 in the service and on the server."""
 
@@ -55,7 +55,10 @@ class Committed(Generic[_Result]):
 
 
 class TransactionConflict(StorageError):
-    """MongoDB aborted the transaction, usually because another wrote the same documents first."""
+    """Nothing of the transaction is written, and it can be retried.
+
+    Usually another wrote the same documents first, or the connection was lost before the commit.
+    """
 
 
 class Transactions:
@@ -70,10 +73,10 @@ class Transactions:
     async def run(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
     ) -> Committed[_Result]:
-        """Return what the callback returns; it is called again after a write conflict.
+        """Run the callback in a transaction; return its result with the commit time.
 
-        Raises Unavailable if the database does not respond or conflicts persist, and what the
-        callback raises.
+        It is called again after a write conflict or a lost connection. Raises Unavailable if the
+        database does not respond or conflicts persist, and what the callback raises.
         """
         # pymongo's `with_transaction` retries for two minutes, even without a database.
         began, pause = time.monotonic(), _PAUSE_SECONDS
@@ -92,30 +95,32 @@ class Transactions:
     async def attempt(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
     ) -> Committed[_Result]:
-        """Return what the callback returns, which is called once.
+        """Run the callback once in a transaction; return its result with the commit time.
 
-        Raises TransactionConflict, Unavailable, or what the callback raises; then nothing is
-        written, except as Unavailable says.
+        Raises TransactionConflict or what the callback raises, then nothing is written; or
+        Unavailable, then the transaction may have been committed.
         """
         with translated_errors():
             try:
                 async with await self._database.client.start_session() as session:
-                    result = await self._commit(callback, session)
+                    result = await self._run_in_transaction(callback, session)
                     # The stubs of motor declare this property as a method.
                     return Committed(result, session.operation_time)  # type: ignore[arg-type]
-            except OperationFailure as error:
+            except (NetworkTimeout, ServerSelectionTimeoutError):
+                raise  # the time to wait is over
+            except PyMongoError as error:  # a lost connection has the label too, before the commit
                 if error.has_error_label("TransientTransactionError"):
                     raise TransactionConflict from error
                 raise
 
-    async def _commit(
+    async def _run_in_transaction(
         self,
         callback: Callable[[Transaction], Awaitable[_Result]],
         session: AsyncIOMotorClientSession,
     ) -> _Result:
         session.start_transaction(read_concern=ReadConcern("snapshot"))
         try:
-            with pymongo.timeout(_SECONDS):
+            with pymongo.timeout(_CALLBACK_SECONDS):
                 result = await callback(Transaction(self._database, self._graph, session))
         except BaseException:
             with pymongo.timeout(_ABORT_SECONDS):

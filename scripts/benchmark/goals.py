@@ -14,7 +14,7 @@ from benchmark.samples import (
     Part,
     Results,
 )
-from benchmark.workloads import TITLES
+from benchmark.workloads import GROWTH_TITLES, TITLES
 
 CONNECTIONS = 64
 """The number of connections to which the goals for rates apply."""
@@ -23,6 +23,7 @@ _MIN_RATES = (
     ("read", CONSTANT, 0.50),
     ("read", NAIVE, 3.5),
     ("page", NAIVE, 1.6),
+    ("number", NAIVE, 1.6),
     ("list", NAIVE, 1.0),
     ("create", NAIVE, 6.0),
     ("update", NAIVE, 2.6),
@@ -35,8 +36,8 @@ _MAX_LATENCY = 1.1
 
 _LATENCY_WORKLOADS = ("read", "create")
 
-_MIN_RATE_AT_SCALE = 0.9
-"""The rate of reading one person in the largest database, as a share of that in the smallest."""
+_MIN_RATES_AT_SCALE = {"read": 0.9, "number": 0.7}
+"""The rate of a workload in each larger database, as a share of that in the smallest."""
 
 _MIN_RATE_UNDER_OVERLOAD = 0.9
 """The rate of requests that succeed beyond the limit of the service, as a share of that at it."""
@@ -100,12 +101,14 @@ def _workers(results: Results) -> Iterator[Goal]:
 
 def _growth(results: Results) -> Iterator[Goal]:
     sizes = results.subjects(Part.GROWTH)
-    for size in sizes[1:]:
-        small, large = (
-            results.median(Part.GROWTH, name, "read", CONNECTIONS).rate for name in (sizes[0], size)
-        )
-        text = f"{TITLES['read']} of {size} / of {sizes[0]}"
-        yield _at_least(text, _MIN_RATE_AT_SCALE, large / small)
+    for workload, minimum in _MIN_RATES_AT_SCALE.items():
+        for size in sizes[1:]:
+            small, large = (
+                results.median(Part.GROWTH, name, workload, CONNECTIONS).rate
+                for name in (sizes[0], size)
+            )
+            text = f"{GROWTH_TITLES[workload]}: {size} / {sizes[0]}"
+            yield _at_least(text, minimum, large / small)
     for one in results.full_lists:
         text = f"`{one.path}` of {one.persons:,} persons: memory growth"
         maximum, growth = (f"{size / 1e6:,.0f} MB" for size in (_MAX_MEMORY, one.memory))

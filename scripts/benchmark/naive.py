@@ -22,6 +22,8 @@ from registry.jsonapi.content_negotiation import MEDIA_TYPE
 Record = dict[str, Any]
 
 DATABASE = web.AppKey("database", AsyncIOMotorDatabase[Record])
+TOTAL = web.AppKey("total", int)
+"""The number of persons at the start: the server does not count them for each page."""
 
 PAGE_SIZE = 50
 VISIBLE = {"password": False}
@@ -78,6 +80,33 @@ async def list_all(request: web.Request) -> web.Response:
             "jsonapi": {"version": "1.0"},
             "links": {"self": f"http://{request.host}{request.raw_path}"},
             "meta": {"count": len(records)},
+        }
+    )
+
+
+async def numbered_page(request: web.Request) -> web.Response:
+    """Respond with a page of persons, or with all of them."""
+    if "page[number]" not in request.query:
+        return await list_all(request)
+    number, size = int(request.query["page[number]"]), int(request.query["page[size]"])
+    matching = request.app[DATABASE].persons.find({}, VISIBLE).sort("_id", 1)
+    records = await matching.skip((number - 1) * size).limit(size + 1).to_list(None)
+    base = f"http://{request.host}{request.path}?page%5Bnumber%5D="
+    links = {
+        "first": 1,
+        "last": -(-request.app[TOTAL] // size),
+        "prev": number - 1 or None,
+        "next": number + 1 if len(records) > size else None,
+    }
+    return respond(
+        {
+            "data": [person(record) for record in records[:size]],
+            "jsonapi": {"version": "1.0"},
+            "links": {
+                "self": f"http://{request.host}{request.raw_path}",
+                **{name: to and f"{base}{to}&page%5Bsize%5D={size}" for name, to in links.items()},
+            },
+            "meta": {"count": len(records[:size]), "total": request.app[TOTAL]},
         }
     )
 
@@ -199,6 +228,7 @@ async def connect(app: web.Application) -> AsyncIterator[None]:
     uri, name = sys.argv[1:]
     client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri, w="majority", journal=True)
     app[DATABASE] = database = client[name]
+    app[TOTAL] = await database.persons.estimated_document_count()
     await database.computers.create_index("person")
     (newest,) = await database.persons.find().sort("_id", -1).limit(1).to_list(None)
     await database.counters.insert_one({"_id": "person", "seq": newest["_id"]})
@@ -210,7 +240,7 @@ def main() -> None:
     """Serve until a signal."""
     app = web.Application()
     app.cleanup_ctx.append(connect)
-    app.router.add_get("/persons", list_all)
+    app.router.add_get("/persons", numbered_page)
     app.router.add_post("/persons", create)
     app.router.add_get("/persons/{id}", read)
     app.router.add_patch("/persons/{id}", update)

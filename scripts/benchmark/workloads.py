@@ -19,6 +19,7 @@ from registry.resources.person import person
 TITLES = {
     "read": "read one person",
     "page": "page of 50 computers with owners",
+    "number": "page of 50 persons by number, with the total",
     "list": "list all persons",
     "create": "create a person",
     "update": "update attributes",
@@ -30,6 +31,7 @@ GROWTH_TITLES = {
     "read": "read one person",
     "include": "read one person with computers",
     "first": "first page of 50 persons",
+    "number": "page of 50 persons by number, with the total",
     "far": "page 10,000 by cursor (or the last)",
 }
 """The workloads that show how cost grows with the database, by name."""
@@ -85,6 +87,7 @@ async def comparison_workloads(
     requests = {
         "read": [Request("GET", f"/persons/{number}") for number in ids],
         "page": await _pages(client),
+        "number": _numbered_pages(choose, persons),
         "list": [Request("GET", "/persons")],
         "create": [_write("POST", "/persons", attributes=_attributes(number)) for number in ids],
         "update": [
@@ -108,6 +111,7 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
         "read": [Request("GET", f"/persons/{number}") for number in ids],
         "include": [Request("GET", f"/persons/{number}?include=computers") for number in ids],
         "first": [Request("GET", first)],
+        "number": _numbered_pages(choose, persons),
         "far": [Request("GET", f"{first}&page%5Bafter%5D={after}")],
     }
     return _store(requests, GROWTH_TITLES, directory)
@@ -143,6 +147,12 @@ def _operations(computers: int, serial: str) -> Request:
 
 def _linkage(ids: Iterable[int]) -> bytes:
     return orjson.dumps({"data": [{"type": "computer", "id": str(number)} for number in ids]})
+
+
+def _numbered_pages(choose: random.Random, persons: int) -> list[Request]:
+    last = max(1, persons // _PAGE_SIZE)
+    path = f"/persons?page%5Bsize%5D={_PAGE_SIZE}&page%5Bnumber%5D="
+    return [Request("GET", f"{path}{choose.randint(1, last)}") for _ in range(_REQUESTS)]
 
 
 async def _pages(client: Client) -> list[Request]:

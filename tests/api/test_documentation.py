@@ -25,6 +25,7 @@ from registry.http.views.base import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.errors import ApiError, MethodNotAllowed, QueryTimedOut, RequestTimeout
+from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.attributes import Date, Enumeration, Integer
 from registry.model.graph import Graph
 from registry.model.resource import Resource
@@ -417,6 +418,7 @@ async def test_resource_documents_are_accepted_if_and_only_if_their_schema_allow
     path = template.replace("{id}", await api.person())
     await api.computer()
     body = DESCRIPTION["paths"][template][method]["requestBody"]
+    assert f"{MAX_CONTAINERS:,} objects and arrays" in body["description"]
     for document in SENT:
         response = await api.request(method.upper(), path, document)
         violations = schema_errors(body["content"][MEDIA_TYPE]["schema"], document)

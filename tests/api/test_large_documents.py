@@ -10,11 +10,11 @@ import pytest
 
 from registry.http.views import base, listing, relationship
 from registry.jsonapi import documents
-from registry.offloading import MANY
+from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.support import Api, Database, to_many
 
-COUNT = MANY + 1
+COUNT = MAX_INLINE_OBJECTS + 1
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_a_small_response_is_built_in_the_event_loop(fleet: Api, threads: 
 async def test_a_chunk_of_a_stream_with_much_linkage_is_built_in_a_thread(
     fleet: Api, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "_LARGE_PART", MANY)
+    monkeypatch.setattr(documents, "_LARGE_PART", MAX_INLINE_OBJECTS)
     threads.record(documents, "resource_objects")
     whole = await fleet.get("/persons?include=computers")
     assert len(whole.included) == COUNT

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from aiohttp import web
@@ -64,6 +65,27 @@ async def connect() -> AsyncIterator[Connect]:
         writer.close()
 
 
+Handle = Callable[[Gate, web.Request], Awaitable[web.StreamResponse]]
+Begin = Callable[..., Awaitable[tuple[Gate, Client, *Streams]]]
+
+
+@pytest.fixture
+def begin(start: Start, connect: Connect) -> Begin:
+    """Send requests, and wait until their handler has begun with the first."""
+
+    async def begin(
+        handle: Handle = Gate.handle, requests: bytes = GET
+    ) -> tuple[Gate, Client, *Streams]:
+        gate = Gate()
+        client = await start(partial(handle, gate))
+        reader, writer = await connect(client)
+        writer.write(requests)
+        await gate.entered.wait()
+        return gate, client, reader, writer
+
+    return begin
+
+
 async def read_all(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(10):
         return await reader.read()
@@ -80,11 +102,8 @@ def stop(client: Client) -> asyncio.Task[None]:
     return asyncio.create_task(client.server.close())
 
 
-async def test_a_half_closed_connection_gets_its_response(start: Start, connect: Connect) -> None:
-    gate = Gate()
-    reader, writer = await connect(await start(gate.handle))
-    writer.write(GET)
-    await gate.entered.wait()
+async def test_a_half_closed_connection_gets_its_response(begin: Begin) -> None:
+    gate, _, reader, writer = await begin()
     writer.write_eof()
     await asyncio.sleep(0.1)
     gate.open()
@@ -103,13 +122,8 @@ async def test_a_connection_half_closed_with_its_requests_gets_all_responses(
     assert (await read_all(reader)).count(b"HTTP/1.1 200 OK\r\n") == 3
 
 
-async def test_a_half_closed_connection_gets_the_rest_of_a_stream(
-    start: Start, connect: Connect
-) -> None:
-    gate = Gate()
-    reader, writer = await connect(await start(gate.stream))
-    writer.write(GET)
-    await gate.entered.wait()
+async def test_a_half_closed_connection_gets_the_rest_of_a_stream(begin: Begin) -> None:
+    gate, _, reader, writer = await begin(Gate.stream)
     writer.write_eof()
     await asyncio.sleep(0.1)
     gate.open()
@@ -158,32 +172,24 @@ async def test_a_client_that_waits_long_on_a_half_closed_connection_gets_interim
     assert b"HTTP/1.1 200 OK\r\n" in await read_all(reader)
 
 
-async def test_a_client_that_has_closed_its_connection_is_noticed(
-    start: Start, connect: Connect
-) -> None:
+async def test_a_client_that_has_closed_its_connection_is_noticed(begin: Begin) -> None:
     """Until the service writes, it is indistinguishable from one that has half-closed it."""
-    gate, requests = Gate(), []
+    requests: list[web.Request] = []
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(gate: Gate, request: web.Request) -> web.StreamResponse:
         requests.append(request)
         return await gate.handle(request)
 
-    _, writer = await connect(await start(handle))
-    writer.write(GET)
-    await gate.entered.wait()
+    gate, _, _, writer = await begin(handle)
     writer.close()
     await eventually(lambda: requests[0].transport is None)
     gate.open()
 
 
 async def test_the_response_in_progress_when_the_server_stops_closes_the_connection(
-    start: Start, connect: Connect
+    begin: Begin,
 ) -> None:
-    gate = Gate()
-    client = await start(gate.handle)
-    reader, writer = await connect(client)
-    writer.write(GET)
-    await gate.entered.wait()
+    gate, client, reader, _ = await begin()
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()
@@ -220,14 +226,8 @@ async def test_a_connection_without_a_request_is_closed_while_the_server_stops(
     await stopping
 
 
-async def test_pipelined_requests_are_all_answered_while_the_server_stops(
-    start: Start, connect: Connect
-) -> None:
-    gate = Gate()
-    client = await start(gate.handle)
-    reader, writer = await connect(client)
-    writer.write(3 * GET)
-    await gate.entered.wait()
+async def test_pipelined_requests_are_all_answered_while_the_server_stops(begin: Begin) -> None:
+    gate, client, reader, _ = await begin(requests=3 * GET)
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()
@@ -238,13 +238,9 @@ async def test_pipelined_requests_are_all_answered_while_the_server_stops(
 
 
 async def test_a_stream_that_ends_while_the_server_stops_is_followed_by_one_more_response(
-    start: Start, connect: Connect
+    begin: Begin,
 ) -> None:
-    gate = Gate()
-    client = await start(gate.stream)
-    reader, writer = await connect(client)
-    writer.write(GET)
-    await gate.entered.wait()
+    gate, client, reader, writer = await begin(Gate.stream)
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()
@@ -274,14 +270,8 @@ async def test_a_stream_that_nobody_reads_is_reset_when_the_server_has_to_stop(
         await read_all(reader)
 
 
-async def test_an_endless_response_is_reset_when_the_server_has_to_stop(
-    start: Start, connect: Connect
-) -> None:
-    gate = Gate()
-    client = await start(gate.stream)
-    reader, writer = await connect(client)
-    writer.write(GET)
-    await gate.entered.wait()
+async def test_an_endless_response_is_reset_when_the_server_has_to_stop(begin: Begin) -> None:
+    _, client, reader, _ = await begin(Gate.stream)
     stopping = stop(client)
     received = b""
     with suppress(ConnectionResetError):

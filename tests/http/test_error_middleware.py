@@ -111,6 +111,20 @@ async def test_an_error_after_a_stream_has_begun_is_logged_and_resets_the_connec
     assert "in the middle" in caplog.text
 
 
+async def test_a_broken_response_to_http_1_0_is_not_taken_for_a_whole_one(start: Start) -> None:
+    """Without chunks, only a reset distinguishes them."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"part")
+        raise RuntimeError("in the middle")
+
+    client = await start(handler)
+    with pytest.raises(ConnectionResetError):
+        await exchange(client, b"GET / HTTP/1.0\r\nHost: h\r\n\r\n")
+
+
 async def test_a_client_that_disconnects_is_not_logged(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

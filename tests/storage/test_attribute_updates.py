@@ -140,6 +140,26 @@ async def test_a_locked_resource_does_not_delay_the_others(api: Api, database: D
     assert (stored[0]["first_name"], stored[0]["email"]) == ("Grace", "g@example.com")
 
 
+async def test_a_locked_resource_is_not_acknowledged_after_a_defect(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_, writes = await api.person(), 0
+    statement_of = attribute_updates._statement
+
+    def fail_later(updates: dict[int, RecordUpdate]) -> dict[str, Any]:
+        nonlocal writes
+        writes += 1
+        if writes > 1:
+            raise TypeError("a defect")
+        return statement_of(updates)
+
+    monkeypatch.setattr(attribute_updates, "_statement", fail_later)
+    async with locked(database, id_):
+        response = await patch(api, id_, last_name="Later")
+    assert response.status == 503
+    assert writes == 2
+
+
 async def test_an_update_of_a_resource_that_stays_locked_is_not_applied_after_its_503(
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

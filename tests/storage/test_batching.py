@@ -89,6 +89,18 @@ async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     assert batches.loaded == [[1, 2], [4]]
 
 
+async def test_closing_waits_for_batches_whose_callers_are_cancelled() -> None:
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=9)
+    (task,) = await load(batcher, 1)
+    task.cancel()
+    closing = asyncio.create_task(batcher.close())
+    await asyncio.sleep(0.01)
+    assert not closing.done()
+    batches.released.set()
+    await closing
+
+
 async def test_an_error_of_a_batch_is_raised_to_its_callers_only() -> None:
     batches = HeldBatches()
     batcher = Batcher(batches.load, max_batch_size=9)
@@ -345,7 +357,10 @@ async def test_concurrent_requests_take_one_query_per_distinct_page(
         await api.person()
     commands.take("all")
     queries = [
-        Query(order=(Key("_id", descending),), page=NumberedPage(number, 2, total=False))
+        Query(
+            order=(Key("last_name", descending), Key("_id", descending)),
+            page=NumberedPage(number, 2, total=False),
+        )
         for descending in (False, True)
         for number in (2, 3)
     ]

@@ -10,6 +10,7 @@ from registry.settings import Settings, StartError
 from registry.storage.bulkheads import Bulkhead, Bulkheads, check_connections
 from registry.storage.errors import Overloaded
 from registry.storage.thread_pool import THREADS
+from registry.storage.writes_in_progress import WritesInProgress
 
 
 def bulkhead(limit: int = 1, queue: int = 10, seconds: float = 60.0) -> Bulkhead:
@@ -113,11 +114,11 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     operations = Operations(slots)
     first = await operations.start(0)
 
-    async def wait_again() -> None:
-        async with slots.again():
+    async def wait_readmitted() -> None:
+        async with slots.readmit():
             pass
 
-    waiting = asyncio.create_task(wait_again())
+    waiting = asyncio.create_task(wait_readmitted())
     await asyncio.sleep(0.01)
     assert not waiting.done()
     operations.may_end[0].set()
@@ -127,22 +128,22 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
 
 
 async def test_an_operation_to_complete_continues_without_its_caller() -> None:
-    slots = bulkhead(limit=1)
+    slots, writes = bulkhead(limit=1), WritesInProgress()
     operations = Operations(slots)
-    caller = asyncio.create_task(slots.complete(lambda: operations.run(0)))
+    caller = asyncio.create_task(slots.complete(lambda: operations.run(0), writes))
     await settle()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
     other = await operations.start(1)
     assert operations.begun == [0]
-    closed = asyncio.create_task(slots.close())
+    ended = asyncio.create_task(writes.ended())
     await settle()
-    assert not closed.done()
+    assert not ended.done()
     operations.may_end[0].set()
     operations.may_end[1].set()
     assert await other == 1
-    await closed
+    await ended
 
 
 async def test_an_operation_to_complete_that_fails_raises_and_frees_its_slot() -> None:
@@ -153,14 +154,14 @@ async def test_an_operation_to_complete_that_fails_raises_and_frees_its_slot() -
 
     for _ in range(2):
         with pytest.raises(ValueError):  # noqa: PT011 - raised by the test
-            await slots.complete(fail)
+            await slots.complete(fail, WritesInProgress())
 
 
 async def test_an_operation_to_complete_does_not_begin_if_its_caller_leaves_the_queue() -> None:
     slots = bulkhead(limit=1)
     operations = Operations(slots)
     first = await operations.start(0)
-    caller = asyncio.create_task(slots.complete(lambda: operations.run(1)))
+    caller = asyncio.create_task(slots.complete(lambda: operations.run(1), WritesInProgress()))
     await settle()
     caller.cancel()
     operations.may_end[0].set()

@@ -1,4 +1,4 @@
-"""The client: options that the URI cannot change, and clusters that are rejected."""
+"""The client: options that the URI can or cannot change, and clusters that are rejected."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pymongo.client_options import ClientOptions
 from pymongo.read_preferences import ReadPreference
 
 from registry.model.graph import Graph
@@ -39,6 +40,15 @@ async def test_the_uri_cannot_change_the_options_of_the_service(
         assert database.write_concern.document == {"w": "majority", "j": True, "wtimeout": 10_000}
         assert database.read_preference == ReadPreference.PRIMARY
         assert database.codec_options.tz_aware
+
+
+async def test_the_uri_can_change_when_a_silent_server_counts_as_lost(settings: Settings) -> None:
+    uri = f"{settings.mongodb_uri}&heartbeatfrequencyms=7000"
+    async with connect(replace(settings, mongodb_uri=uri), GRAPH) as database:
+        # Motor's annotations take this property for a method.
+        options: ClientOptions = database.client.options  # type: ignore[assignment]
+        assert options.heartbeat_frequency == 7
+        assert options.pool_options.connect_timeout == 3
 
 
 async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from registry.http.error_responses import from_storage_error
 from registry.jsonapi.errors import MAX_ERRORS
 from registry.jsonapi.request_documents import Identifier
 from registry.storage.errors import (
+    DiskFull,
     IdTaken,
     Overloaded,
     QueryTimeout,
@@ -27,6 +28,7 @@ from registry.storage.errors import (
         (VersionConflict(), 412, "precondition_failed"),
         (QueryTimeout(0.5), 503, "query_timeout"),
         (Overloaded("", 0.5), 503, "overloaded"),
+        (DiskFull(2**26), 503, "disk_full"),
         (Unavailable(), 503, "unavailable"),
         (IdTaken(), 503, "unavailable"),
     ],
@@ -46,6 +48,12 @@ def test_an_overload_states_the_limit_and_when_to_retry() -> None:
     (error,) = from_storage_error(Overloaded("The limit.", 1.2)).errors
     assert error.detail == "The limit. Nothing was changed."
     assert error.headers == {"Retry-After": "2"}
+
+
+def test_a_full_disk_states_how_much_space_changes_need() -> None:
+    (error,) = from_storage_error(DiskFull(2**26)).errors
+    assert "less than 64 MB of free space" in error.detail
+    assert error.headers == {"Retry-After": "5"}
 
 
 def test_each_missing_target_has_an_error_with_its_pointer() -> None:

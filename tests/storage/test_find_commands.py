@@ -34,6 +34,14 @@ async def test_a_query_takes_one_command(numbered: Database, commands: CommandLo
     assert commands.names() == ["aggregate"]
 
 
+async def test_a_collection_that_does_not_exist_is_empty_at_some_time(numbered: Database) -> None:
+    await numbered.computers.drop()
+    commands = Commands(numbered)
+    records, time = await commands.find("computers", QUERY, ID)
+    assert records == []
+    assert await commands.find("computers", QUERY, ID, time) == ([], time)
+
+
 async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open(
     numbered: Database, commands: CommandLog
 ) -> None:

@@ -86,6 +86,23 @@ async def test_updates_are_applied_when_connections_break(
         assert response.headers["ETag"].startswith('"2-')
 
 
+@pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_a_transaction_is_applied_once_when_its_connection_breaks(
+    proxy: Proxy, api: Api, database: Database, effect: Effect, verb: str
+) -> None:
+    owner = {"data": {"type": "person", "id": (await post(api, "Grace")).id}}
+    proxy.verb, proxy.effect, proxy.once = verb, effect, True
+    attributes, relationships = {"serial": "SN-1"}, {"owner": owner}
+    response = await api.post(
+        "/computers",
+        {"type": "computer", "attributes": attributes, "relationships": relationships},
+    )
+    assert proxy.affected
+    assert response.status == 201
+    assert await database.computers.distinct("_id") == [int(response.id)]
+
+
 @pytest.fixture
 def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)

@@ -79,7 +79,7 @@ async def test_a_transaction_that_makes_progress_is_not_ended(
         orphans.suspect(since=0.0)
         while True:
             await persons.find_one({"_id": 1}, session=progressing)
-            if orphans._look is None or orphans._look.done():
+            if orphans._search is None or orphans._search.done():
                 break
         await progressing.commit_transaction()
         with pytest.raises(OperationFailure, match=r"aborted|not match"):

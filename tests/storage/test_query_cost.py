@@ -8,7 +8,7 @@ from registry.jsonapi.query import Query, Scope, parse
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.reads.query_cost import is_indexed, is_narrow
+from registry.storage.reads.query_cost import is_counted_by_index, is_indexed, is_narrow
 
 GRAPH = Graph(RESOURCES)
 
@@ -66,3 +66,20 @@ def test_a_query_is_cheap_only_if_one_index_serves_it(text: str, expected: bool)
 def test_only_values_make_a_collection_narrow(text: str, expected: bool) -> None:
     query = parse_text(text)
     assert is_narrow(query.filters) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("filter[serial]=a&sort=owner.last_name", True),
+        ("filter[serial][prefix]=a", True),
+        ("filter[id][gt]=1&filter[id][lt]=9", True),
+        ("", False),
+        ("filter[serial][ne]=a", False),
+        ("filter[serial][contains]=a", False),
+        ("filter[serial]=a&filter[owner]=1", False),
+        ('filter=[{"or":[{"name":"serial","op":"eq","val":"a"}]}]', False),
+    ],
+)
+def test_an_index_counts_conditions_on_one_field_in_any_order(text: str, expected: bool) -> None:
+    assert is_counted_by_index(parse_text(text).filters) is expected

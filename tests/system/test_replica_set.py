@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,8 @@ LATE = {"blockConnection": True, "blockTimeMS": 1500}
 """A command is executed only after this time, even if the client is gone by then."""
 
 LOCK_HOLDER = (sys.executable, "-m", "tests.system.lock_holder")
+
+IMPATIENT = ("--queue-seconds", "0.5", "--query-seconds", "0.5")
 
 WRITERS = 8
 
@@ -316,6 +318,47 @@ async def test_acknowledged_writes_survive_step_downs_and_the_loss_of_the_primar
         await progress()
         primary.start()
         await progress()
+
+
+async def test_without_a_majority_every_request_is_refused_until_it_is_back(
+    replica_set: ReplicaSet, database: Database, serve: Serve, connect: Connect
+) -> None:
+    client = connect(serve(*IMPATIENT).url)
+    ids = [(await client.create("first")).id for _ in range(4)]
+    async with load(client, client, database) as progress:
+        await progress()
+        frozen, killed = await replica_set.secondaries()
+        frozen.freeze()
+        killed.kill()
+        assert await eventually(replica_set.has_no_primary, 60)
+        replies = await one_of_each(client, ids)
+        frozen.thaw()
+        killed.start()
+        await progress()
+    assert [reply.status for reply in replies] == [503] * 5
+
+
+async def test_requests_continue_with_the_next_primary_when_theirs_is_frozen(
+    replica_set: ReplicaSet, serve: Serve, connect: Connect
+) -> None:
+    client = connect(serve("--request-seconds", "60").url)
+    ids = [(await client.create("first")).id for _ in range(4)]
+    assert (await client.send("GET", f"/persons/{ids[0]}")).status == 200
+    (await replica_set.primary()).freeze()
+    replies = await one_of_each(client, ids)
+    assert [reply.status for reply in replies] == [200, 200, 201, 201, 204]
+
+
+async def one_of_each(client: Client, ids: Sequence[str]) -> tuple[Reply, ...]:
+    """Read a person, rename one, create one, create a computer of one and delete one."""
+    read, renamed, owner, deleted = ids
+    return await asyncio.gather(
+        client.send("GET", f"/persons/{read}"),
+        client.rename(renamed, "second"),
+        client.create("second"),
+        client.send("POST", "/computers", computer("SN-1", owner)),
+        client.send("DELETE", f"/persons/{deleted}"),
+    )
 
 
 async def test_acknowledged_writes_survive_the_loss_of_workers_and_of_the_whole_service(

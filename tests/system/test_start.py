@@ -149,6 +149,8 @@ async def test_a_mongod_outside_a_replica_set_is_reported(mongodb_uri: str) -> N
         ("REGISTRY_WORKERS", "0"),
         ("REGISTRY_PUBLIC_URL", "example.com"),
         ("MONGODB_URI", "postgres://db"),
+        ("MOTOR_MAX_WORKERS", "many"),
+        ("MOTOR_MAX_WORKERS", "0"),
     ],
 )
 def test_an_invalid_setting_is_reported_with_its_variable(variable: str, value: str) -> None:

@@ -40,7 +40,7 @@ from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.offloading import LARGE, MANY, offload
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload
 from registry.settings import Settings
 from registry.storage.errors import VersionConflict
 from registry.storage.records import Versions, version_of
@@ -150,10 +150,12 @@ class DocumentView(web.View):
         with errors:
             query = parse_query()
         with errors:
-            if len(body) <= LARGE:
+            if len(body) <= MAX_INLINE_BYTES:
                 document = load(body)
             else:
-                document = await offload(partial(load, body), size=len(body), limit=LARGE)
+                document = await offload(
+                    partial(load, body), size=len(body), limit=MAX_INLINE_BYTES
+                )
         errors.raise_any()
         return query, document
 
@@ -221,7 +223,7 @@ class TypeView(DocumentView):
         resource that it represents, or whose linkage it is. Raises PreconditionFailed for a read
         whose `If-Match` does not have the tag (RFC 9110, 13.2.2).
         """
-        if size <= MANY:
+        if size <= MAX_INLINE_OBJECTS:
             body, etag = self._encode(encode, record)
         else:
             body, etag = await offload(partial(self._encode, encode, record), size=size)

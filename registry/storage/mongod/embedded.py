@@ -25,7 +25,7 @@ from registry.storage.mongod.supervision import Program, Supervisor
 
 _SOCKET = "mongodb-27017.sock"
 
-_MEMBER = f"./{_SOCKET}"
+MEMBER = f"./{_SOCKET}"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
 is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
 
@@ -37,7 +37,7 @@ _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
     *("--replSet", "registry"),
     *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
-    *("--bind_ip", _MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
+    *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
     *("--oplogSize", "128"),  # instead of 5 % of the disk
     # Instead of three files of 100 MB, which double the time of a first start.
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
@@ -206,7 +206,7 @@ async def _wait_for_primary(uri: str) -> None:
 
 
 async def _initiate(client: AsyncIOMotorClient[dict[str, Any]]) -> None:
-    members = [{"_id": 0, "host": _MEMBER}]
+    members = [{"_id": 0, "host": MEMBER}]
     try:
         await client.admin.command("replSetInitiate", {"_id": "registry", "members": members})
     except OperationFailure as error:

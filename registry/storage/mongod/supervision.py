@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import disk_usage
 from threading import Event, Lock, Thread
 
 from registry.storage.mongod.child_process import ChildProcess
+from registry.storage.mongod.disk import START_BYTES, has_space
 from registry.storage.mongod.log import Log
 
 _PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
@@ -19,10 +19,7 @@ _STABLE_SECONDS = 60.0
 """A program that has run for so long may be restarted as often as at first."""
 
 _CHECK_SECONDS = 5.0
-"""How often the size of the log and the free space are checked."""
-
-_FREE_BYTES = 32 * 2**20
-"""With less free space, the disk counts as full: mongod cannot be relied on to write or start."""
+"""How often the size of the log is checked."""
 
 _SPACE_SECONDS = 1.0
 
@@ -60,8 +57,8 @@ class Supervisor:
         self._lock = Lock()
 
     def start(self) -> None:
-        """Begin to watch the program, and what it stores."""
-        for watch in (self._watch, self._watch_disk):
+        """Begin to watch the program, and the size of its log."""
+        for watch in (self._watch, self._watch_log):
             Thread(target=watch, daemon=True).start()
 
     def stop(self) -> None:
@@ -70,26 +67,12 @@ class Supervisor:
         with self._lock:
             self._child.stop()
 
-    def _watch_disk(self) -> None:
-        was_full = False
+    def _watch_log(self) -> None:
         while not self._stopping.wait(_CHECK_SECONDS):
             with self._lock:
                 if self._stopping.is_set():
                     return
                 self._program.log.rotate_if_full()
-            is_full = self._is_disk_full()
-            if is_full and not was_full:
-                _log.error(
-                    "The disk of %s is full (less than %d MB are free): writes may fail",
-                    self._program.home,
-                    _FREE_BYTES // 2**20,
-                )
-            elif was_full and not is_full:
-                _log.warning("The disk of %s has free space again", self._program.home)
-            was_full = is_full
-
-    def _is_disk_full(self) -> bool:
-        return disk_usage(self._program.home).free < _FREE_BYTES
 
     def _watch(self) -> None:
         restarts, started = 0, time.monotonic()
@@ -125,12 +108,15 @@ class Supervisor:
 
     def _wait_for_space(self) -> bool:
         """Return whether the disk was full, after it has space again."""
-        if not self._is_disk_full():
+        if self._can_start():
             return False
         _log.error("%s is restarted when the disk has free space", self._program.name)
-        while self._is_disk_full() and not self._stopping.wait(_SPACE_SECONDS):
+        while not self._can_start() and not self._stopping.wait(_SPACE_SECONDS):
             pass
         return True
+
+    def _can_start(self) -> bool:
+        return has_space(self._program.home, START_BYTES)
 
     def _restart(self) -> None:
         with self._lock:

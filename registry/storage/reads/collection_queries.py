@@ -5,11 +5,12 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontex
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
 from registry.jsonapi.filtering import Filter
-from registry.jsonapi.pagination import NumberedPage, Page, Window
+from registry.jsonapi.pagination import Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.graph import Graph
@@ -20,7 +21,13 @@ from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.commands import Command, Commands, PointInTime, Session
 from registry.storage.reads.filter_queries import all_of, match
-from registry.storage.reads.query_cost import MAX_OFFSET, is_indexed, is_narrow
+from registry.storage.reads.id_index import IdIndex, Located, Position
+from registry.storage.reads.query_cost import (
+    MAX_OFFSET,
+    is_counted_by_index,
+    is_indexed,
+    is_narrow,
+)
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import fields_of, only
@@ -35,14 +42,15 @@ _TARGET = "_target"
 """The field with the record of a related resource within the pipeline."""
 
 _MAX_CALLERS = 256
-"""Requests that share the result of one page."""
+"""Requests that share the result of one page, or one total."""
 
 
 class ReadContext:
     """What all collection queries of one database share.
 
     seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
-    range_scans, pages, bulkheads: batching, coalescing and the limits on queries in progress.
+    id_indexes, range_scans: by type. pages, totals, bulkheads: coalescing, and the limits on
+    queries in progress.
     """
 
     def __init__(
@@ -52,11 +60,17 @@ class ReadContext:
         self.graph = graph
         self.seconds = settings.query_seconds
         self.total_seconds = settings.queue_seconds + settings.query_seconds
-        self.range_scans = {
-            resource.type: RangeScans(commands, resource.collection) for resource in graph.values()
-        }
+        names = {resource.type: resource.collection for resource in graph.values()}
+        self.id_indexes = {key: IdIndex(commands, name) for key, name in names.items()}
+        self.range_scans = {key: RangeScans(commands, name) for key, name in names.items()}
         self.pages = Coalescer[tuple[Window, PointInTime]](max_batch_size=_MAX_CALLERS)
+        self.totals = Coalescer[tuple[int, Timestamp]](max_batch_size=_MAX_CALLERS)
         self.bulkheads = bulkheads
+
+    async def close(self) -> None:
+        """End what is read in the background."""
+        for index in self.id_indexes.values():
+            await index.close()
 
 
 class CollectionQuery:
@@ -79,14 +93,15 @@ class CollectionQuery:
         self.relationships = {key.relationship for key in query.order if key.relationship}
         self.point = point
         self._context = context
+        self._id_index = context.id_indexes[resource.type]
         self._resource = resource
         fields = self._fields = fields_of(resource, query.attributes(resource))
         # Cursors contain the values that the order compares.
         sort_fields = (sort_field(key).partition(".")[0] for key in query.order)
         self._projection = only([*fields, *sort_fields])
         self.key = resource.type, tuple(filters), query.order, fields
-        self._is_indexed = is_indexed(filters, query.order)
-        self._is_narrow = self._is_indexed and is_narrow(filters)
+        self.is_indexed = is_indexed(filters, query.order)
+        self._is_narrow = self.is_indexed and is_narrow(filters)
         self._session: Session | None = None
 
     @cached_property
@@ -95,26 +110,28 @@ class CollectionQuery:
         return [condition for condition in map(match, self._filters) if condition]
 
     @asynccontextmanager
-    async def slot(self, page: Page | None) -> AsyncIterator[None]:
-        """Admit the commands for a page, or the first one for a stream.
+    async def slot(self, *, is_heavy: bool) -> AsyncIterator[None]:
+        """Admit the commands for a page or a total.
 
-        Heavy queries are ended in MongoDB if the caller is cancelled.
+        is_heavy: whether they may read many more records than they return. MongoDB then ends them
+        if the caller is cancelled.
         """
         bulkheads = self._context.bulkheads
-        if not self.is_heavy(page):
+        if not is_heavy:
             async with bulkheads.small_requests:
                 yield
             return
         async with bulkheads.heavy_queries, self._context.commands.ended_if_cancelled() as session:
             self._session = session
-            yield
+            try:
+                yield
+            finally:
+                self._session = None
 
-    def is_heavy(self, page: Page | None) -> bool:
-        """Whether a page, or a stream, may read many more records than it shows."""
-        if isinstance(page, NumberedPage):
-            is_deep = (page.number - 1) * page.size > MAX_OFFSET
-            return page.total or is_deep or not self._is_indexed
-        return not self._is_indexed
+    @property
+    def is_by_id(self) -> bool:
+        """Whether the order is that of the ids."""
+        return self.order[0].stored_name == BY_ID[0].stored_name and not self.relationships
 
     async def find(
         self, conditions: Conditions, order: Order, size: int, offset: int = 0
@@ -123,19 +140,57 @@ class CollectionQuery:
 
         The records may be shared with other requests: callers must not modify them.
         """
-        if not offset and self._is_range_scan(conditions, order):
+        if offset <= MAX_OFFSET and self._is_range_scan(conditions, order):
             direction = DESCENDING if order[0].descending else ASCENDING
-            query = RangeQuery(conditions, direction, size, self._fields)
+            query = RangeQuery(conditions, direction, size, self._fields, offset)
             scans = self._context.range_scans[self._resource.type]
             records, self.point.time = await scans.find(query, self.point.time)
             return records
         return await self._run(self._command(conditions, order, size, offset))
 
+    def expect(self, offset: int) -> Located | None:
+        """Return what `locate` returns if there are no writes; None if that is not likely."""
+        if self._filters or self.point.time or not self.is_by_id:
+            return None
+        return self._id_index.expect(self._position(offset))
+
+    async def locate(self, offset: int) -> Located | None:
+        """Return the total, and the record at an offset in the order of the ids.
+
+        It determines the point in time. None if there are filters, if the point in time is already
+        determined, or if MongoDB does not report changes.
+        """
+        if self._filters or self.point.time:
+            return None
+        located = await self._id_index.locate(self._position(offset))
+        if located:
+            self.point.time = located.time
+        return located
+
+    def _position(self, offset: int) -> Position:
+        return Position(offset, descending=self.order[0].descending)
+
     async def count(self) -> int:
-        """Return how many records satisfy the filters."""
-        stages: list[Stage] = [{"$match": all_of(self.conditions)}, {"$count": "total"}]
-        counted = await self._run(self._limited(self._aggregate(stages)))
-        return counted[0]["total"] if counted else 0
+        """Return how many records satisfy the filters. Concurrent requests share one count."""
+        key = self._resource.type, tuple(self._filters), self.point.time
+        total, self.point.time = await self._context.totals.load(key, self._count)
+        return total
+
+    async def _count(self) -> tuple[int, Timestamp]:
+        """Count few index keys as a small request, which most totals are; more as a heavy one."""
+        if is_counted_by_index(self._filters):
+            limit: list[Stage] = [{"$limit": MAX_OFFSET + 1}]
+            counted, time = await self._count_matching(limit, is_heavy=False)
+            if counted <= MAX_OFFSET:
+                return counted, time
+        return await self._count_matching([], is_heavy=True)
+
+    async def _count_matching(self, limit: list[Stage], *, is_heavy: bool) -> tuple[int, Timestamp]:
+        async with self.slot(is_heavy=is_heavy):
+            stages = [{"$match": all_of(self.conditions)}, *limit, {"$count": "total"}]
+            command = self._limited(self._aggregate(stages))
+            found = await self._context.commands.run(command, self.point.time, self._session)
+        return found.records[0]["total"] if found.records else 0, found.time
 
     @asynccontextmanager
     async def stream(self, batch_size: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
@@ -154,7 +209,7 @@ class CollectionQuery:
         self, batch_size: int, slots: AsyncExitStack
     ) -> AsyncGenerator[list[Record]]:
         commands, bulkheads = self._context.commands, self._context.bulkheads
-        is_heavy = self.is_heavy(None)
+        is_heavy = not self.is_indexed
         async with AsyncExitStack() as resources:
             if is_heavy:
                 session = await resources.enter_async_context(commands.ended_if_cancelled())
@@ -169,7 +224,7 @@ class CollectionQuery:
                 await slots.enter_async_context(bulkheads.streams)
             while _has_more(cursor):
                 yield records
-                async with bulkheads.heavy_queries.again() if is_heavy else nullcontext():
+                async with bulkheads.heavy_queries.readmit() if is_heavy else nullcontext():
                     records = await cursor.to_list(batch_size)
         if records:
             yield records

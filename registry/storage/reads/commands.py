@@ -19,6 +19,7 @@ from pymongo.topology_description import TopologyDescription
 
 from registry.model.record import Record
 from registry.storage.client import Database
+from registry.storage.reads.change_streams import ChangeStream
 from registry.storage.records import ONE_BATCH, Stage
 
 Command: TypeAlias = dict[str, Any]
@@ -134,6 +135,15 @@ class Commands:
         """Return the time of the latest snapshot."""
         return (await self.find("counters", {}, {"_id": True}, limit=1)).time
 
+    def changes(self, collection: str, time: Timestamp) -> ChangeStream:
+        """Return the changes of a collection after a time."""
+        return ChangeStream(self._database, collection, time)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the database is on a cluster of shards."""
+        return self._latest.topology().topology_type_name in {"Sharded", "LoadBalanced"}
+
     async def _run(
         self, command: Command, read_concern: Mapping[str, Any], session: Session | None
     ) -> Found:
@@ -170,6 +180,9 @@ class Commands:
             command, codec_options=database.codec_options, session=session
         )
         cursor: dict[str, Any] = reply["cursor"]
+        # Missing if there is no such collection, for example because it was dropped.
+        time = command["readConcern"].get("atClusterTime", reply["operationTime"])
+        cursor.setdefault("atClusterTime", time)
         return cursor
 
 
@@ -189,10 +202,14 @@ class _LatestSnapshot:
         self._confirmed: _Primary | None = None
         self._read_concern: Mapping[str, Any] = {}
 
+    def topology(self) -> TopologyDescription:
+        """Return what the driver knows of the servers."""
+        # Motor's annotations take this property for a method.
+        return self._database.client.topology_description  # type: ignore[return-value]
+
     def primary(self) -> _Primary:
         """Return what identifies the current primary and its election."""
-        # Motor's annotations take this property for a method.
-        topology: TopologyDescription = self._database.client.topology_description  # type: ignore[assignment]
+        topology = self.topology()
         if topology is not self._topology:
             servers = topology.server_descriptions().values()
             self._primary = [(one.address, one.election_id) for one in servers if one.is_writable]

@@ -12,6 +12,7 @@ from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
 from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.keyset_pages import keyset_page
+from registry.storage.reads.numbered_pages import numbered_page
 
 _Result = TypeVar("_Result")
 
@@ -61,12 +62,13 @@ class Listing:
         point = self._query.point
         key = *self._query.key, page, point.time
         load = self._context.pages.load(key, partial(self._window, page))
-        window, shared = await (self._in_time(load) if self._query.is_heavy(page) else load)
+        is_limited = isinstance(page, NumberedPage) or not self._query.is_indexed
+        window, shared = await (self._in_time(load) if is_limited else load)
         point.time = shared.time
         return window
 
     async def _in_time(self, load: Awaitable[_Result]) -> _Result:
-        """Limit the time of a heavy page, also of the wait for an equal one that is in progress."""
+        """Limit the time of a page, also of the wait for an equal one that is in progress."""
         seconds = self._context.total_seconds
         try:
             async with asyncio.timeout(seconds) as limit:
@@ -78,18 +80,11 @@ class Listing:
 
     async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):
-            async with self._query.slot(page):
-                window = await self._read(page)
+            window = await self._read(page)
         return window, self._query.point
 
     async def _read(self, page: Page) -> Window:
         if isinstance(page, NumberedPage):
-            return await self._numbered_page(page)
-        return await keyset_page(self._query, page)
-
-    async def _numbered_page(self, page: NumberedPage) -> Window:
-        query, offset = self._query, (page.number - 1) * page.size
-        # One more reveals whether others follow.
-        records = await query.find(query.conditions, query.order, page.size + 1, offset)
-        total = await query.count() if page.total else None
-        return Window(records[: page.size], len(records) > page.size, total=total)
+            return await numbered_page(self._query, page)
+        async with self._query.slot(is_heavy=not self._query.is_indexed):
+            return await keyset_page(self._query, page)

@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
-from registry.offloading import in_steps, offload
+from registry.offloading import in_chunks, offload
 from registry.storage.batching import Batcher
 from registry.storage.errors import translated_errors
 from registry.storage.reads.commands import Commands, Found, PointInTime
@@ -148,8 +148,8 @@ class Lookups:
                 Found(list(filter(None, map(known.get, sorted(ids)))), time) for ids, _ in lookups
             ]
         by_key: dict[int, list[Record]] = defaultdict(list)
-        async for some in in_steps(records):
-            for record in some:
+        async for chunk in in_chunks(records):
+            for record in chunk:
                 if (key := key_of(record, field)) is not None:
                     by_key[key].append(record)
         results = []

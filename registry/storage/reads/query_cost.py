@@ -29,6 +29,13 @@ def is_indexed(filters: Sequence[Filter], order: Order) -> bool:
     return all(one and _is_indexed(one, order) for one in conditions)
 
 
+def is_counted_by_index(filters: Sequence[Filter]) -> bool:
+    """Whether one index counts the records that satisfy the filters, and reads no others."""
+    conditions = list(_conditions(filters))
+    is_served = all(one and one.operator in _VALUES | _RANGES for one in conditions)
+    return is_served and len({one.stored_name for one in conditions if one}) == 1
+
+
 def is_narrow(filters: Sequence[Filter]) -> bool:
     """Whether a field has to have one of a few values, as the foreign key of related resources."""
     return any(one and one.operator in _VALUES for one in _conditions(filters))

@@ -30,7 +30,7 @@ _QUERY_INDEX = "_query"
 
 @dataclass(frozen=True, slots=True)
 class RangeQuery:
-    """The records that satisfy all conditions on the id, at most `limit` of them.
+    """The records that satisfy all conditions on the id, at most `limit` of them after `skip`.
 
     direction: 1 for ascending ids, -1 for descending. fields: the stored fields to return.
     """
@@ -39,10 +39,13 @@ class RangeQuery:
     direction: int
     limit: int
     fields: tuple[str, ...]
+    skip: int = 0
 
     @property
     def expected_ids(self) -> range:
         """The ids of the records if the ids have no gaps there; empty if unknown."""
+        if self.skip:
+            return range(0)
         match self.conditions:
             case [{"_id": {"$gt": int(start), **others}}] if not others:
                 ids = range(start + 1, start + 1 + self.limit)
@@ -57,6 +60,7 @@ class RangeQuery:
         return [
             {"$match": all_of(self.conditions)},
             {"$sort": {"_id": self.direction}},
+            *([{"$skip": self.skip}] if self.skip else []),
             {"$limit": self.limit},
             {"$project": {**only(self.fields), _QUERY_INDEX: {"$literal": index}}},
         ]
@@ -96,7 +100,8 @@ class RangeScans:
     ) -> Sequence[Found]:
         if len(queries) == 1:
             (single,) = queries
-            options = {"sort": {"_id": single.direction}, "limit": single.limit}
+            sort, skip = {"_id": single.direction}, single.skip
+            options = {"sort": sort, "skip": skip, "limit": single.limit}
             query, projection = all_of(single.conditions), only(single.fields)
             return [await self._commands.find(self._collection, query, projection, time, **options)]
         expected = [query.expected_ids for query in queries]

@@ -1,4 +1,4 @@
-"""Updates of attributes alone: concurrent requests share a round trip."""
+"""Updates of attributes alone: concurrent requests share one read and one write."""
 
 import asyncio
 import logging
@@ -24,6 +24,7 @@ from registry.storage.records import Outcome, update_statement
 from registry.storage.visible_fields import visible
 from registry.storage.writes.commands import MILLISECONDS, WriteCommands
 from registry.storage.writes.record_updates import RecordUpdate, UpdateRequest
+from registry.storage.writes_in_progress import WritesInProgress
 
 _log = logging.getLogger("registry")
 
@@ -38,8 +39,8 @@ _MAX_IN_FLIGHT = 2
 times the writes per second."""
 
 _LOCK_MILLISECONDS = 250
-"""The time limit of an update, which waits for records that transactions have locked. It delays the
-others of its batch at most this long; most updates take a tenth of it."""
+"""The time limit of a batch update on the server, where it waits for records that transactions have
+locked: the longest delay of the others in the batch. A typical update takes 25 ms."""
 
 _LOCKED = {24, 50, 112}
 """Error codes: lock timeout, time limit exceeded, write conflict."""
@@ -55,12 +56,16 @@ class AttributeUpdates:
     """Updates the attributes of resources of one type.
 
     A batch takes two commands: one reads the records, the other writes the results that the service
-    has computed. Each record is in one batch at a time. Records that are locked, or that the
-    database rejects, are then written one at a time, while further batches write the others.
+    has computed. A record is in at most one batch at a time. If one is locked or rejected, each
+    unwritten record of the batch is written separately, while later batches proceed.
     """
 
     def __init__(
-        self, resource: Resource, commands: WriteCommands, orphans: OrphanedTransactions
+        self,
+        resource: Resource,
+        commands: WriteCommands,
+        orphans: OrphanedTransactions,
+        writes: WritesInProgress,
     ) -> None:
         self._resource = resource
         self._commands = commands
@@ -71,7 +76,7 @@ class AttributeUpdates:
         )
         self._in_progress: dict[int, RecordUpdate] = {}
         self._slots = asyncio.Semaphore(_MAX_SEPARATE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._writes = writes
 
     async def update(self, request: UpdateRequest) -> Record | None:
         """Update a resource and return its record, None if there is none.
@@ -80,24 +85,29 @@ class AttributeUpdates:
         """
         while isinstance(outcome := await self._batcher.load(request), RecordUpdate):
             await outcome.ended()
-            if request in outcome.outcomes:  # otherwise another request has updated the record
+            # Otherwise another request has updated the record.
+            if outcome.is_final and request in outcome.outcomes:
                 outcome = outcome.outcomes[request]
                 break
         if isinstance(outcome, StorageError):
             raise outcome
         return outcome
 
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        await self._batcher.close()
+
     async def _write_batch(
         self, requests: Sequence[UpdateRequest]
     ) -> Sequence[Outcome | RecordUpdate]:
         """Return the outcomes, or the update of the record that the request has to wait for."""
-        token = ObjectId()
+        write_id = ObjectId()
         updates: dict[int, RecordUpdate] = {}
         assigned: list[RecordUpdate] = []
         for request in requests:
             update = self._in_progress.get(request.id) or updates.get(request.id)
             if update is None:
-                update = updates[request.id] = RecordUpdate(token, request.began)
+                update = updates[request.id] = RecordUpdate(write_id, request.began)
             if request.id in updates:
                 update.requests.append(request)
             assigned.append(update)
@@ -109,9 +119,7 @@ class AttributeUpdates:
         finally:
             self._end({id_: update for id_, update in updates.items() if id_ not in locked})
         for id_, update in locked.items():
-            task = asyncio.create_task(self._write_separately(id_, update))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._writes.begin(self._write_separately(id_, update))
         return [
             update.outcomes[request] if update.is_final and request in update.outcomes else update
             for request, update in zip(requests, assigned, strict=True)
@@ -125,6 +133,9 @@ class AttributeUpdates:
                     async with self._slots:
                         pending = await self._write(pending)
                     self._orphans.suspect(update.began)
+        except Exception:  # a defect: what was not written must not be acknowledged
+            update.fail(Unavailable())
+            raise
         finally:
             self._end({id_: update})
 

@@ -1,7 +1,7 @@
 """The commands that create and update records of one type, each with a time limit on the server.
 
-They are sent without the retries of the driver: what becomes of a lost command depends on the write
-tokens of the records.
+The driver does not retry them: the `write_id` of the records tells whether a lost command was
+executed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ class WriteCommands:
     async def update(self, statement: Mapping[str, Any], milliseconds: int) -> Reply:
         """Update records by one statement. milliseconds: the time limit of the command.
 
-        Some are updated even if it raises, ExecutionTimeout after the time limit.
+        Raises ExecutionTimeout after the time limit; some records may have been updated by then.
         """
         reply = await self._write(
             {"update": self._collection, "updates": [statement]}, "nModified", milliseconds

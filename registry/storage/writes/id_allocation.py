@@ -20,8 +20,8 @@ from registry.storage.errors import IdTaken, StorageError, Unavailable, translat
 _Result = TypeVar("_Result")
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 8, 1_024
-"""Ids in a block, which doubles each time: a service that is killed leaves few unused, and one that
-creates many resources fetches a block before it has used up the last one."""
+"""Ids in a block. The size doubles each time: a process that ends early wastes few, a busy one has
+the next block before it needs it. A request for more ids gets a larger block."""
 
 _SECONDS = 5.0
 """The time limit of a command, shorter than the wait of the client."""
@@ -35,8 +35,8 @@ class Counters:
 
     Each process fetches blocks of ids ahead. A counter is acknowledged by the majority before any
     id of a block is used, so no failover hands out an id again. This holds on a sharded cluster: a
-    counter is one document, incremented atomically on its shard. Indexes of `_id`, which would not
-    prevent an id on two shards, are not relied on.
+    counter is one document, incremented atomically on its shard. The unique index of `_id` protects
+    against ids of external writers only, on a sharded cluster if `_id` is the shard key.
     """
 
     def __init__(self, database: Database, graph: Graph) -> None:
@@ -81,9 +81,10 @@ class Counters:
 
     async def close(self) -> None:
         """Give unused ids back, so that a restart leaves no gap, unless there are newer ones."""
-        with suppress(StorageError), pymongo.timeout(_CLOSE_SECONDS):
-            for blocks in self._blocks.values():
-                await blocks.give_back()
+        with suppress(StorageError, TimeoutError), pymongo.timeout(_CLOSE_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                for blocks in self._blocks.values():
+                    await blocks.give_back()
 
 
 class _Blocks:

@@ -39,11 +39,15 @@ class Insertions:
         """Store a new resource and return its record. Raises IdTaken or Unavailable."""
         return await self._batcher.load(change)
 
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        await self._batcher.close()
+
     async def _insert(self, changes: Sequence[Change]) -> Sequence[Record | StorageError]:
         ids = await self._counters.allocate(self._resource, len(changes))
-        token = ObjectId()
+        write_id = ObjectId()
         records = [
-            {**new_record(self._resource, *new), WRITE_ID: token}
+            {**new_record(self._resource, *new), WRITE_ID: write_id}
             for new in zip(ids, changes, strict=True)
         ]
         with translated_errors():
@@ -52,7 +56,7 @@ class Insertions:
             except (NetworkTimeout, ServerSelectionTimeoutError):
                 raise  # Already timed out: do not retry.
             except ConnectionFailure:
-                errors = await self._insert_again(records, token)
+                errors = await self._insert_again(records, write_id)
         return [errors.get(record["_id"], record) for record in records]
 
     async def _insert_all(self, records: Sequence[Record]) -> dict[int, StorageError]:
@@ -66,19 +70,19 @@ class Insertions:
         }
 
     async def _insert_again(
-        self, records: Sequence[Record], token: ObjectId
+        self, records: Sequence[Record], write_id: ObjectId
     ) -> dict[int, StorageError]:
         """Insert records after a command was lost, which may have been or may yet be executed.
 
-        Each record is stored once: the other command then finds its id taken.
+        At most one of the commands stores a record; the other finds its id taken.
         """
         errors = await self._insert_all(records)
         taken = [id_ for id_, error in errors.items() if isinstance(error, IdTaken)]
         stored = await self._commands.find(taken, {WRITE_ID: True})
-        tokens = {record["_id"]: record.get(WRITE_ID) for record in stored}
+        stored_ids = {record["_id"]: record.get(WRITE_ID) for record in stored}
         for id_ in taken:
-            if id_ not in tokens or tokens[id_] not in {token, None}:
+            if id_ not in stored_ids or stored_ids[id_] not in {write_id, None}:
                 errors[id_] = Unavailable()  # changed or deleted since: unknown who stored it
-            elif tokens[id_] == token:
+            elif stored_ids[id_] == write_id:
                 del errors[id_]
         return errors

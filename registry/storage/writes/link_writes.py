@@ -1,6 +1,5 @@
 """Writes that change links: concurrent requests share a transaction."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from registry.storage.transactions import (
     Transactions,
 )
 from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest
+from registry.storage.writes_in_progress import WritesInProgress
 
 _Outcome: TypeAlias = Written | StorageError | None
 
@@ -36,10 +36,15 @@ class LinkWrites:
     large_transactions: those of large requests, whose retries do not delay the others.
     """
 
-    def __init__(self, transactions: Transactions, large_transactions: Transactions) -> None:
+    def __init__(
+        self,
+        transactions: Transactions,
+        large_transactions: Transactions,
+        writes: WritesInProgress,
+    ) -> None:
         self._transactions = transactions
         self._large_transactions = large_transactions
-        self._tasks = set[asyncio.Task[Written | None]]()
+        self._writes = writes
         self._batcher = Batcher[WriteRequest, Written | None](
             self._write, max_batch_size=_MAX_BATCH_SIZE
         )
@@ -51,19 +56,16 @@ class LinkWrites:
         """
         try:
             return await self._batcher.load(request)
-        except TransactionConflict:  # It is retried by itself, as others must not wait for it.
-            return await self._complete(request)
+        except TransactionConflict:  # Retry it alone, so that the rest of the batch does not wait.
+            return await self._writes.begin(_write_alone(request, self._transactions))
 
     async def write_large(self, request: WriteRequest) -> Written | None:
-        """Do the same as `write` for a request that would delay the others of its batch."""
+        """Do the same as `write` in a transaction of its own: a large request delays its batch."""
         return await _write_alone(request, self._large_transactions)
 
-    async def _complete(self, request: WriteRequest) -> Written | None:
-        """Write a request by itself, even if its caller is cancelled meanwhile."""
-        task = asyncio.create_task(_write_alone(request, self._transactions))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        await self._batcher.close()
 
     async def _write(self, requests: Sequence[WriteRequest]) -> list[_Outcome]:
         return [outcome for batch in _split(requests) for outcome in await self._write_batch(batch)]

@@ -28,16 +28,16 @@ class UpdateRequest:
 
 
 class RecordUpdate:
-    """The changes of one record, computed in memory and written at once.
+    """The changes that a batch makes to one record, merged in memory and written by one command.
 
-    token: identifies the batch. began: when its first request did. fields: what to write if the
+    write_id: identifies the batch. began: when its first request did. fields: what to write if the
     record still has this version; empty if nothing changes. outcomes: of each request, once
     `is_final`.
     """
 
-    def __init__(self, token: ObjectId, began: float) -> None:
+    def __init__(self, write_id: ObjectId, began: float) -> None:
         self.requests: list[UpdateRequest] = []
-        self.token = token
+        self.write_id = write_id
         self.began = began
         self.version = 0
         self.fields: Record = {}
@@ -72,7 +72,7 @@ class RecordUpdate:
             else:
                 if fields := changed_fields(resource, record, request.change.attributes):
                     version += 1
-                    self.fields |= {**fields, VERSION: version, WRITE_ID: self.token}
+                    self.fields |= {**fields, VERSION: version, WRITE_ID: self.write_id}
                     record = record | self.fields
                 outcomes[request] = record
         self.outcomes, self.is_final = outcomes, not self.fields
@@ -83,9 +83,9 @@ class RecordUpdate:
             return False
         if record is None:
             return None
-        if record.get(WRITE_ID) == self.token:
+        if record.get(WRITE_ID) == self.write_id:
             return True
-        # Every write increments the version, so a smaller one shows that this write is missing.
+        # Every write increments the version, so only a later one can have replaced this `write_id`.
         return None if version_of(record) > self.fields[VERSION] else False
 
     def fail(self, error: StorageError) -> None:

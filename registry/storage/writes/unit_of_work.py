@@ -12,7 +12,7 @@ from pymongo import InsertOne, UpdateMany, UpdateOne
 from registry.jsonapi.request_documents import Change, Linkage, Mode
 from registry.model.record import VERSION, Record
 from registry.model.resource import Resource
-from registry.offloading import in_steps, offload
+from registry.offloading import in_chunks, offload
 from registry.storage.errors import IdTaken, RecordNotFound, VersionConflict
 from registry.storage.records import (
     NEXT_VERSION,
@@ -98,7 +98,7 @@ class UnitOfWork:
             cursor = collection.find(
                 {"$or": conditions}, visible(resource), batch_size=ONE_BATCH, session=session
             )
-            async for records in in_steps(await cursor.to_list(None)):
+            async for records in in_chunks(await cursor.to_list(None)):
                 self._identity_maps[type_name].load(records)
 
     def _apply(self, request: WriteRequest) -> Outcome:
@@ -165,8 +165,8 @@ class UnitOfWork:
         for type_name, identity_map in self._identity_maps.items():
             collection = self._transaction.collection(self._graph[type_name])
             operations = identity_map.operations()
-            while some := list(islice(operations, _MAX_OPERATIONS)):
-                await collection.bulk_write(some, session=self._transaction.session)
+            while chunk := list(islice(operations, _MAX_OPERATIONS)):
+                await collection.bulk_write(chunk, session=self._transaction.session)
 
 
 class _IdentityMap:

@@ -1,0 +1,393 @@
+"""The index of ids: totals and positions, whoever writes and however a writer ends."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+from bson.timestamp import Timestamp
+from pymongo import WriteConcern
+from pymongo.errors import AutoReconnect
+
+from registry.model.record import MAX_ID
+from registry.storage.reads import change_streams, id_index
+from registry.storage.reads.change_streams import ChangesUnknown
+from registry.storage.reads.commands import Commands
+from registry.storage.reads.id_index import IdIndex, Located, Position
+from tests.mongods import client_of, program_of
+from tests.proxy import Effect, Proxy
+from tests.replica_set import Member, Processes, ReplicaSet
+from tests.storage.waiting import eventually
+from tests.support import CommandLog, Database, open_cursors
+
+FIRST, LAST = Position(0, descending=False), Position(0, descending=True)
+
+Write = Callable[[Database], Awaitable[Any]]
+
+
+@pytest.fixture
+async def stored(database: Database) -> Database:
+    """A database with computers 1 to 1,000, as the service prepares it."""
+    await database.counters.insert_one({"_id": "computer"})
+    await insert(database, range(1, 1_001))
+    return database
+
+
+@pytest.fixture
+def commands(commands: CommandLog, monkeypatch: pytest.MonkeyPatch) -> CommandLog:
+    """The commands since the test started, without those that are sent between questions."""
+    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 3_600.0)
+    return commands
+
+
+@pytest.fixture
+async def index(stored: Database) -> AsyncIterator[IdIndex]:
+    """The index of the computers, which is loaded."""
+    index = IdIndex(Commands(stored), "computers")
+    await check(index, stored)
+    yield index
+    await index.close()
+
+
+async def insert(database: Database, ids: Iterable[Any]) -> None:
+    await database.computers.insert_many({"_id": one} for one in ids)
+
+
+async def located(index: IdIndex, position: Position = FIRST) -> Located:
+    result = await index.locate(position)
+    assert result is not None
+    return result
+
+
+async def check(index: IdIndex, database: Database) -> None:
+    """Check the total and some positions, in both directions."""
+    found = await database.computers.find({}, {"_id": True}).sort("_id", 1).to_list(None)
+    ids = [record["_id"] for record in found]
+    for offset in {0, 1, len(ids) // 3, len(ids) - 1, len(ids), len(ids) + 5} - {-1}:
+        for descending in (False, True):
+            total, _, place = await located(index, Position(offset, descending))
+            assert total == len(ids)
+            if offset >= len(ids):
+                assert place is None
+                continue
+            assert place is not None
+            position = len(ids) - 1 - offset if descending else offset
+            assert place.first <= ids[position] <= place.last
+            near = [one for one in ids if place.first <= one <= place.last]
+            assert near.index(ids[position]) == place.before
+            assert len(near) == place.before + 1 + place.after
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        range(2_001),
+        range(-1_000, 1_000),
+        range(1, 10**9, 10**5),
+        range(-MAX_ID - 1, MAX_ID, 2**53),
+        [*range(1, 500), *range(MAX_ID - 500, MAX_ID + 1)],
+        [],
+    ],
+    ids=["dense", "negative", "sparse", "everywhere", "ends", "empty"],
+)
+async def test_it_is_exact_while_others_insert_and_delete(
+    database: Database, ids: Iterable[int]
+) -> None:
+    choose, all_ids = random.Random(5), [Int64(one) for one in ids]  # noqa: S311 - the same ones
+    await database.counters.insert_one({"_id": "computer"})
+    index = IdIndex(Commands(database), "computers")
+    for _ in range(4):
+        await database.computers.delete_many({})
+        if chosen := choose.sample(all_ids, len(all_ids) // 2):
+            await insert(database, chosen)
+        await check(index, database)
+        await database.computers.delete_many({"_id": {"$in": chosen[::3]}})
+        await check(index, database)
+    await index.close()
+
+
+async def test_it_is_exact_after_transactions(index: IdIndex, stored: Database) -> None:
+    async with await stored.client.start_session() as session:
+        for count in (1, 700):
+            async with session.start_transaction():
+                new = [{"_id": 10_000 * count + one} for one in range(count)]
+                await stored.computers.insert_many(new, session=session)
+                await stored.computers.delete_many({"_id": {"$lte": count}}, session=session)
+                await check(index, stored)
+            await check(index, stored)
+        session.start_transaction()
+        await stored.computers.delete_many({}, session=session)
+        await session.abort_transaction()
+    await check(index, stored)
+
+
+async def test_it_is_exact_if_a_transaction_does_not_fit_into_a_reply(
+    index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_streams, "_BATCH_SIZE", 7)
+    for first in (2_000, 3_000):
+        async with await stored.client.start_session() as session, session.start_transaction():
+            new = [{"_id": first + one} for one in range(70)]
+            await stored.computers.insert_many(new, session=session)
+        await check(index, stored)
+
+
+REPLACEMENTS: dict[str, Write] = {
+    "drop": lambda database: database.computers.drop(),
+    "rename": lambda database: database.computers.rename("others"),
+    "rename onto": lambda database: database.persons.rename("computers", dropTarget=True),
+    "out": lambda database: database.persons.aggregate([{"$out": "computers"}]).to_list(None),
+    "drop database": lambda database: database.client.drop_database(database.name),
+}
+
+
+@pytest.mark.parametrize("name", REPLACEMENTS)
+async def test_it_is_exact_after_the_collection_was_replaced(
+    index: IdIndex, stored: Database, name: str
+) -> None:
+    await stored.persons.insert_many({"_id": 3 * one} for one in range(50))
+    await stored.computers.delete_one({"_id": 1})
+    await REPLACEMENTS[name](stored)
+    await check(index, stored)
+    await insert(stored, range(5_000, 5_100))
+    await check(index, stored)
+
+
+async def test_the_total_includes_ids_that_are_not_integers(
+    index: IdIndex, stored: Database
+) -> None:
+    unusual = ["x", 41.5, ObjectId(), {"a": 1}, 5_000.0, "y" * 10_000]
+    for one in unusual:
+        await stored.computers.insert_one({"_id": one})
+        assert (await located(index))[::2] == (1_001, None)
+        await stored.computers.delete_one({"_id": one})
+        await check(index, stored)
+    await insert(stored, unusual)
+    loaded_later = IdIndex(Commands(stored), "computers")
+    for each in (index, loaded_later):
+        assert (await located(each))[::2] == (1_006, None)
+    await stored.computers.delete_many({"_id": {"$in": unusual}})
+    for each in (index, loaded_later):
+        await check(each, stored)
+        await each.close()
+
+
+async def test_concurrent_questions_are_answered_by_one_query(
+    commands: CommandLog, index: IdIndex, stored: Database
+) -> None:
+    commands.take("all")
+    results = await asyncio.gather(*(located(index, Position(one, False)) for one in range(50)))
+    assert {result.total for result in results} == {1_000}
+    assert commands.names() == ["find"]
+    await stored.computers.insert_one({"_id": 0})
+    commands.take("all")
+    results = await asyncio.gather(*(located(index) for _ in range(50)))
+    assert {(result.total, result.time) for result in results} == {(1_001, results[0].time)}
+    assert commands.names() == ["find", "getMore"]
+
+
+async def test_two_processes_are_exact(index: IdIndex, stored: Database, mongodb_uri: str) -> None:
+    async with client_of(mongodb_uri) as client:
+        other = IdIndex(Commands(client[stored.name]), "computers")
+        for number in range(20):
+            await client[stored.name].computers.insert_one({"_id": -number})
+            await stored.computers.delete_one({"_id": 7 * number})
+            for each in (index, other):
+                await check(each, stored)
+        await other.close()
+
+
+async def test_a_cursor_that_the_server_has_closed_is_opened_again(
+    commands: CommandLog, index: IdIndex, stored: Database
+) -> None:
+    stages: list[dict[str, Any]] = [
+        {"$currentOp": {"idleCursors": True}},
+        {"$match": {"ns": f"{stored.name}.computers", "type": "idleCursor"}},
+    ]
+    (cursor,) = await stored.client.admin.aggregate(stages).to_list(None)
+    kill = {"killCursors": "computers", "cursors": [cursor["cursor"]["cursorId"]]}
+    await stored.client.admin.command({"killSessions": [{"id": cursor["lsid"]["id"]}]})
+    await stored.command(kill)
+    await stored.computers.delete_many({"_id": {"$lt": 10}})
+    commands.take("all")
+    await located(index)
+    assert commands.names() == ["find", "getMore", "aggregate"]
+    await check(index, stored)
+
+
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_changes_whose_reply_is_lost_are_read_again(
+    stored: Database, mongodb_uri: str, effect: Effect
+) -> None:
+    with Proxy(mongodb_uri).running() as proxy:
+        proxy.verb, proxy.once = "getMore", True
+        async with client_of(proxy.uri) as client:
+            index = IdIndex(Commands(client[stored.name]), "computers")
+            await check(index, stored)
+            proxy.effect = effect
+            await stored.computers.delete_many({"_id": {"$lt": 10}})
+            await check(index, stored)
+            await index.close()
+    assert proxy.affected
+
+
+async def test_changes_are_not_lost_if_the_caller_is_cancelled(
+    index: IdIndex, stored: Database
+) -> None:
+    for number in range(2_000, 2_020):
+        await stored.computers.insert_one({"_id": number})
+        question = asyncio.create_task(index.locate(FIRST))
+        for _ in range(number % 5):
+            await asyncio.sleep(0.0003)
+        question.cancel()
+        with suppress(asyncio.CancelledError):
+            await question
+    await check(index, stored)
+
+
+async def test_changes_are_read_up_to_the_time_of_the_snapshot(
+    stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = Commands(stored)
+    now = await commands.now()
+    stream, never = commands.changes("computers", now), Timestamp(now.time + 3_600, 0)
+    await stored.computers.insert_one({"_id": 2_000})
+    monkeypatch.setattr(change_streams, "_LAG_SECONDS", 0.1)
+    with pytest.raises(ChangesUnknown):
+        await stream.read(never, 100, 0.0)
+    assert stream.time == now
+    await stored.computers.delete_one({"_id": 1})
+    now = await commands.now()
+    assert await stream.read(now, 100, 1.0) == {2_000: 1, 1: -1}
+    assert stream.time >= now
+    await stream.close()
+
+
+async def test_a_collection_is_loaded_again_if_that_is_cheaper_than_its_changes(
+    commands: CommandLog, index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_index, "_MIN_EVENTS", 10)
+    monkeypatch.setattr(change_streams, "_BATCH_SIZE", 20)
+    await insert(stored, range(2_000, 2_200))
+    commands.take("all")
+    await located(index)
+    names = commands.names()
+    assert names.count("getMore") < 10
+    assert names.count("aggregate") == 2, "the scan and a new change stream"
+    await check(index, stored)
+
+
+async def test_the_blocks_grow_with_the_distance_of_the_ids(
+    index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_index, "_MAX_BLOCKS", 4)
+    await insert(stored, range(10**6, 30 * 10**6, 10**6))
+    await check(index, stored)
+    assert index._loaded
+    assert len(index._loaded.counts) <= 5
+
+
+async def test_loading_continues_when_a_question_does_not_wait_for_it(
+    stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = IdIndex(Commands(stored), "computers")
+    with monkeypatch.context() as patch:
+        patch.setattr(id_index, "_PATIENCE_SECONDS", 0.001)
+        assert await index.locate(FIRST) is None
+
+    async def is_loaded() -> bool:
+        return index._loaded is not None
+
+    assert await eventually(is_loaded)
+    await check(index, stored)
+    await index.close()
+
+
+async def test_unknown_resume_tokens_disable_the_index_for_a_while(
+    commands: CommandLog, index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(change_streams, "_TOKEN", re.compile("83"))
+        await stored.computers.insert_one({"_id": 0})
+        assert await index.locate(FIRST) is None
+        commands.take("all")
+        assert await index.locate(FIRST) is None
+        assert commands.names() == []
+    monkeypatch.setattr(index, "_retry_at", 0.0)
+    await check(index, stored)
+
+
+async def test_no_cursor_stays_open_when_nobody_asks(
+    stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 0.01)
+    monkeypatch.setattr(id_index, "_IDLE_SECONDS", 0.1)
+    index = IdIndex(Commands(stored), "computers")
+    await located(index)
+    assert await open_cursors(stored) == 1
+    await stored.computers.delete_one({"_id": 1})
+
+    async def is_closed() -> bool:
+        return await open_cursors(stored) == 0
+
+    assert await eventually(is_closed)
+    await stored.computers.delete_one({"_id": 2})
+    await check(index, stored)
+    await index.close()
+
+
+async def test_changes_are_read_between_questions(
+    stored: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_index, "_KEEP_UP_SECONDS", 0.01)
+    index = IdIndex(Commands(stored), "computers")
+    await located(index)
+    await stored.computers.delete_one({"_id": 1})
+
+    async def is_up_to_date() -> bool:
+        return index._loaded is not None and index._loaded.counts.total == 999
+
+    assert await eventually(is_up_to_date)
+    await index.close()
+    assert await open_cursors(stored) == 0
+
+
+async def test_it_is_exact_after_mongod_was_killed_and_after_an_election(
+    mongodb_uri: str, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    with ExitStack() as stack:
+        processes = Processes()
+        stack.callback(processes.end)
+        member = Member(await program_of(mongodb_uri), tmp_path / "db", unused_tcp_port, processes)
+        stack.enter_context(member.client)
+        replica_set = ReplicaSet([member], processes)
+        await replica_set.initiate()
+        await replica_set.primary()
+        async with client_of(member.uri) as client:
+            database = client.registry
+            await database.counters.insert_one({"_id": "computer"})
+            await insert(database, range(1, 1_001))
+            index = IdIndex(Commands(database), "computers")
+            await check(index, database)
+            hasty = database.computers.with_options(write_concern=WriteConcern(1, j=False))
+            for number in range(3):
+                await hasty.insert_many({"_id": 10_000 * (number + 1) + one} for one in range(99))
+                await located(index)
+                await hasty.delete_many({"_id": {"$lte": 10 * (number + 1)}})
+                if number == 1:
+                    with suppress(AutoReconnect):
+                        await client.admin.command({"replSetStepDown": 1, "force": True})
+                else:
+                    member.kill()
+                    member.start()
+                await replica_set.primary()
+                await check(index, database)
+            await index.close()

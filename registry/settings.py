@@ -101,7 +101,7 @@ class Settings:
 
     small_requests: Annotated[
         int, _count, "reads by id, pages along an index and small writes in progress per worker"
-    ] = 500 * CORES
+    ] = 1_000 * CORES
     heavy_queries: Annotated[
         int,
         _count,

@@ -31,8 +31,10 @@ STORAGE_LAYERS = [
     "errors",
     "bulkheads",
     "visible_fields",
+    "text_blocks",
     "records",
     "batching",
+    "backlog",
     "codecs",
     "mongod",
     "client",
@@ -41,6 +43,8 @@ STORAGE_LAYERS = [
     "reads",
     "snapshot",
     "writes",
+    "indexes",
+    "maintenance",
     "repository",
 ]
 """The layers of `registry.storage`, from the bottom up."""

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from functools import partial
 
 from bson.timestamp import Timestamp
-from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.atomic_operations import Operation
 from registry.jsonapi.filtering import filtered_fields
@@ -15,17 +14,18 @@ from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.model.stored_fields import stored_fields
 from registry.settings import Settings
+from registry.storage.backlog import Backlog
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.errors import RecordNotFound, translated_errors
+from registry.storage.maintenance import Maintenance
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
-from registry.storage.records import Versions, Written, recompute, version_of
+from registry.storage.records import Versions, Written, version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions
 from registry.storage.visible_fields import visible_fields
@@ -38,9 +38,6 @@ from registry.storage.writes.insertions import Insertions
 from registry.storage.writes.link_writes import LinkWrites
 from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
-
-_RECOMPUTE_BATCH_SIZE = 10_000
-"""Records per update of missing computed fields."""
 
 _MAX_CALLERS = 1_000
 """Requests that share one update of missing computed fields."""
@@ -66,12 +63,14 @@ class Repository:
         commands = Commands(database)
         self._lookups = Lookups(commands, graph)
         self._bulkheads = Bulkheads.of(settings)
-        self._reads = ReadContext(commands, graph, settings, self._bulkheads)
+        self._backlog = Backlog()
+        self._reads = ReadContext(commands, graph, settings, self._bulkheads, self._backlog)
         self._recomputations = Coalescer[None](max_batch_size=_MAX_CALLERS)
         self._counters = Counters(database, graph)
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._large_transactions = Transactions(database, graph, orphans)
+        self._maintenance = Maintenance(database, graph, self._transactions, self._backlog)
         self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
         self._link_writes = LinkWrites(self._transactions, self._large_transactions)
         self._insertions, self._attribute_updates = {}, {}
@@ -83,18 +82,19 @@ class Repository:
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
 
-        Raises PyMongoError.
+        For large collections, indexes and computed fields are completed in the background, so that
+        the service is ready soon. Raises PyMongoError.
         """
-        for resource in self._graph.values():
-            fields = sorted({one.stored_name for one in stored_fields(resource).values()} - {"_id"})
-            indexes = [IndexModel([(field, ASCENDING), ("_id", ASCENDING)]) for field in fields]
-            if indexes:
-                await self._database[resource.collection].create_indexes(indexes)
-            await self._recompute(resource)
         await self._counters.prepare()
+        await self._maintenance.prepare()
+
+    async def catch_up(self) -> None:
+        """Wait until the indexes and text blocks that `prepare` has found missing are complete."""
+        await self._maintenance.catch_up()
 
     async def close(self) -> None:
         """Let writes end, and give back ids that were allocated ahead; call it after all others."""
+        await self._maintenance.close()
         await self._bulkheads.close()
         await self._counters.close()
 
@@ -115,7 +115,7 @@ class Repository:
             owner = key.relationship.target if key.relationship else resource.type
             named.add((owner, key.stored_name))
         for type_name in {name for name, field in named if field in self._graph[name].computed}:
-            recompute = partial(self._recompute, self._graph[type_name])
+            recompute = partial(self._maintenance.recompute, self._graph[type_name])
             with translated_errors():
                 await self._recomputations.load(type_name, recompute)
         return self.snapshot()
@@ -129,6 +129,7 @@ class Repository:
         otherwise. Raises RecordNotFound if a linkage names resources that do not exist; then
         nothing is stored.
         """
+        self._backlog.written(resource.type)
         if not change.linkages and not read_back:
             insertion = partial(self._insertions[resource].insert, change)
             async with self._bulkheads.small_requests:
@@ -158,6 +159,8 @@ class Repository:
         time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
         names resources that do not exist, or VersionConflict; then nothing is changed.
         """
+        if change.attributes:
+            self._backlog.written(resource.type)
         if read_back:
             return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
@@ -206,6 +209,8 @@ class Repository:
         Returns each operation, its placeholders replaced by ids, with the record that it wrote.
         Raises RecordNotFound with the pointer into the first operation that fails.
         """
+        for one in operations:
+            self._backlog.written(one.resource.type)
         is_large = sum(1 + one.change.size for one in operations) > _LARGE
         transactions = self._large_transactions if is_large else self._transactions
 
@@ -227,13 +232,3 @@ class Repository:
             return await self._bulkheads.large_transactions.complete(write)
         async with self._bulkheads.small_requests:
             return await self._link_writes.write(request)
-
-    async def _recompute(self, resource: Resource) -> None:
-        """Store the computed fields of records that external writers have stored without them."""
-        collection = self._database[resource.collection]
-        for field in resource.computed:
-            while records := await collection.find({field: None}, {"_id": True}).to_list(
-                _RECOMPUTE_BATCH_SIZE
-            ):
-                ids = [record["_id"] for record in records]
-                await collection.update_many({"_id": {"$in": ids}}, recompute(resource))

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorCommandCursor
@@ -16,12 +16,14 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.settings import Settings
+from registry.storage.backlog import Backlog
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.commands import Command, Commands, PointInTime, Session
 from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.query_cost import MAX_OFFSET, is_indexed, is_narrow
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
+from registry.storage.reads.text_search import TextSearch
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import fields_of, only
 
@@ -43,10 +45,16 @@ class ReadContext:
 
     seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
     range_scans, pages, bulkheads: batching, coalescing and the limits on queries in progress.
+    backlog: indexes and text blocks that are not complete.
     """
 
     def __init__(
-        self, commands: Commands, graph: Graph, settings: Settings, bulkheads: Bulkheads
+        self,
+        commands: Commands,
+        graph: Graph,
+        settings: Settings,
+        bulkheads: Bulkheads,
+        backlog: Backlog,
     ) -> None:
         self.commands = commands
         self.graph = graph
@@ -57,6 +65,7 @@ class ReadContext:
         }
         self.pages = Coalescer[tuple[Window, PointInTime]](max_batch_size=_MAX_CALLERS)
         self.bulkheads = bulkheads
+        self.backlog = backlog
 
 
 class CollectionQuery:
@@ -107,10 +116,13 @@ class CollectionQuery:
             return
         async with bulkheads.heavy_queries, self._context.commands.ended_if_cancelled() as session:
             self._session = session
+            await self._narrow()
             yield
 
     def is_heavy(self, page: Page | None) -> bool:
         """Whether a page, or a stream, may read many more records than it shows."""
+        if self._resource.type in self._context.backlog.unindexed:
+            return not self._is_range_scan((), self.order)
         if isinstance(page, NumberedPage):
             is_deep = (page.number - 1) * page.size > MAX_OFFSET
             return page.total or is_deep or not self._is_indexed
@@ -161,6 +173,8 @@ class CollectionQuery:
                 self._session = session
             async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
                 time = self.point.time = self.point.time or await commands.now()
+                if is_heavy:
+                    await self._narrow()
                 command = self._command(self.conditions, self.order, batch_size=batch_size)
                 cursor = await commands.stream(command, time, self._session)
                 resources.push_async_callback(cursor.close)
@@ -173,6 +187,16 @@ class CollectionQuery:
                     records = await cursor.to_list(batch_size)
         if records:
             yield records
+
+    async def _narrow(self) -> None:
+        """Let the filters name the records that text blocks find, before `conditions` is used."""
+        backlog = self._context.backlog
+        on_outside = partial(backlog.found_outside, self._resource.type)
+        search = TextSearch(self._resource, self._run_limited, on_outside)
+        self._filters = await search.narrowed(self._filters)
+
+    async def _run_limited(self, command: Command) -> list[Record]:
+        return await self._run(self._limited(command))
 
     async def _run(self, command: Command) -> list[Record]:
         found = await self._context.commands.run(command, self.point.time, self._session)

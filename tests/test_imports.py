@@ -32,8 +32,10 @@ STORAGE_LAYERS = [
     "writes_in_progress",
     "bulkheads",
     "visible_fields",
+    "text_blocks",
     "records",
     "batching",
+    "backlog",
     "codecs",
     "mongod",
     "client",
@@ -43,6 +45,8 @@ STORAGE_LAYERS = [
     "reads",
     "snapshot",
     "writes",
+    "indexes",
+    "maintenance",
     "repository",
 ]
 """The layers of `registry.storage`, from the bottom up."""

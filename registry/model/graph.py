@@ -8,7 +8,7 @@ from dataclasses import replace
 from marshmallow import ValidationError
 
 from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
-from registry.model.record import VERSION, WRITE_ID
+from registry.model.record import TEXT_BLOCK, VERSION, WRITE_ID
 from registry.model.resource import Relationship, Resource
 
 _MEMBER_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -65,7 +65,7 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
     """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`."""
     foreign_keys = [link.foreign_key for link in resource.links]
     fields = ["type", "id", *resource.attributes, *relationships]
-    reserved = ["_id", VERSION, WRITE_ID]
+    reserved = ["_id", VERSION, WRITE_ID, TEXT_BLOCK]
     stored_names = [*reserved, *resource.attributes, *resource.hidden, *foreign_keys]
     _check_unique(f"field of {resource.type}", fields)
     _check_unique(f"stored field of {resource.type}", stored_names)

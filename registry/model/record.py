@@ -16,6 +16,12 @@ VERSION = "version"
 WRITE_ID = "write_id"
 """The stored field that identifies the batch that wrote the attributes last; never returned."""
 
+TEXT_BLOCK = "text_block"
+"""The stored field with the id of the text block that has the texts of the record; never returned.
+
+Missing or null if no block has them as they are now.
+"""
+
 
 def make_ids_hashable(records: Iterable[Record]) -> None:
     """Replace ids that are documents, as external writers may have stored, by their text."""

@@ -58,7 +58,7 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
             "workers": self._settings.workers,
             "worker_class": _Worker,
             "bind": [],  # each worker binds a socket of its own
-            "timeout": 0,  # a first start on a large database builds indexes, which takes minutes
+            "timeout": 0,  # the workers are no HTTP servers of gunicorn, and report nothing to it
             "graceful_timeout": int(FINISH_SECONDS) + 3,
             "control_socket_disable": True,
             "errorlog": None,

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.request_documents import Change
-from registry.model.record import VERSION, LinkedIds, Record
+from registry.model.record import TEXT_BLOCK, VERSION, LinkedIds, Record
 from registry.model.resource import Resource
 from registry.storage.errors import StorageError
+from registry.storage.text_blocks import searched_names
 
 Versions: TypeAlias = frozenset[int] | None
 """The versions that a record may have in order to be written; None for any."""
@@ -114,13 +115,18 @@ def foreign_keys(change: Change) -> dict[str, LinkedIds]:
 
 
 def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]) -> Record:
-    """Return the fields that these values change, with computed ones; empty if none changes."""
+    """Return the fields that these values change, with computed ones; empty if none changes.
+
+    A record whose texts change is in no text block any more.
+    """
     fields = {
         name: value for name, value in values.items() if not _is_same(value, record.get(name))
     }
     for name, text in resource.computed.items() if fields else ():
         if not fields.keys().isdisjoint(text.parts):
             fields[name] = text.compute({**record, **fields})
+    if not fields.keys().isdisjoint(searched_names(resource)):
+        fields[TEXT_BLOCK] = None
     return fields
 
 
@@ -160,7 +166,7 @@ def update_statement(updates: Sequence[tuple[int, int, Record]]) -> dict[str, An
 def recompute(resource: Resource) -> list[Stage]:
     """Return the update that sets the computed fields; empty for a type without any."""
     computed = {name: _concatenation(text.parts) for name, text in resource.computed.items()}
-    return [{"$set": computed}] if computed else []
+    return [{"$set": {**computed, TEXT_BLOCK: None}}] if computed else []
 
 
 def _concatenation(parts: tuple[str, ...]) -> Stage:

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from functools import partial
 
 from bson.timestamp import Timestamp
-from pymongo import ASCENDING, IndexModel
 
 from registry.jsonapi.atomic_operations import Operation
 from registry.jsonapi.filtering import filtered_fields
@@ -15,18 +14,19 @@ from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.model.stored_fields import stored_fields
 from registry.settings import Settings
+from registry.storage.backlog import Backlog
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import RecordNotFound, translated_errors
+from registry.storage.maintenance import Maintenance
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
-from registry.storage.records import Versions, Written, recompute, version_of
+from registry.storage.records import Versions, Written, version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions
 from registry.storage.visible_fields import visible_fields
@@ -40,9 +40,6 @@ from registry.storage.writes.link_writes import LinkWrites
 from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
 from registry.storage.writes_in_progress import WritesInProgress
-
-_RECOMPUTE_BATCH_SIZE = 10_000
-"""Records per update of missing computed fields."""
 
 _MAX_CALLERS = 1_000
 """Requests that share one update of missing computed fields."""
@@ -69,13 +66,15 @@ class Repository:
         commands = Commands(database)
         self._lookups = Lookups(commands, graph)
         self._bulkheads = Bulkheads.of(settings)
-        self._reads = ReadContext(commands, graph, settings, self._bulkheads)
+        self._backlog = Backlog()
+        self._reads = ReadContext(commands, graph, settings, self._bulkheads, self._backlog)
         self._recomputations = Coalescer[None](max_batch_size=_MAX_CALLERS)
         self._counters = Counters(database, graph)
         self._in_progress = WritesInProgress()
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._large_transactions = Transactions(database, graph, orphans)
+        self._maintenance = Maintenance(database, graph, self._transactions, self._backlog)
         self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
         self._link_writes = LinkWrites(
             self._transactions, self._large_transactions, self._in_progress
@@ -91,20 +90,21 @@ class Repository:
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
 
-        Raises PyMongoError.
+        For large collections, indexes and computed fields are completed in the background, so that
+        the service is ready soon. Raises PyMongoError.
         """
-        for resource in self._graph.values():
-            fields = sorted({one.stored_name for one in stored_fields(resource).values()} - {"_id"})
-            indexes = [IndexModel([(field, ASCENDING), ("_id", ASCENDING)]) for field in fields]
-            if indexes:
-                await self._database[resource.collection].create_indexes(indexes)
-            await self._recompute(resource)
         await self._counters.prepare()
+        await self._maintenance.prepare()
         await self._disk_space.watch()
+
+    async def catch_up(self) -> None:
+        """Wait until the indexes and text blocks that `prepare` has found missing are complete."""
+        await self._maintenance.catch_up()
 
     async def close(self) -> None:
         """Wait until all writes have ended, then give back ids that were allocated ahead."""
         self._disk_space.close()
+        await self._maintenance.close()
         for resource in self._graph.values():
             await self._insertions[resource].close()
             await self._attribute_updates[resource].close()
@@ -131,7 +131,7 @@ class Repository:
             owner = key.relationship.target if key.relationship else resource.type
             named.add((owner, key.stored_name))
         for type_name in {name for name, field in named if field in self._graph[name].computed}:
-            recompute = partial(self._recompute, self._graph[type_name])
+            recompute = partial(self._maintenance.recompute, self._graph[type_name])
             with translated_errors():
                 await self._recomputations.load(type_name, recompute)
         return self.snapshot()
@@ -146,6 +146,7 @@ class Repository:
         nothing is stored.
         """
         self._disk_space.require()
+        self._backlog.written(resource.type)
         if not change.linkages and not read_back:
             insertion = partial(self._insertions[resource].insert, change)
             async with self._bulkheads.small_requests:
@@ -176,6 +177,8 @@ class Repository:
         names resources that do not exist, or VersionConflict; then nothing is changed.
         """
         self._disk_space.require()
+        if change.attributes:
+            self._backlog.written(resource.type)
         if read_back:
             return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
@@ -227,6 +230,8 @@ class Repository:
         Raises RecordNotFound with the pointer into the first operation that fails.
         """
         self._disk_space.require()
+        for one in operations:
+            self._backlog.written(one.resource.type)
         is_large = sum(1 + one.change.size for one in operations) > _LARGE
         transactions = self._large_transactions if is_large else self._transactions
 
@@ -249,13 +254,3 @@ class Repository:
             return await self._bulkheads.large_transactions.complete(write, self._in_progress)
         async with self._bulkheads.small_requests:
             return await self._link_writes.write(request)
-
-    async def _recompute(self, resource: Resource) -> None:
-        """Store the computed fields of records that external writers have stored without them."""
-        collection = self._database[resource.collection]
-        for field in resource.computed:
-            while records := await collection.find({field: None}, {"_id": True}).to_list(
-                _RECOMPUTE_BATCH_SIZE
-            ):
-                ids = [record["_id"] for record in records]
-                await collection.update_many({"_id": {"$in": ids}}, recompute(resource))

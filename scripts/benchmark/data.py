@@ -42,8 +42,11 @@ async def fill(database: Database, persons: int) -> None:
 
 
 async def prepare(database: Database) -> None:
-    """Create the indexes; on a large collection, the service would time out if it did at start."""
-    await Repository(database, Graph(RESOURCES), Settings()).prepare()
+    """Build the indexes and text blocks, which a service that starts does in the background."""
+    repository = Repository(database, Graph(RESOURCES), Settings())
+    await repository.prepare()
+    await repository.catch_up()
+    await repository.close()
 
 
 async def give_all_to(database: Database, owner: int) -> int:

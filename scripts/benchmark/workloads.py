@@ -33,6 +33,7 @@ GROWTH_TITLES = {
     "first": "first page of 50 persons",
     "number": "page of 50 persons by number, with the total",
     "far": "page 10,000 by cursor (or the last)",
+    "contains": "persons whose e-mail contains text of one",
 }
 """The workloads that show how cost grows with the database, by name."""
 
@@ -63,6 +64,8 @@ _PAGE = (
     "/computers?include=owner&fields%5Bcomputer%5D=serial&fields%5Bperson%5D=last_name"
     "&page%5Bsize%5D=50"
 )
+
+_CONTAINS = "filter%5Bemail%5D%5Bcontains%5D"
 
 _PAGE_SIZE = 50
 _FAR_PAGE = 10_000
@@ -113,6 +116,7 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
         "first": [Request("GET", first)],
         "number": _numbered_pages(choose, persons),
         "far": [Request("GET", f"{first}&page%5Bafter%5D={after}")],
+        "contains": [Request("GET", f"{first}&{_CONTAINS}=n.{number}%40") for number in ids],
     }
     return _store(requests, GROWTH_TITLES, directory)
 

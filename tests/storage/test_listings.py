@@ -18,6 +18,7 @@ from registry.jsonapi.sorting import Order, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
@@ -201,7 +202,8 @@ async def with_concurrent_write(
             uri, event_listeners=[listener]
         )
         database = client[settings.database]
-        context = ReadContext(Commands(database), GRAPH, Settings(), Bulkheads.of(Settings()))
+        bulkheads = Bulkheads.of(Settings())
+        context = ReadContext(Commands(database), GRAPH, Settings(), bulkheads, Backlog())
         person, point = GRAPH["person"], PointInTime()
         try:
             yield (

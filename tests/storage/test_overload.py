@@ -228,10 +228,10 @@ SLOW_FILTER = [
 async def test_the_query_of_a_client_that_is_gone_is_stopped_in_mongodb(
     serve: Serve, settings: Settings, database: Database, rest: str
 ) -> None:
+    api = await serve(settings=replace(settings, query_seconds=600.0, heavy_queries=1))
     await database.computers.insert_many(
         {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)
     )
-    api = await serve(settings=replace(settings, query_seconds=600.0, heavy_queries=1))
     await database.command("profile", 2)
     writer = await send(api, f"/computers?filter={quote(orjson.dumps(SLOW_FILTER))}{rest}")
     assert await eventually(partial(queries_run, database, 1))

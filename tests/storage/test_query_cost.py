@@ -26,6 +26,7 @@ INDEXED = [
     "filter[serial][prefix]=a&sort=serial",
     "filter[serial][ge]=a&filter[serial][lt]=b&sort=-serial",
     'filter=[{"and":[{"name":"serial","op":"eq","val":"a"}]}]',
+    'filter=[{"or":[{"name":"serial","op":"eq","val":"a"},{"name":"owner","op":"in","val":[1,2]}]}]',
 ]
 
 NOT_INDEXED = [
@@ -40,7 +41,10 @@ NOT_INDEXED = [
     "filter[serial]=a&sort=owner",
     f"filter[id]={','.join(map(str, range(101)))}&sort=serial",
     f"filter[owner]={','.join(map(str, range(1, 102)))}",
-    'filter=[{"or":[{"name":"serial","op":"eq","val":"a"}]}]',
+    'filter=[{"or":[{"name":"serial","op":"eq","val":"a"}]}]&sort=serial',
+    'filter=[{"or":[{"name":"serial","op":"eq","val":"a"}]}]&filter[owner]=1',
+    'filter=[{"or":[{"name":"serial","op":"eq","val":"a"},{"name":"owner","op":"ne","val":1}]}]',
+    f'filter=[{{"or":[{{"name":"owner","op":"in","val":{[*range(1, 102)]}}}]}}]',
     'filter=[{"not":{"name":"serial","op":"eq","val":"a"}}]',
 ]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
@@ -17,6 +17,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.settings import Settings
+from registry.storage.backlog import Backlog
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.commands import Command, Commands, PointInTime, Session
@@ -29,6 +30,7 @@ from registry.storage.reads.query_cost import (
     is_narrow,
 )
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
+from registry.storage.reads.text_search import TextSearch
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import fields_of, only
 
@@ -50,11 +52,16 @@ class ReadContext:
 
     seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
     id_indexes, range_scans: by type. pages, totals, bulkheads: coalescing, and the limits on
-    queries in progress.
+    queries in progress. backlog: indexes and text blocks that are not complete.
     """
 
     def __init__(
-        self, commands: Commands, graph: Graph, settings: Settings, bulkheads: Bulkheads
+        self,
+        commands: Commands,
+        graph: Graph,
+        settings: Settings,
+        bulkheads: Bulkheads,
+        backlog: Backlog,
     ) -> None:
         self.commands = commands
         self.graph = graph
@@ -66,6 +73,7 @@ class ReadContext:
         self.pages = Coalescer[tuple[Window, PointInTime]](max_batch_size=_MAX_CALLERS)
         self.totals = Coalescer[tuple[int, Timestamp]](max_batch_size=_MAX_CALLERS)
         self.bulkheads = bulkheads
+        self.backlog = backlog
 
     async def close(self) -> None:
         """End what is read in the background."""
@@ -100,9 +108,10 @@ class CollectionQuery:
         sort_fields = (sort_field(key).partition(".")[0] for key in query.order)
         self._projection = only([*fields, *sort_fields])
         self.key = resource.type, tuple(filters), query.order, fields
-        self.is_indexed = is_indexed(filters, query.order)
-        self._is_narrow = self.is_indexed and is_narrow(filters)
+        self._is_indexed = is_indexed(filters, query.order)
+        self._is_narrow = self._is_indexed and is_narrow(filters)
         self._session: Session | None = None
+        self._has_searched = False
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -123,6 +132,7 @@ class CollectionQuery:
             return
         async with bulkheads.heavy_queries, self._context.commands.ended_if_cancelled() as session:
             self._session = session
+            await self._narrow()
             try:
                 yield
             finally:
@@ -132,6 +142,17 @@ class CollectionQuery:
     def is_by_id(self) -> bool:
         """Whether the order is that of the ids."""
         return self.order[0].stored_name == BY_ID[0].stored_name and not self.relationships
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether one index finds the records in this order and no others."""
+        if self._lacks_indexes:
+            return self.is_by_id and not self._filters
+        return self._is_indexed
+
+    @property
+    def _lacks_indexes(self) -> bool:
+        return self._resource.type in self._context.backlog.unindexed
 
     async def find(
         self, conditions: Conditions, order: Order, size: int, offset: int = 0
@@ -178,7 +199,7 @@ class CollectionQuery:
 
     async def _count(self) -> tuple[int, Timestamp]:
         """Count few index keys as a small request, which most totals are; more as a heavy one."""
-        if is_counted_by_index(self._filters):
+        if is_counted_by_index(self._filters) and not self._lacks_indexes:
             limit: list[Stage] = [{"$limit": MAX_OFFSET + 1}]
             counted, time = await self._count_matching(limit, is_heavy=False)
             if counted <= MAX_OFFSET:
@@ -216,6 +237,8 @@ class CollectionQuery:
                 self._session = session
             async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
                 time = self.point.time = self.point.time or await commands.now()
+                if is_heavy:
+                    await self._narrow()
                 command = self._command(self.conditions, self.order, batch_size=batch_size)
                 cursor = await commands.stream(command, time, self._session)
                 resources.push_async_callback(cursor.close)
@@ -228,6 +251,19 @@ class CollectionQuery:
                     records = await cursor.to_list(batch_size)
         if records:
             yield records
+
+    async def _narrow(self) -> None:
+        """Let the filters name the records that text blocks find, before `conditions` is used."""
+        if self._has_searched:
+            return
+        self._has_searched = True
+        backlog = self._context.backlog
+        on_outside = partial(backlog.found_outside, self._resource.type)
+        search = TextSearch(self._resource, self._run_limited, on_outside)
+        self._filters = await search.narrowed(self._filters)
+
+    async def _run_limited(self, command: Command) -> list[Record]:
+        return await self._run(self._limited(command))
 
     async def _run(self, command: Command) -> list[Record]:
         found = await self._context.commands.run(command, self.point.time, self._session)

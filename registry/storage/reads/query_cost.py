@@ -2,25 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 
-from registry.jsonapi.filtering import AllOf, Condition, Filter
-from registry.jsonapi.sorting import BY_ID, Order
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
+from registry.jsonapi.sorting import Order
 from registry.model.attributes import Operator
+from registry.model.stored_fields import ID
 
 MAX_OFFSET = 1_000
 """Index keys that a page by number may skip to count as cheap."""
 
 _MAX_VALUES = 100
-"""Values of IN whose records MongoDB merges in the order of the ids; of 200, it sorts them."""
+"""Values whose records MongoDB merges in the order of the ids; of 200, it sorts the records."""
 
 _VALUES = {Operator.EQ, Operator.IN}
 _RANGES = {Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.PREFIX}
 
 
 def is_indexed(filters: Sequence[Filter], order: Order) -> bool:
-    """Whether one index, of a field and the id, finds the records in this order and no others."""
+    """Whether indexes, each of a field and the id, find the records in this order and no others."""
     first = order[0]
     if first.relationship or len(order) > 2 or len({key.descending for key in order}) > 1:
         return False
+    if _is_merged(filters, order):
+        return True
     conditions = list(_conditions(filters))
     if not conditions:
         return True
@@ -41,11 +44,30 @@ def is_narrow(filters: Sequence[Filter]) -> bool:
     return any(one and one.operator in _VALUES for one in _conditions(filters))
 
 
+def _is_merged(filters: Sequence[Filter], order: Order) -> bool:
+    """Whether records with one of a few values, in any of several fields, are merged by id."""
+    match filters:
+        case [AnyOf(parts)] | [AllOf((AnyOf(parts),))] if order[0].stored_name == ID:
+            counts = [_count(part) for part in parts]
+            return None not in counts and sum(filter(None, counts)) <= _MAX_VALUES
+    return False
+
+
+def _count(condition: Filter) -> int | None:
+    """Return how many values a condition compares a field with; None if it is another one."""
+    match condition:
+        case Condition(operator=Operator.EQ):
+            return 1
+        case Condition(operator=Operator.IN, value=values):
+            return len(values)
+    return None
+
+
 def _is_indexed(condition: Condition, order: Order) -> bool:
     name = order[0].stored_name
     if condition.operator in _VALUES | _RANGES and name == condition.stored_name:
         return True
-    if name != BY_ID[0].stored_name:
+    if name != ID:
         return False
     if condition.operator is Operator.IN:
         return len(condition.value) <= _MAX_VALUES

@@ -1,0 +1,125 @@
+"""Maintenance: what makes queries fast, in the background where it takes long."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from registry.model.graph import Graph
+from registry.model.resource import Resource
+from registry.model.stored_fields import ID
+from registry.storage.backlog import Backlog
+from registry.storage.client import Database
+from registry.storage.errors import StorageError, translated_errors
+from registry.storage.indexes import Indexes
+from registry.storage.records import recompute
+from registry.storage.text_blocks import BLOCK_SIZE, collection_of, searched_names
+from registry.storage.transactions import TransactionConflict, Transactions
+from registry.storage.writes.text_indexing import TextIndexing
+
+_log = logging.getLogger("registry")
+
+_FEW = 10_000
+"""Records for which the start of the service waits: less than a second."""
+
+_RECOMPUTE_BATCH_SIZE = 10_000
+"""Records per update of missing computed fields."""
+
+_RETRY_SECONDS = 30.0
+"""The pause after an error; the data are complete but slower to query."""
+
+_CONFLICT_SECONDS = 1.0
+"""The pause after a conflict with another write, perhaps of a process that does the same."""
+
+
+class Maintenance:
+    """Indexes, missing computed fields, and text blocks.
+
+    What is done is visible in the data alone, so that any process can continue after another.
+    """
+
+    def __init__(
+        self, database: Database, graph: Graph, transactions: Transactions, backlog: Backlog
+    ) -> None:
+        self._database = database
+        self._graph = graph
+        self._backlog = backlog
+        self._indexes = Indexes(database, graph, backlog)
+        self._text_indexing = {
+            name: TextIndexing(resource, database, transactions)
+            for name, resource in graph.items()
+            if searched_names(resource)
+        }
+        self._large: list[Resource] = []
+        self._not_small: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+        self._has_caught_up = asyncio.Event()
+
+    async def prepare(self) -> None:
+        """Complete small collections, and begin with the others in the background.
+
+        Raises PyMongoError.
+        """
+        for resource in self._graph.values():
+            count = await self._database[resource.collection].estimated_document_count()
+            await self._indexes.prepare(resource, is_small=count <= _FEW)
+            if count <= _FEW:
+                await self.recompute(resource)
+            else:
+                self._large.append(resource)
+            if count >= BLOCK_SIZE:
+                self._not_small.append(resource.type)
+        await self._create_collections()
+        self._task = asyncio.create_task(self._run())
+
+    async def recompute(self, resource: Resource) -> None:
+        """Store the computed fields of records that external writers have stored without them.
+
+        Raises PyMongoError.
+        """
+        collection = self._database[resource.collection]
+        for field in resource.computed:
+            while records := await collection.find({field: None}, {"_id": True}).to_list(
+                _RECOMPUTE_BATCH_SIZE
+            ):
+                ids = [record["_id"] for record in records]
+                await collection.update_many({"_id": {"$in": ids}}, recompute(resource))
+
+    async def catch_up(self) -> None:
+        """Wait until everything is complete that `prepare` has left for the background."""
+        await self._has_caught_up.wait()
+
+    async def close(self) -> None:
+        """End the work in the background; the next start continues it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _create_collections(self) -> None:
+        """Create the collections of text blocks, so that no snapshot is older than they are."""
+        for name in self._text_indexing:
+            # Unlike the command `create`, this does not fail if another process has created it.
+            await self._database[collection_of(self._graph[name])].create_index(ID)
+
+    async def _run(self) -> None:
+        await self._retry(self._indexes.build)
+        for resource in self._large:
+            await self._retry(partial(self.recompute, resource))
+        types = list(self._not_small)
+        while True:
+            for name in self._text_indexing.keys() & types:
+                await self._retry(self._text_indexing[name].index)
+            self._has_caught_up.set()
+            types = await self._backlog.types()
+
+    async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do some work, again after errors, which are logged."""
+        while True:
+            try:
+                with translated_errors():
+                    return await work()
+            except TransactionConflict:
+                await asyncio.sleep(_CONFLICT_SECONDS)
+            except StorageError:
+                _log.error("Queries stay slower until this succeeds, again in %g s", _RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)

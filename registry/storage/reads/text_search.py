@@ -1,0 +1,159 @@
+"""Text search: finds the records that a filter `contains` may match, by the text blocks."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+from pymongo import DESCENDING
+
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
+from registry.model.attributes import Operator
+from registry.model.record import TEXT_BLOCK, Record
+from registry.model.resource import Resource
+from registry.model.stored_fields import ID
+from registry.storage.reads.commands import Command
+from registry.storage.reads.filter_queries import match
+from registry.storage.records import ONE_BATCH, Stage
+from registry.storage.text_blocks import NO_BLOCK, collection_of, fold, has_text, matched_ids
+
+Run: TypeAlias = Callable[[Command], Awaitable[list[Record]]]
+"""Runs a command, at the point in time of the document."""
+
+MAX_OUTSIDE = 20_000
+"""Records outside blocks that a search compares one by one. While there are more, which takes a
+large import, the plans of MongoDB serve the filter."""
+
+_MAX_IDS = 5_000
+"""Ids that narrow a filter. Text that more records contain is found soon in any order."""
+
+_SAMPLED_BLOCKS, _MAX_SAMPLED_IDS = 8, 10
+"""The newest blocks, which are searched first, and the ids in them from which on text is taken to
+be common: a search of all blocks would take longer than a page in the order of an index."""
+
+_MAX_SEARCHES = 4
+"""Searches per request: each reads all text blocks of a type."""
+
+_MAX_LENGTH = 128
+"""Folded characters that blocks are searched for; the filter itself compares all."""
+
+
+class TextSearch:
+    """The search for the filters of one request.
+
+    run: of the collection of the type. on_outside: called with the number of records outside
+    blocks, at most MAX_OUTSIDE + 1.
+    """
+
+    def __init__(self, resource: Resource, run: Run, on_outside: Callable[[int], None]) -> None:
+        self._resource = resource
+        self._run = run
+        self._on_outside = on_outside
+        self._searches = 0
+
+    async def narrowed(self, filters: Sequence[Filter]) -> Sequence[Filter]:
+        """Return filters that match the same records, and name the ids of few candidates.
+
+        They are the same filters where text is common. Raises PyMongoError.
+        """
+        return await self._narrow_one(tuple(filters))
+
+    async def _narrow(self, condition: Filter) -> Filter:
+        match condition:
+            case Condition(operator=Operator.CONTAINS):
+                ids = await self._search(condition)
+                return condition if ids is None else AllOf((_has_id(ids), condition))
+            case AllOf(parts):
+                return AllOf(await self._narrow_one(parts))
+            case AnyOf(parts) if sum(map(_is_search, parts)) <= _MAX_SEARCHES - self._searches:
+                return AnyOf(tuple([await self._narrow(part) for part in parts]))
+        return condition
+
+    async def _narrow_one(self, parts: tuple[Filter, ...]) -> tuple[Filter, ...]:
+        """Narrow the part that probably matches the fewest records; one is enough for all."""
+        candidates = sorted(filter(_is_search, parts), key=_length, reverse=True)[:1]
+        return tuple([await self._narrow(one) if one in candidates else one for one in parts])
+
+    async def _search(self, condition: Condition) -> list[Any] | None:
+        """Return the ids of all records that may match, None if they are too many."""
+        if not condition.value or self._searches == _MAX_SEARCHES:
+            return None
+        self._searches += 1
+        name, part = condition.stored_name, fold(condition.value)[:_MAX_LENGTH]
+        newest: list[Stage] = [{"$sort": {ID: DESCENDING}}, {"$limit": _SAMPLED_BLOCKS}]
+        sampled = self._in_blocks([*newest, *_ids(name, part, _MAX_SAMPLED_IDS)])
+        if len(await self._run(sampled)) == _MAX_SAMPLED_IDS:
+            return None
+        ids: list[Any] = []
+        outside = 0
+        found_ids = _ids(name, part, _MAX_IDS + 1)
+        for found in await self._run(self._in_blocks([*found_ids, self._outside_count()])):
+            if "id" in found:
+                ids.append(found["id"])
+            else:
+                outside = found["outside"]
+        self._on_outside(outside)
+        if len(ids) > _MAX_IDS or outside > MAX_OUTSIDE:
+            return None
+        if outside:
+            ids += [record[ID] for record in await self._run(self._outside_blocks(condition))]
+        return ids if len(ids) <= _MAX_IDS else None
+
+    def _in_blocks(self, stages: list[Stage]) -> Command:
+        name = collection_of(self._resource)
+        return {"aggregate": name, "pipeline": stages, "cursor": {"batchSize": ONE_BATCH}}
+
+    def _outside_count(self) -> Stage:
+        """Return the stage that appends how many records are outside blocks, if there are any."""
+        stages: list[Stage] = [
+            {"$match": _OUTSIDE_BLOCKS},
+            {"$limit": MAX_OUTSIDE + 1},
+            {"$count": "outside"},
+        ]
+        return {"$unionWith": {"coll": self._resource.collection, "pipeline": stages}}
+
+    def _outside_blocks(self, condition: Condition) -> Command:
+        return {
+            "find": self._resource.collection,
+            "filter": {**_OUTSIDE_BLOCKS, **match(condition)},
+            "projection": {ID: True},
+            "limit": _MAX_IDS + 1,
+            "batchSize": ONE_BATCH,
+        }
+
+
+_OUTSIDE_BLOCKS = {TEXT_BLOCK: {"$in": [None, NO_BLOCK]}}
+
+
+def _ids(name: str, part: str, limit: int) -> list[Stage]:
+    """Return the stages that find ids in blocks, by the folded part of a text."""
+    return [
+        {"$match": has_text(name, part)},
+        # Not a projection, which MongoDB would compute for many blocks before the limit.
+        {"$set": {"id": matched_ids(name, part)}},
+        {"$unwind": "$id"},
+        {"$limit": limit},
+        {"$project": {ID: False, "id": True}},
+    ]
+
+
+def _has_id(ids: Iterable[Any]) -> Condition:
+    return Condition(ID, Operator.IN, tuple(ids))
+
+
+def _is_search(condition: Filter) -> bool:
+    """Whether a filter matches only, or among others, records that contain a text."""
+    match condition:
+        case Condition(operator=operator):
+            return operator is Operator.CONTAINS
+        case AllOf(parts) | AnyOf(parts):
+            return any(map(_is_search, parts))
+    return False
+
+
+def _length(condition: Filter) -> int:
+    """Return the length of the shortest text that a filter searches for."""
+    match condition:
+        case Condition(value=str(text)):
+            return len(text)
+        case AllOf(parts) | AnyOf(parts):
+            return min(map(_length, filter(_is_search, parts)), default=0)
+    return 0

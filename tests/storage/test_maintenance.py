@@ -1,0 +1,174 @@
+"""Maintenance of large collections: in the background, while the service is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from registry.http.app_keys import REPOSITORY
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage import indexes, maintenance
+from registry.storage.backlog import Backlog
+from registry.storage.indexes import Indexes
+from registry.storage.text_blocks import BLOCK_SIZE
+from tests.conftest import Serve
+from tests.support import Api, Database
+
+GRAPH = Graph(RESOURCES)
+PERSON = GRAPH["person"]
+
+FIELDS = {"_id", "email", "first_name", "full_name", "last_name", "text_block"}
+
+
+async def fill(database: Database, count: int) -> None:
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "Grace", "last_name": f"Hopper {number}"}
+        for number in range(1, count + 1)
+    )
+
+
+async def indexed_fields(database: Database) -> set[str]:
+    information = await database.persons.index_information()
+    return {index["key"][0][0] for index in information.values()}
+
+
+def repository(api: Api) -> Any:
+    assert api.client.app is not None
+    return api.client.app[REPOSITORY]
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long with many records is done in the background with few, too."""
+    monkeypatch.setattr(maintenance, "_FEW", 1)
+
+
+@pytest.mark.usefixtures("api")
+async def test_the_indexes_of_a_new_database_exist_before_the_first_request(
+    database: Database,
+) -> None:
+    assert await indexed_fields(database) == FIELDS
+
+
+@pytest.mark.usefixtures("everything_is_large")
+async def test_a_large_collection_is_completed_while_the_service_is_ready(
+    database: Database, serve: Serve
+) -> None:
+    await fill(database, BLOCK_SIZE + 10)
+    api = await serve()
+    assert (await api.get("/persons/1")).status == 200
+    assert (await api.get("/persons?filter[last_name]=Hopper 7")).ids == ["7"]
+    assert (await api.get("/persons?filter[full_name]=Grace Hopper 7")).ids == ["7"]
+    assert (await api.get("/persons?filter[last_name][contains]=PER 7&page[size]=1")).ids == ["7"]
+    await repository(api).catch_up()
+    assert await indexed_fields(database) == FIELDS
+    assert await database.persons.count_documents({"full_name": None}) == 0
+    assert await database.persons.count_documents({"text_block": 1}) == BLOCK_SIZE
+
+
+@pytest.mark.usefixtures("everything_is_large")
+async def test_queries_of_a_type_without_indexes_count_as_heavy(
+    database: Database, serve: Serve, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait(_: Indexes) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Indexes, "build", wait)
+    await fill(database, 10)
+    api = await serve(settings=replace(settings, heavy_queries=1, queue_length=0))
+    async with repository(api)._bulkheads.heavy_queries:
+        assert (await api.get("/persons?page[size]=2")).status == 200
+        assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200
+        assert (await api.get("/persons?page[size]=2&sort=last_name")).status == 503
+        assert (await api.get("/persons?page[size]=2&filter[email]=a")).status == 503
+
+
+async def test_indexes_are_built_once_by_processes_that_start_together(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "registry")
+    await fill(database, 1_000)
+    backlogs = [Backlog(), Backlog()]
+    processes = [Indexes(database, GRAPH, backlog) for backlog in backlogs]
+    for one in processes:
+        await one.prepare(PERSON, is_small=False)
+    assert await indexed_fields(database) == {"_id"}
+    assert [one.unindexed for one in backlogs] == [{"person"}, {"person"}]
+    await asyncio.gather(*(one.build() for one in processes))
+    assert await indexed_fields(database) == FIELDS
+    assert [one.unindexed for one in backlogs] == [set(), set()]
+    assert "Building indexes of persons: email, first_name, full_name, last_name" in caplog.text
+    assert "The indexes of persons are complete" in caplog.text
+
+
+async def test_the_progress_of_a_build_is_logged(
+    database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "_PROGRESS_SECONDS", 0.001)
+    caplog.set_level(logging.INFO, "registry")
+    await fill(database, 5_000)
+    one = Indexes(database, GRAPH, Backlog())
+    while " %" not in caplog.text:  # the build may have ended before the first look
+        await database.persons.drop_indexes()
+        await one.prepare(PERSON, is_small=False)
+        await one.build()
+    assert "Building indexes of persons: scanning collection, " in caplog.text
+
+
+async def test_a_build_ends_when_the_service_stops(database: Database) -> None:
+    await fill(database, 5_000)
+    one = Indexes(database, GRAPH, Backlog())
+    await one.prepare(PERSON, is_small=False)
+    build = asyncio.create_task(one.build())
+    while not await in_progress(database):
+        assert not build.done()
+    build.cancel()
+    await asyncio.wait([build])
+    assert build.cancelled()
+    await one.prepare(PERSON, is_small=True)
+    assert await indexed_fields(database) == FIELDS
+
+
+async def in_progress(database: Database) -> list[Any]:
+    stages: list[dict[str, Any]] = [
+        {"$currentOp": {}},
+        {"$match": {"command.createIndexes": "persons", "command.$db": database.name}},
+    ]
+    return await database.client.admin.aggregate(stages).to_list(None)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+async def test_a_build_that_fails_is_logged_and_repeated(
+    database: Database,
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(maintenance, "_RETRY_SECONDS", 0.01)
+    await fill(database, 10)
+    key = [("email", 1), ("first_name", 1)]
+    await database.persons.create_index(key, name="email_1__id_1")
+    api = await serve()
+    while "Queries stay slower" not in caplog.text:
+        assert (await api.get("/persons/1")).status == 200
+    assert "email_1__id_1" in caplog.text
+    assert (await api.get("/persons?sort=email")).status == 200
+    await database.persons.drop_index("email_1__id_1")
+    await repository(api).catch_up()
+    assert await indexed_fields(database) == FIELDS
+
+
+async def test_text_indexing_continues_after_a_restart(database: Database, serve: Serve) -> None:
+    await fill(database, 3 * BLOCK_SIZE)
+    await database.persons.update_many({}, {"$set": {"full_name": "Grace Hopper"}})
+    await database.persons.update_many({"_id": {"$lte": BLOCK_SIZE}}, {"$set": {"text_block": 1}})
+    await database["persons.text_blocks"].insert_one({"_id": 1})
+    await repository(await serve()).catch_up()
+    assert await database["persons.text_blocks"].distinct("_id") == [1, 2, 3]
+    assert await database.persons.distinct("text_block") == [1, 2, 3]

@@ -1,0 +1,273 @@
+"""Filters `contains` by text blocks: the same results as record by record, at a bounded cost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from registry.http.app_keys import REPOSITORY
+from registry.jsonapi.filtering import Condition
+from registry.model.attributes import Operator
+from registry.storage.reads.filter_queries import match
+from registry.storage.text_blocks import BLOCK_SIZE, fold
+from tests.conftest import Serve
+from tests.support import Api, Database
+
+LETTERS = [
+    *(letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.casefold() != letter),
+    *"i\u0131\u0130\u00df\u1e9es\u017fk\u212a\u03b9\u0345\u1fb3\u10d0\u1c90\uab70\u13a0",
+]
+CASES = [str, str.upper, str.lower, str.title, str.swapcase, str.casefold]
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs"]) | st.sampled_from([*LETTERS, *"\0\n\x1f\u0301 -a"]),
+    max_size=6,
+)
+
+
+def contains(name: str, text: str) -> dict[str, Any]:
+    return match(Condition(name, Operator.CONTAINS, text))
+
+
+@hypothesis_settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+@given(before=TEXT, part=TEXT, after=TEXT, change=st.sampled_from(CASES))
+async def test_folded_text_contains_every_folded_part_that_the_filter_finds(
+    database: Database, before: str, part: str, after: str, change: Any
+) -> None:
+    text = before + change(part) + after
+    stages: list[dict[str, Any]] = [
+        {"$documents": [{"text": {"$literal": text}}]},
+        {"$match": contains("text", part)},
+    ]
+    is_found = bool(await database.aggregate(stages).to_list(None))
+    assert fold(part) in fold(text) or not is_found
+
+
+async def test_letters_that_the_filter_does_not_distinguish_have_the_same_form(
+    database: Database,
+) -> None:
+    related = {other for one in LETTERS for other in (one.casefold() + one.lower() + one.upper())}
+    letters = sorted({*LETTERS, *related})
+    patterns = [contains("text", one)["text"]["$regex"] for one in letters]
+    found = {"input": "".join(letters), "regex": "$pattern", "options": "i"}
+    stages: list[dict[str, Any]] = [
+        {"$documents": [{"pattern": {"$literal": one}} for one in patterns]},
+        {
+            "$project": {
+                "indexes": {"$map": {"input": {"$regexFindAll": found}, "in": "$$this.idx"}}
+            }
+        },
+    ]
+    results = await database.aggregate(stages).to_list(None)
+    for letter, result in zip(letters, results, strict=True):
+        assert {fold(letters[index]) for index in result["indexes"]} == {fold(letter)}
+
+
+WORDS = ["Ann", "Hannah", "STRASSE", "straße", "Ⴀნა", "a.b", "x\0y", "a\nb\x1fc", "İi", "7", "😀é"]
+NEEDLES = [*WORDS, "ann", "ss", "ß", "ან", ".", "\0", "\n", "i", "y@", "1@e", "com", "none", "ნა 1"]
+COUNT = 3 * BLOCK_SIZE
+
+
+def person(number: int) -> dict[str, Any]:
+    choose = random.Random(number)  # noqa: S311 - the same persons in each run
+    first, last = choose.choice(WORDS), f"{choose.choice(WORDS)} {number}"
+    email = f"{choose.choice('xyz')}@{number}.example.com" if number % 3 else None
+    names = {"first_name": first, "last_name": last, "full_name": f"{first} {last}"}
+    return {"_id": number, **names, "email": email, "version": 1}
+
+
+@pytest.fixture
+async def indexed(database: Database, serve: Serve) -> Api:
+    """The service on persons whose texts are in blocks, but for the last few."""
+    await database.persons.insert_many(person(number) for number in range(1, COUNT + 1))
+    api = await serve()
+    await repository(api).catch_up()
+    assert await database.persons.count_documents({"text_block": {"$gt": 0}}) == COUNT
+    await database.persons.insert_many(person(number) for number in range(COUNT + 1, COUNT + 20))
+    return api
+
+
+def repository(api: Api) -> Any:
+    assert api.client.app is not None
+    return api.client.app[REPOSITORY]
+
+
+async def found(api: Api, name: str, text: str, more: str = "") -> list[int]:
+    path = f"/persons?filter[{name}][contains]={quote(text)}&fields[person]=id{more}"
+    response = await api.get(path)
+    assert response.status == 200, response.document
+    return [int(id_) for id_ in response.ids]
+
+
+async def matching(database: Database, query: dict[str, Any]) -> list[int]:
+    return [
+        record["_id"] for record in await database.persons.find(query).sort("_id").to_list(None)
+    ]
+
+
+async def check(api: Api, database: Database, *texts: str) -> None:
+    for name in ("first_name", "last_name", "full_name", "email"):
+        for text in texts:
+            assert await found(api, name, text) == await matching(database, contains(name, text))
+
+
+async def test_text_is_found_inside_blocks_and_outside(indexed: Api, database: Database) -> None:
+    await check(indexed, database, *NEEDLES)
+
+
+async def test_a_text_that_changes_is_found_as_it_is_now(indexed: Api, database: Database) -> None:
+    attributes = {"last_name": "Zuse", "email": "konrad@z3.example.com"}
+    response = await indexed.patch("/persons/5", {"type": "person", "attributes": attributes})
+    assert response.status == 200
+    new = await indexed.person("Konrad", "Zuse")
+    assert await found(indexed, "full_name", "ZUSE") == [5, int(new)]
+    assert await found(indexed, "email", "@z3") == [5]
+    async with indexed.client.delete(f"/persons/{new}"):
+        assert await found(indexed, "last_name", "zus") == [5]
+    await check(indexed, database, person(5)["last_name"], " 5")
+
+
+async def test_external_writers_may_store_anything(indexed: Api, database: Database) -> None:
+    unusual: list[Any] = [
+        {"_id": "text", "last_name": "unusual"},
+        {"_id": 1.5, "last_name": "unusual"},
+        {"_id": 9_001, "last_name": ["x", "Unusual"]},
+        {"_id": 9_002, "last_name": "x" * 100_000 + "unusual"},
+        {"_id": 9_003, "last_name": {"unusual": 1}},
+        {"_id": 9_004, "last_name": 5, "email": "unusual"},
+    ]
+    await database.persons.insert_many(unusual)
+    await database.persons.insert_many(person(number) for number in range(9_100, 9_100 + COUNT))
+    expected = await matching(database, contains("last_name", "unusual"))
+    assert len(expected) == 4
+    assert await count_found(indexed, "last_name", "UNUSUAL") == 4
+    await repository(indexed)._maintenance._text_indexing["person"].index()
+    assert await database.persons.count_documents({"text_block": 0}) == 3
+    assert await count_found(indexed, "last_name", "UNUSUAL") == 4
+    assert await count_found(indexed, "email", "unusual") == 1
+
+
+async def count_found(api: Api, name: str, text: str) -> int:
+    path = f"/persons?filter[{name}][contains]={text}&page[number]=1&fields[person]=id"
+    total: int = (await api.get(path)).document["meta"]["total"]
+    return total
+
+
+@pytest.mark.parametrize("sort", ["", "-id", "email", "-last_name,email"])
+async def test_orders_pages_and_totals_are_as_without_blocks(
+    indexed: Api, database: Database, sort: str
+) -> None:
+    text = "n"
+    expected = await found(indexed, "last_name", text, f"&sort={sort}")
+    assert sorted(expected) == await matching(database, contains("last_name", text))
+    path = (
+        f"/persons?filter[last_name][contains]={text}&sort={sort}&page[size]=100&fields[person]=id"
+    )
+    for page in (path, f"{path}&page[number]=1"):
+        pages = await indexed.pages(page)
+        assert [int(id_) for one in pages for id_ in one.ids] == expected
+    assert pages[0].document["meta"]["total"] == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("condition", "query"),
+    [
+        (
+            '{"or":[{"name":"email","op":"contains","val":"X@7"},{"name":"id","op":"lt","val":"4"}]}',
+            {"$or": [contains("email", "x@7"), {"_id": {"$lt": 4}}]},
+        ),
+        (
+            '{"not":{"name":"email","op":"contains","val":"E"}}',
+            {"$nor": [contains("email", "e")]},
+        ),
+        (
+            '{"or":[{"name":"first_name","op":"contains","val":"7"},'
+            '{"and":[{"name":"email","op":"contains","val":"z@"},'
+            '{"name":"last_name","op":"contains","val":"a"}]}]}',
+            {
+                "$or": [
+                    contains("first_name", "7"),
+                    {"$and": [contains("email", "z@"), contains("last_name", "a")]},
+                ]
+            },
+        ),
+        (
+            '{"or":[' + ",".join(['{"name":"email","op":"contains","val":"7.e"}'] * 6) + "]}",
+            contains("email", "7.e"),
+        ),
+    ],
+)
+async def test_blocks_serve_combinations(
+    indexed: Api, database: Database, condition: str, query: dict[str, Any]
+) -> None:
+    response = await indexed.get(f"/persons?filter={quote(f'[{condition}]')}")
+    assert [int(id_) for id_ in response.ids] == await matching(database, query)
+
+
+async def test_a_search_examines_the_blocks_and_the_records_that_match(
+    indexed: Api, database: Database
+) -> None:
+    await database.command("profile", 2)
+    assert await found(indexed, "email", "@77.e", "&page[size]=5") == [77]
+    await database.command("profile", 0)
+    reads = {"ns": {"$in": [f"{database.name}.persons", f"{database.name}.persons.text_blocks"]}}
+    profiles = await database.system.profile.find(reads).to_list(None)
+    blocks, outside = COUNT // BLOCK_SIZE, 19
+    assert sum(one["docsExamined"] for one in profiles) <= 2 * blocks + outside + 1
+    assert sum(one["keysExamined"] for one in profiles) <= 3 * outside
+
+
+async def test_blocks_change_neither_versions_nor_entity_tags(
+    database: Database, serve: Serve
+) -> None:
+    await database.persons.insert_many(person(number) for number in range(1, BLOCK_SIZE))
+    api = await serve()
+    before = await api.get("/persons/1")
+    await database.persons.insert_one(person(BLOCK_SIZE))
+    await repository(api)._maintenance._text_indexing["person"].index()
+    record = await database.persons.find_one({"_id": 1})
+    assert record is not None
+    assert (record["version"], record["text_block"]) == (1, 1)
+    assert (await api.get("/persons/1", **{"If-None-Match": before.headers["ETag"]})).status == 304
+    assert "text_block" not in str((await api.get("/persons")).document)
+
+
+async def test_outdated_blocks_are_removed(indexed: Api, database: Database) -> None:
+    await database.persons.update_many({"_id": {"$lte": 200}}, {"$unset": {"text_block": True}})
+    await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
+    indexing = repository(indexed)._maintenance._text_indexing["person"]
+    await indexing.index()
+    await indexing.index()
+    numbers = await database.persons.distinct("text_block", {"text_block": {"$ne": None}})
+    assert numbers == await database["persons.text_blocks"].distinct("_id")
+    assert 1 not in numbers
+    await check(indexed, database, *NEEDLES)
+
+
+async def test_a_record_written_meanwhile_stays_outside_its_block(
+    indexed: Api, database: Database
+) -> None:
+    """A transaction that indexes it conflicts with the write, and is repeated."""
+    await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
+    one = repository(indexed)._maintenance._text_indexing["person"]
+
+    async def rename() -> None:
+        for number in range(9_000, 9_020):
+            attributes = {"last_name": f"Renamed {number}"}
+            data = {"type": "person", "attributes": attributes}
+            assert (await indexed.patch(f"/persons/{number}", data)).status == 200
+
+    await asyncio.gather(rename(), one.index(), one.index(), return_exceptions=True)
+    await check(indexed, database, "renamed", *NEEDLES)

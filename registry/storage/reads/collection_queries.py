@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
-from registry.jsonapi.filtering import Filter
+from registry.jsonapi.filtering import Filter, related_filters
 from registry.jsonapi.pagination import NumberedPage, Page, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID, Key, Order
@@ -62,8 +62,10 @@ class ReadContext:
 class CollectionQuery:
     """The records of a type that satisfy the filters, in the order of the request's query.
 
-    point: the point in time that all its commands read at. The methods raise PyMongoError,
-    ExecutionTimeout after the time limit, or Overloaded.
+    names_related: whether the filters have conditions on related resources, which have to be
+    replaced before records are read (`related_filters.narrowed`, `related_pages`). point: the point
+    in time that all its commands read at. The methods raise PyMongoError, ExecutionTimeout after
+    the time limit, or Overloaded.
     """
 
     def __init__(
@@ -75,11 +77,13 @@ class CollectionQuery:
         point: PointInTime,
     ) -> None:
         self._filters = filters
+        self.names_related = any(True for one in filters for _ in related_filters(one))
         self.order = query.order
         self.relationships = {key.relationship for key in query.order if key.relationship}
         self.point = point
         self._context = context
         self._resource = resource
+        self._query = query
         fields = self._fields = fields_of(resource, query.attributes(resource))
         # Cursors contain the values that the order compares.
         sort_fields = (sort_field(key).partition(".")[0] for key in query.order)
@@ -88,6 +92,25 @@ class CollectionQuery:
         self._is_indexed = is_indexed(filters, query.order)
         self._is_narrow = self._is_indexed and is_narrow(filters)
         self._session: Session | None = None
+
+    @property
+    def resource(self) -> Resource:
+        """The type of the records."""
+        return self._resource
+
+    @property
+    def filters(self) -> Sequence[Filter]:
+        """The filters, all of which the records satisfy."""
+        return self._filters
+
+    def with_filters(self, filters: Sequence[Filter]) -> "CollectionQuery":
+        """Return the query with these filters instead, at the same point in time.
+
+        Its commands belong to the slot of this query, if it has one.
+        """
+        query = CollectionQuery(self._context, self._resource, filters, self._query, self.point)
+        query._session = self._session
+        return query
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -107,7 +130,10 @@ class CollectionQuery:
             return
         async with bulkheads.heavy_queries, self._context.commands.ended_if_cancelled() as session:
             self._session = session
-            yield
+            try:
+                yield
+            finally:
+                self._session = None
 
     def is_heavy(self, page: Page | None) -> bool:
         """Whether a page, or a stream, may read many more records than it shows."""
@@ -173,6 +199,10 @@ class CollectionQuery:
                     records = await cursor.to_list(batch_size)
         if records:
             yield records
+
+    async def run(self, command: Command) -> list[Record]:
+        """Return what a command finds, in any collection, within the time limit."""
+        return await self._run(self._limited(command))
 
     async def _run(self, command: Command) -> list[Record]:
         found = await self._context.commands.run(command, self.point.time, self._session)

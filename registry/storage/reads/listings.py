@@ -12,6 +12,8 @@ from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
 from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.keyset_pages import keyset_page
+from registry.storage.reads.related_filters import is_narrowed_by_indexes, narrowed
+from registry.storage.reads.related_pages import FEW, related_batches, related_page
 
 _Result = TypeVar("_Result")
 
@@ -35,8 +37,11 @@ class Listing:
 
         The response counts as a stream until the context ends, unless it is small.
         """
+        with translated_errors(self._context.seconds):
+            query = await self._narrowed_query()
+        related = query.names_related
         async with (
-            self._query.stream(CHUNK) as batches,
+            aclosing(related_batches(query, CHUNK)) if related else query.stream(CHUNK) as batches,
             aclosing(self._translate_errors(batches)) as chunks,
         ):
             yield chunks
@@ -47,6 +52,14 @@ class Listing:
         with translated_errors(self._context.seconds):
             async for records in batches:
                 yield records
+
+    async def _narrowed_query(self) -> CollectionQuery:
+        """Return the query without conditions on related resources, if an index finds a few."""
+        query = self._query
+        if not is_narrowed_by_indexes(query):
+            return query
+        async with self._context.bulkheads.small_requests:
+            return query.with_filters(await narrowed(query, FEW))
 
     async def all(self) -> list[Record]:
         """Return all records."""
@@ -78,18 +91,24 @@ class Listing:
 
     async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):
-            async with self._query.slot(page):
-                window = await self._read(page)
-        return window, self._query.point
+            query = await self._narrowed_query()
+            if query.names_related:
+                window = await related_page(query, page, _read)
+            else:
+                window = await _read(query, page)
+        return window, query.point
 
-    async def _read(self, page: Page) -> Window:
+
+async def _read(query: CollectionQuery, page: Page) -> Window:
+    async with query.slot(page):
         if isinstance(page, NumberedPage):
-            return await self._numbered_page(page)
-        return await keyset_page(self._query, page)
+            return await _numbered_page(query, page)
+        return await keyset_page(query, page)
 
-    async def _numbered_page(self, page: NumberedPage) -> Window:
-        query, offset = self._query, (page.number - 1) * page.size
-        # One more reveals whether others follow.
-        records = await query.find(query.conditions, query.order, page.size + 1, offset)
-        total = await query.count() if page.total else None
-        return Window(records[: page.size], len(records) > page.size, total=total)
+
+async def _numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
+    offset = (page.number - 1) * page.size
+    # One more reveals whether others follow.
+    records = await query.find(query.conditions, query.order, page.size + 1, offset)
+    total = await query.count() if page.total else None
+    return Window(records[: page.size], len(records) > page.size, total=total)

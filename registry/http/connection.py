@@ -57,6 +57,7 @@ class Connection(web.RequestHandler):
             loop=asyncio.get_running_loop(),
             keepalive_timeout=limits.idle_seconds,
             lingering_time=limits.linger_seconds,
+            max_line_size=limits.target_bytes,
             access_log=None,  # type: ignore[arg-type] # None turns it off
         )
         self._limits = limits

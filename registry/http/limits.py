@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Limits:
     """Limits on one request and its connection.
 
+    target_bytes: a longer request target, a path with its query string, is rejected with 400.
     body_bytes: a larger body is rejected with 413. arrival_seconds: the time the head, and after it
     the body, may take to arrive; 408 after that. linger_seconds: how long the rest of the body of
     a rejected request is read and discarded, so that the client reads the response before the
@@ -16,6 +17,7 @@ class Limits:
     its response for so long.
     """
 
+    target_bytes: int = 2**17
     body_bytes: int = 2**20
     arrival_seconds: float = 30.0
     linger_seconds: float = 5.0

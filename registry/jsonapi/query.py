@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
-from registry.jsonapi.filtering import Filter, parse_filter
+from registry.jsonapi.filter_parsing import parse_filter
+from registry.jsonapi.filtering import Filter
 from registry.jsonapi.pagination import MEMBERS, Page, Sizes, parse_page, parse_size
 from registry.jsonapi.sorting import BY_ID, Order, parse_sort
 from registry.model.graph import Graph
@@ -131,7 +132,9 @@ class _Parser:
             case ["fields", type_name]:
                 self._fields[type_name] = _parse_fields(name, type_name, value, scope.graph)
             case ["filter", *brackets] if scope.many:
-                self._filters.append(parse_filter(name, brackets, value, scope.resource))
+                self._filters.append(
+                    parse_filter(name, brackets, value, scope.resource, scope.graph)
+                )
             case ["page", member] if scope.many and member in MEMBERS:
                 self._page[member] = value
             case ["page", path, "size"]:

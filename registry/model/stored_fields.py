@@ -27,10 +27,16 @@ def stored_fields(resource: Resource) -> Mapping[str, StoredField]:
     They are `id`, the attributes, and the to-one relationships, which are stored as foreign keys.
     """
     foreign_key = ResourceId(nullable=True)
+    links = (StoredField(link.name, link.foreign_key, foreign_key) for link in resource.links)
+    return {**attribute_fields(resource), **{field.name: field for field in links}}
+
+
+@lru_cache(maxsize=64)
+def attribute_fields(resource: Resource) -> Mapping[str, StoredField]:
+    """Return the fields of the resources themselves, without links, by name: `id`, attributes."""
     fields = [
         StoredField("id", ID, ResourceId(nullable=False)),
         *(StoredField(name, name, attribute) for name, attribute in resource.attributes.items()),
-        *(StoredField(link.name, link.foreign_key, foreign_key) for link in resource.links),
     ]
     return {field.name: field for field in fields}
 

@@ -2,14 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 
-from registry.jsonapi.filtering import MAX_DEPTH, filter_operators
+from registry.jsonapi.filter_parsing import (
+    MAX_CONDITIONS,
+    MAX_DEPTH,
+    MAX_PART_LENGTH,
+    MAX_VALUES,
+    filter_operators,
+    related_fields,
+    related_operator,
+)
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
-from registry.model.stored_fields import fieldset_names, stored_fields
+from registry.model.stored_fields import StoredField, fieldset_names, stored_fields
 from registry.openapi.filters import parameter_schema
 from registry.openapi.schemas import POSITIVE, Json, reference, schema_of, title
 
@@ -47,7 +55,11 @@ def query_parameters(scope: Scope) -> Json:
     """Return the query parameters that `query.parse` supports, by component name."""
     parameters = {**_include(scope), **_fields(scope.graph)}
     if scope.many:
-        parameters |= {**_sort(scope), **_filters(scope.resource), **_pages(scope.sizes)}
+        parameters |= {
+            **_sort(scope),
+            **_filters(scope.resource, scope.graph),
+            **_pages(scope.sizes),
+        }
     return parameters
 
 
@@ -123,7 +135,7 @@ def _sort(scope: Scope) -> Json:
     return {f"{title(scope.resource)}Sort": _list_parameter("sort", description, directions)}
 
 
-def _filters(resource: Resource) -> Json:
+def _filters(resource: Resource, graph: Graph) -> Json:
     # Without a type: for an array, Swagger UI shows a list of text inputs.
     schema = {"anyOf": [schema_of(resource, "Filter")]}
     parameters = {
@@ -132,27 +144,52 @@ def _filters(resource: Resource) -> Json:
             "in": "query",
             "description": "Conditions in JSON, combined by AND: "
             '`[{"name": "...", "op": "...", "val": ...}]`; `and`, `or` and `not` can be nested, in '
-            f"JSON of at most {MAX_DEPTH} levels.",
+            f"JSON of at most {MAX_DEPTH} levels and {MAX_CONDITIONS} conditions. `in` has at most "
+            f"{MAX_VALUES:,} values, `prefix` and `contains` {MAX_PART_LENGTH:,} characters."
+            + _related_conditions(resource),
             "content": {"application/json": {"schema": schema, "example": []}},
         }
     }
-    for name in stored_fields(resource):
-        for parameter, component in _field_filters(resource, name):
-            parameters[f"{title(resource)}Filter.{component}"] = parameter
+    fields = stored_fields(resource).values()
+    described = [*(parameter for field in fields for parameter in _field_filters(field))]
+    described += map(_related_filter, related_fields(resource, graph))
+    for parameter in described:
+        component = parameter["name"].removeprefix("filter[").removesuffix("]").replace("][", ".")
+        parameters[f"{title(resource)}Filter.{component}"] = parameter
     return parameters
 
 
-def _field_filters(resource: Resource, name: str) -> Iterator[tuple[Json, str]]:
-    """Yield the parameters that filter by a field, and the suffixes of their component names."""
-    operators = filter_operators(stored_fields(resource)[name].attribute)
+def _related_conditions(resource: Resource) -> str:
+    """Return the description of the conditions on related resources."""
+    return "".join(
+        f' `{{"name": "{name}", "op": "{related_operator(relationship)}", "val": {{...}}}}` is '
+        f"satisfied if {'any' if relationship.to_many else 'the'} resource of `{name}` satisfies "
+        "the condition in `val`, which can be combined too."
+        for name, relationship in resource.relationships.items()
+    )
+
+
+def _field_filters(field: StoredField) -> Iterator[Json]:
+    """Yield the parameters that filter by a field."""
+    operators = filter_operators(field.attribute)
     if Operator.IN in operators:
-        schema = parameter_schema(resource, name, Operator.IN)
-        description = f"Resources whose `{name}` equals the value, or one of several."
-        yield _parameter(f"filter[{name}]", description, schema), name
+        schema = parameter_schema(field, Operator.IN)
+        description = f"Resources whose `{field.name}` equals the value, or one of several."
+        yield _parameter(f"filter[{field.name}]", description, schema)
     for operator in operators:
-        schema = parameter_schema(resource, name, operator)
-        description = _OPERATORS[operator].format(f"`{name}`")
-        yield _parameter(f"filter[{name}][{operator}]", description, schema), f"{name}.{operator}"
+        schema = parameter_schema(field, operator)
+        description = _OPERATORS[operator].format(f"`{field.name}`")
+        yield _parameter(f"filter[{field.name}][{operator}]", description, schema)
+
+
+def _related_filter(field: StoredField) -> Json:
+    """Return the parameter that filters by a field of related resources, with any operator."""
+    operators = ", ".join(f"`{one}`" for one in filter_operators(field.attribute))
+    description = (
+        f"Resources with a `{field.name}` that equals the value, or one of several; none without a "
+        f"related resource. `filter[{field.name}][...]` compares by an operator: {operators}."
+    )
+    return _parameter(f"filter[{field.name}]", description, parameter_schema(field, Operator.IN))
 
 
 _OPERATORS = {

@@ -126,7 +126,7 @@ class Repository:
         First stores computed fields that external writers left out, if the query filters or sorts
         by them.
         """
-        named = {(resource.type, name) for part in query.filters for name in filtered_fields(part)}
+        named = {one for part in query.filters for one in filtered_fields(part, resource.type)}
         for key in query.order:
             owner = key.relationship.target if key.relationship else resource.type
             named.add((owner, key.stored_name))

@@ -12,8 +12,11 @@ from urllib.parse import quote
 
 import pytest
 
+from registry.compound import stream
 from registry.settings import Settings
-from tests.conftest import Serve
+from registry.storage.reads import listings, related_pages
+from registry.storage.reads.commands import Commands, Found
+from tests.conftest import LIMITS, Serve
 from tests.support import Api, Database
 
 # Prefixes of each other, mixed case, patterns, and text that could be mistaken for operators.
@@ -245,6 +248,258 @@ async def test_filter_can_be_combined_with_fields_include_and_sort(api: Api) -> 
     assert response.document["included"][0]["attributes"] == {"last_name": "Hopper"}
 
 
+class Related:
+    """Persons and computers, and conditions on them in the JSON notation, evaluated in Python."""
+
+    def __init__(self, persons: Resources, computers: Resources) -> None:
+        self.resources = {"persons": persons, "computers": computers}
+
+    def linked(self, resource: dict[str, Any]) -> Resources:
+        """Return the owner of a computer if it exists, or the computers of a person."""
+        persons, computers = self.resources["persons"], self.resources["computers"]
+        if "owner" in resource:
+            return [person for person in persons if person["id"] == resource["owner"]]
+        return [computer for computer in computers if computer["owner"] == resource["id"]]
+
+    def satisfies(self, resource: dict[str, Any], condition: dict[str, Any]) -> bool:
+        match condition:
+            case {"and": parts}:
+                return all(self.satisfies(resource, part) for part in parts)
+            case {"or": parts}:
+                return any(self.satisfies(resource, part) for part in parts)
+            case {"not": part}:
+                return not self.satisfies(resource, part)
+            case {"op": "has" | "any", "val": part}:
+                return any(self.satisfies(other, part) for other in self.linked(resource))
+        path, _, name = condition["name"].rpartition(".")
+        compare = OPERATORS[condition["op"]]
+        compared = self.linked(resource) if path else [resource]
+        return any(compare(one[name], condition["val"]) for one in compared)
+
+    def matching(self, collection: str, *conditions: dict[str, Any]) -> list[str]:
+        return [
+            str(resource["id"])
+            for resource in self.resources[collection]
+            if all(self.satisfies(resource, condition) for condition in conditions)
+        ]
+
+    def comparisons(self, collection: str, rng: random.Random) -> list[dict[str, Any]]:
+        """Return a condition on the attributes of a collection for each field and operator."""
+        found = conditions(self.resources[collection], rng)
+        return [{"name": name, "op": op, "val": value} for name, op, value in found]
+
+    def related(self, collection: str, rng: random.Random) -> list[dict[str, Any]]:
+        """Return a condition on related attributes, written as a path, for each field."""
+        relationship, other = RELATED[collection]
+        return [
+            {**condition, "name": f"{relationship}.{condition['name']}"}
+            for condition in self.comparisons(other, rng)
+            if condition["name"] != "owner"
+        ]
+
+    def tree(self, collection: str, rng: random.Random, depth: int = 2) -> dict[str, Any]:
+        """Return a combination of conditions, most of which are on related resources."""
+        kind = rng.choice(["and", "or", "not", "related", "own", "path"] if depth else ["path"])
+        relationship, other = RELATED[collection]
+        if kind in {"and", "or"}:
+            return {kind: [self.tree(collection, rng, depth - 1) for _ in range(rng.randint(1, 3))]}
+        if kind == "not":
+            return {"not": self.tree(collection, rng, depth - 1)}
+        if kind == "own":
+            return rng.choice(self.comparisons(collection, rng))
+        if kind == "path":
+            return rng.choice(self.related(collection, rng))
+        inner = [one for one in self.comparisons(other, rng) if one["name"] != "owner"]
+        val = rng.choice([{"and": []}, {"or": rng.sample(inner, 2)}, {"not": inner[0]}, inner[-1]])
+        return {"name": relationship, "op": "has" if relationship == "owner" else "any", "val": val}
+
+
+RELATED = {"persons": ("computers", "computers"), "computers": ("owner", "persons")}
+
+
+@pytest.fixture
+async def related(persons: Resources, computers: Resources, database: Database) -> Related:
+    """Persons with several computers and without any, computers with and without an owner."""
+    rng = random.Random(9)  # noqa: S311 - the same owners in each run
+    for computer in computers:
+        computer["owner"] = rng.choice([1, 2, 3, 4, 5, 6, 70, None])
+        change = {"$set": {"person": computer["owner"]}}
+        await database.computers.update_one({"_id": computer["id"]}, change)
+    return Related(persons, computers)
+
+
+@pytest.fixture(params=["few", "several", "many"])
+def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records that count as few: all, some or none, each of which is another way to read."""
+    if request.param == "few":
+        return
+    most = {"several": 5, "many": 0}[request.param]
+    monkeypatch.setattr(listings, "FEW", 0)
+    monkeypatch.setattr(related_pages, "_TURNS", ((2, most),))
+    monkeypatch.setattr(related_pages, "_MAX_IDS", most)
+    monkeypatch.setattr(related_pages, "_MAX_BATCH", 7)
+    monkeypatch.setattr(related_pages, "_MANY", most)
+    for module in (listings, stream):
+        monkeypatch.setattr(module, "CHUNK", 3)
+
+
+async def check_backwards(api: Api, path: str, expected: list[str]) -> None:
+    """Check the pages of 4 from the last to the first."""
+    first = await api.get(f"{path}&page[size]=4")
+    last = first.document["links"]["last"].removeprefix(api.origin)
+    pages = await api.pages(last, "prev")
+    assert [id_ for page in reversed(pages) for id_ in page.ids] == expected, path
+
+
+@pytest.mark.covers("i.filtering", "i.paging")
+async def test_related_attributes_are_compared_as_in_python(api: Api, related: Related) -> None:
+    rng = random.Random(10)  # noqa: S311 - the same conditions in each run
+    for collection in RELATED:
+        for condition in related.related(collection, rng):
+            name, op, value = condition.values()
+            expected = related.matching(collection, condition)
+            for query in (
+                f"filter[{name}][{op}]={quote(format_value(value), safe='')}",
+                f"filter={quote(json.dumps([condition]))}",
+            ):
+                assert (await api.get(f"/{collection}?{query}")).ids == expected, query
+
+
+@pytest.mark.covers("i.filtering", "i.sorting", "i.paging")
+@pytest.mark.usefixtures("number_of_related")
+async def test_conditions_on_related_attributes_are_combined_in_any_order_and_page(
+    api: Api, related: Related
+) -> None:
+    rng = random.Random(11)  # noqa: S311 - the same conditions in each run
+    numbers_of_matches = set()
+    for collection in RELATED:
+        for _ in range(8):
+            parts = [related.tree(collection, rng) for _ in range(rng.randint(1, 2))]
+            query = f"filter={quote(json.dumps(parts), safe='')}"
+            expected = related.matching(collection, *parts)
+            numbers_of_matches.add(len(expected))
+            await check(api, collection, query, expected)
+            await check_backwards(api, f"/{collection}?{query}&sort=-id", expected[::-1])
+            second = await api.get(f"/{collection}?{query}&page[number]=2&page[size]=4")
+            assert second.ids == expected[4:8], query
+    assert len(numbers_of_matches) > 8
+
+
+@pytest.mark.covers("i.filtering", "i.sorting", "i.related_routes")
+@pytest.mark.usefixtures("number_of_related")
+async def test_filters_by_related_attributes_work_with_all_other_parameters(
+    api: Api, related: Related
+) -> None:
+    condition = {"name": "owner.first_name", "op": "ge", "val": "B"}
+    expected = related.matching("computers", condition)
+    owners = {one["id"]: one for one in related.resources["persons"]}
+    by_name = sorted(
+        (one for one in related.resources["computers"] if str(one["id"]) in expected),
+        key=lambda one: (owners[one["owner"]]["last_name"], one["id"]),
+    )
+    query = "filter[owner.first_name][ge]=B&sort=owner.last_name&include=owner&fields[computer]="
+    await check(api, "computers", query, [str(one["id"]) for one in by_name])
+    response = await api.get(f"/computers?{query}")
+    assert {id_ for _, id_ in response.included} == {str(one["owner"]) for one in by_name}
+    for person in (1, 2, 6):
+        owned = related.matching("computers", {"name": "owner", "op": "eq", "val": person})
+        ids = [id_ for id_ in owned if id_ in expected]
+        await check(api, f"persons/{person}/computers", "filter[owner.first_name][ge]=B", ids)
+        linkage = await api.get(
+            f"/persons/{person}/relationships/computers?filter[owner.first_name][ge]=B"
+        )
+        assert linkage.ids == ids
+
+
+@pytest.mark.covers("i.filtering")
+async def test_two_parameters_on_a_to_many_relationship_may_match_different_resources(
+    api: Api,
+) -> None:
+    await api.person()
+    await api.person()
+    for serial, owner in (("A-1", "1"), ("B-2", "1"), ("A-2", "2")):
+        await api.computer(serial, owner)
+    prefix = {"name": "serial", "op": "prefix", "val": "A"}
+    suffix = {"name": "serial", "op": "contains", "val": "2"}
+    query = "filter[computers.serial][prefix]=A&filter[computers.serial][contains]=2"
+    assert (await api.get(f"/persons?{query}")).ids == ["1", "2"]
+    same = [{"name": "computers", "op": "any", "val": {"and": [prefix, suffix]}}]
+    assert (await api.get(f"/persons?filter={quote(json.dumps(same))}")).ids == ["2"]
+
+
+@pytest.mark.covers("i.filtering")
+async def test_a_dangling_foreign_key_links_no_owner(api: Api, database: Database) -> None:
+    await database.computers.insert_many(
+        [{"_id": 1, "serial": "A", "person": 70}, {"_id": 2, "serial": "B"}]
+    )
+    await api.computer("C", await api.person())
+    owner = {"name": "owner", "op": "has", "val": {"and": []}}
+    for condition, ids in ((owner, ["3"]), ({"not": owner}, ["1", "2"])):
+        response = await api.get(f"/computers?filter={quote(json.dumps([condition]))}")
+        assert response.ids == ids
+    assert (await api.get("/computers?filter[owner]=70")).ids == ["1"]
+    assert (await api.get("/computers?filter[owner.id]=70")).ids == []
+    assert (await api.get("/computers?filter[owner.email]=null")).ids == ["3"]
+
+
+@pytest.mark.covers("i.filtering")
+@pytest.mark.usefixtures("number_of_related")
+async def test_resources_with_external_ids_are_filtered_by_related_attributes(
+    api: Api, database: Database
+) -> None:
+    await api.computer("A", await api.person())
+    names = {"first_name": "Ada", "last_name": "Byron"}
+    await database.persons.insert_many([{"_id": "x", **names}, {"_id": {"x": 1}, **names}])
+    await database.computers.insert_one({"_id": 2, "serial": "A", "person": "x"})
+    related = {"name": "computers.serial", "op": "eq", "val": "A"}
+    own = {"name": "last_name", "op": "eq", "val": "Byron"}
+    for condition, count in (
+        (related, 1),
+        ({"not": related}, 2),
+        ({"or": [related, own]}, 3),
+        ({"or": [{"not": related}, {"and": [related, own]}]}, 2),
+    ):
+        response = await api.get(f"/persons?filter={quote(json.dumps([condition]))}")
+        assert len(response.data) == count, condition
+    assert (await api.get("/computers?filter[owner.last_name]=Byron")).ids == []
+
+
+@pytest.mark.covers("i.filtering")
+async def test_computed_attributes_that_external_writers_left_out_are_compared(
+    api: Api, database: Database
+) -> None:
+    await database.persons.insert_one({"_id": 1, "first_name": "Ada", "last_name": "Byron"})
+    await api.computer(owner="1")
+    assert (await api.get("/computers?filter[owner.full_name]=Ada Byron")).ids == ["1"]
+
+
+@pytest.mark.covers("i.filtering")
+@pytest.mark.usefixtures("number_of_related")
+@pytest.mark.parametrize("page", ["", "&page[size]=2", "&page[number]=1&page[size]=2"])
+async def test_related_attributes_are_those_at_the_time_of_the_document(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    for first in ("Ada", "Alan", "Grace"):
+        await api.computer(first, await api.person(first, "Liskov"))
+    run, is_first = Commands.run, True
+
+    async def run_then_write(*arguments: Any) -> Found:
+        nonlocal is_first
+        found = await run(*arguments)
+        if is_first:
+            is_first = False
+            await database.persons.update_many({}, {"$set": {"last_name": "Hopper"}})
+            await database.computers.update_many({}, {"$set": {"person": None}})
+        return found
+
+    monkeypatch.setattr(Commands, "run", run_then_write)
+    response = await api.get(f"/computers?filter[owner.last_name]=Liskov&include=owner{page}")
+    assert response.ids == (["1", "2"] if page else ["1", "2", "3"])
+    names = {one["attributes"]["last_name"] for one in response.document["included"]}
+    assert names == {"Liskov"}
+    assert (await api.get("/computers?filter[owner.last_name]=Liskov")).ids == []
+
+
 @pytest.mark.covers("i.filtering", "2.1.password", "d.bad_parameters")
 @pytest.mark.parametrize(
     ("query", "parameter"),
@@ -288,6 +543,81 @@ async def test_filter_can_be_combined_with_fields_include_and_sort(api: Api) -> 
 async def test_an_invalid_filter_is_rejected(api: Api, query: str, parameter: str) -> None:
     response = await api.get(f"/persons?{query}")
     assert (response.status, response.errors) == (400, [(400, parameter)])
+
+
+@pytest.mark.covers("i.filtering", "d.bad_parameters")
+@pytest.mark.parametrize(
+    ("collection", "query", "parameter", "position"),
+    [
+        ("computers", "filter[owner.nickname]=x", "filter[owner.nickname]", ""),
+        ("computers", "filter[owner.password]=x", "filter[owner.password]", ""),
+        ("computers", "filter[owner.computers]=1", "filter[owner.computers]", ""),
+        (
+            "computers",
+            "filter[owner.computers.serial]=x",
+            "filter[owner.computers.serial]",
+            "",
+        ),
+        ("persons", "filter[computers.owner]=1", "filter[computers.owner]", ""),
+        ("persons", "filter[computers.serial][has]=x", "filter[computers.serial][has]", ""),
+        ("persons", f"filter[id]={','.join('1' * 1001)}", "filter[id]", ""),
+        ("persons", f"filter[computers.id]={','.join('1' * 1001)}", "filter[computers.id]", ""),
+        (
+            "persons",
+            f"filter[last_name][contains]={'x' * 1001}",
+            "filter[last_name][contains]",
+            "",
+        ),
+        ("computers", '[{"name":"owner","op":"any","val":{"and":[]}}]', "filter", "/0/op"),
+        ("computers", '[{"name":"owner","op":"has"}]', "filter", "/0"),
+        ("computers", '[{"name":"serial","op":"has","val":{"and":[]}}]', "filter", "/0/op"),
+        ("persons", '[{"name":"computers","op":"has","val":{"and":[]}}]', "filter", "/0/op"),
+        (
+            "persons",
+            '[{"and":[]},{"not":{"name":"computers","op":"any","val":{"name":"owner","op":"has",'
+            '"val":{"name":"id","op":"eq","val":1}}}}]',
+            "filter",
+            "/1/not/val/name",
+        ),
+        (
+            "computers",
+            '[{"name":"owner.id","op":"in","val":[1,2,"x"]}]',
+            "filter",
+            "/0/val/2",
+        ),
+    ],
+)
+async def test_an_invalid_filter_by_related_attributes_is_rejected_with_its_position(
+    api: Api, collection: str, query: str, parameter: str, position: str
+) -> None:
+    if query.startswith("["):
+        query = f"filter={quote(query)}"
+    response = await api.get(f"/{collection}?{query}")
+    assert (response.status, response.errors) == (400, [(400, parameter)])
+    (error,) = response.document["errors"]
+    assert error["detail"].startswith(f"At `{position}`: ") == bool(position)
+
+
+@pytest.mark.covers("i.filtering", "d.bad_parameters")
+@pytest.mark.parametrize(
+    ("operator", "value"),
+    [("in", list(range(10_000))), ("contains", "x" * 10_240), ("prefix", "é" * 10_240)],
+)
+async def test_a_long_filter_is_rejected_with_its_position(
+    api: Api, operator: str, value: Any
+) -> None:
+    name = "id" if operator == "in" else "full_name"
+    conditions = [{"name": f"owner.{name}", "op": operator, "val": value}]
+    response = await api.get(f"/computers?filter={quote(json.dumps(conditions, indent=0))}")
+    assert (response.status, response.errors) == (400, [(400, "filter")])
+    (error,) = response.document["errors"]
+    assert error["detail"].startswith(f"At `/0/val`: `{operator}` of `owner.{name}` must have at")
+
+
+@pytest.mark.covers("d.bad_parameters")
+async def test_a_request_target_over_its_limit_is_rejected(api: Api) -> None:
+    response = await api.get(f"/persons?filter={'x' * LIMITS.target_bytes}")
+    assert (response.status, response.document["errors"][0]["code"]) == (400, "malformed_request")
 
 
 @pytest.fixture

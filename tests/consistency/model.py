@@ -152,6 +152,12 @@ class Model:
             return any(self._matches(identity, part) for part in condition["or"])
         if "not" in condition:
             return not self._matches(identity, condition["not"])
+        if condition["op"] in {"has", "any"}:
+            return any(self._matches(one, condition["val"]) for one in self.members(identity))
+        relationship, _, field_name = condition["name"].rpartition(".")
+        if relationship:
+            compared = {**condition, "name": field_name}
+            return any(self._matches(one, compared) for one in self.members(identity))
         value = self.value(identity, condition["name"])
         return _compare(value, condition["op"], condition["val"])
 

@@ -75,7 +75,7 @@ def collection_queries(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Q
     names = SORT_NAMES[type_name]
     keys = draw(st.lists(st.sampled_from(names), max_size=3, unique=True))
     sort = tuple(draw(st.sampled_from(["", "-"])) + key for key in keys)
-    condition = conditions(type_name, ids)
+    condition = conditions(type_name, ids) | related_conditions(type_name, ids)
     single: list[Condition] = []
     several: list[Condition] = []
     match draw(st.sampled_from(["all", "one", "combined"])):
@@ -108,6 +108,19 @@ def conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Condition
     return {"name": name, "op": operator, "val": draw(operand)}
 
 
+@st.composite
+def related_conditions(draw: st.DrawFn, type_name: str, ids: Sequence[int]) -> Condition:
+    """Return a condition on related resources, as a path or below `has` or `any`."""
+    relationship = RELATIONSHIPS[type_name]
+    condition = conditions(TARGETS[relationship], ids).filter(lambda one: one["name"] != "owner")
+    if draw(st.booleans()):
+        one = draw(condition)
+        return {**one, "name": f"{relationship}.{one['name']}"}
+    operator = "has" if relationship == "owner" else "any"
+    parts = draw(st.recursive(condition, _combinations, max_leaves=2))
+    return {"name": relationship, "op": operator, "val": parts}
+
+
 def operators(name: str) -> list[str]:
     """Return the operators of a field."""
     for_all = ["eq", "ne", "lt", "le", "gt", "ge", "in", "null"]
@@ -117,6 +130,8 @@ def operators(name: str) -> list[str]:
 def _has_notation(condition: Condition) -> bool:
     """Return whether `filter[name][op]` can express a condition: commas separate values."""
     value = condition["val"]
+    if isinstance(value, dict):
+        return False
     return not isinstance(value, list) or not any("," in str(one) for one in value)
 
 

@@ -15,15 +15,21 @@ from hypothesis import strategies as st
 from marshmallow import Schema
 
 from registry.jsonapi.errors import MAX_ERRORS, ApiErrors
-from registry.jsonapi.filtering import (
+from registry.jsonapi.filter_parsing import (
+    MAX_CONDITIONS,
     MAX_DEPTH,
+    MAX_PART_LENGTH,
+    MAX_VALUES,
+    parse_filter,
+)
+from registry.jsonapi.filtering import (
     AllOf,
     AnyOf,
     Condition,
     Filter,
     Not,
+    Related,
     filtered_fields,
-    parse_filter,
 )
 from registry.model.attributes import (
     Boolean,
@@ -62,14 +68,17 @@ JSON = st.recursive(
 NAMES = st.sampled_from(
     sorted(
         {name for resource in GRAPH.values() for name in stored_fields(resource)}
-        | {"password", "computers"}
+        | {"password", "computers", "computers.serial", "owner.email", "owner.computers.id"}
     )
 )
-OPERATORS = st.sampled_from([*Operator, "null", "in_", "like"])
+OPERATORS = st.sampled_from([*Operator, "null", "in_", "like", "has", "any"])
 CONDITIONS = st.recursive(
     st.fixed_dictionaries({"name": NAMES | JSON, "op": OPERATORS | JSON, "val": JSON}) | JSON,
-    lambda inner: st.dictionaries(
-        st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=3) | inner, max_size=1
+    lambda inner: (
+        st.dictionaries(
+            st.sampled_from(["and", "or", "not"]), st.lists(inner, max_size=3) | inner, max_size=1
+        )
+        | st.fixed_dictionaries({"name": NAMES, "op": OPERATORS, "val": inner})
     ),
     max_leaves=6,
 )
@@ -82,7 +91,7 @@ TEXT = st.lists(
 
 def parse(name: str, value: str, resource: str = "person") -> Filter:
     """Parse `filter[last_name][prefix]`, written as `last_name.prefix`; or JSON without a name."""
-    return parse_filter("p", name.split(".") if name else [], value, GRAPH[resource])
+    return parse_filter("p", name.split(".") if name else [], value, GRAPH[resource], GRAPH)
 
 
 def in_json(*conditions: Any, resource: str = "person") -> Filter:
@@ -173,7 +182,8 @@ def test_the_error_for_an_unknown_field_lists_the_available_ones(name: str) -> N
     detail = error_detail(f"{name}.eq", "1")
     assert detail == (
         f"Unknown filter field `{name}`; "
-        "available: `id`, `first_name`, `last_name`, `full_name`, `email`."
+        "available: `id`, `first_name`, `last_name`, `full_name`, `email`, "
+        "`computers.id`, `computers.serial`."
     )
 
 
@@ -317,6 +327,155 @@ def test_a_filter_may_have_more_conditions_than_levels() -> None:
     )
 
 
+OWNER, COMPUTERS = (
+    GRAPH["computer"].relationships["owner"],
+    GRAPH["person"].relationships["computers"],
+)
+
+
+def owned(part: Filter) -> Related:
+    return Related(OWNER, GRAPH["person"], part)
+
+
+def with_computer(part: Filter) -> Related:
+    return Related(COMPUTERS, GRAPH["computer"], part)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "resource", "expected"),
+    [
+        (
+            "owner/last_name/prefix",
+            "Ho",
+            "computer",
+            owned(Condition("last_name", Operator.PREFIX, "Ho")),
+        ),
+        ("owner/id", "7", "computer", owned(Condition("_id", Operator.EQ, 7))),
+        ("owner/email", "null", "computer", owned(Condition("email", Operator.EQ, None))),
+        (
+            "computers/serial",
+            "a,b",
+            "person",
+            with_computer(Condition("serial", Operator.IN, ("a", "b"))),
+        ),
+    ],
+)
+def test_a_path_names_an_attribute_of_related_resources(
+    name: str, value: str, resource: str, expected: Filter
+) -> None:
+    relationship, field, *operator = name.split("/")
+    path = f"{relationship}.{field}"
+    assert parse_filter("p", [path, *operator], value, GRAPH[resource], GRAPH) == expected
+
+
+def test_has_and_any_take_one_condition_or_a_combination() -> None:
+    hopper = {"name": "last_name", "op": "eq", "val": "Hopper"}
+    parsed = Condition("last_name", Operator.EQ, "Hopper")
+    assert in_json(
+        {"name": "owner", "op": "has", "val": hopper},
+        {"name": "owner", "op": "has", "val": {"or": [hopper, {"not": hopper}]}},
+        {"not": {"name": "owner.last_name", "op": "eq", "val": "Hopper"}},
+        resource="computer",
+    ) == AllOf(
+        (
+            owned(parsed),
+            owned(AnyOf((parsed, Not(parsed)))),
+            Not(owned(parsed)),
+        )
+    )
+    assert in_json({"name": "computers", "op": "any", "val": {"and": []}}) == AllOf(
+        (with_computer(AllOf(())),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "condition", "detail"),
+    [
+        ("person", '{"name": "x", "op": "eq", "val": 1}', "At `/0/name`: Unknown filter field `x`"),
+        ("person", '{"name": "id", "op": "like", "val": 1}', "At `/0/op`: `id` does not support"),
+        ("person", '{"name": "id", "op": "lt", "val": "a"}', "At `/0/val`: `id` must be compared"),
+        ("person", '{"name": "id", "op": "in", "val": [1, []]}', "At `/0/val/1`: `id` must be"),
+        ("person", '{"or": [{"not": 7}]}', "At `/0/or/0/not`: A condition must be an object"),
+        ("person", '{"and": 5}', "At `/0/and`: Conditions must be a list"),
+        (
+            "computer",
+            '{"name": "owner", "op": "any", "val": {"and": []}}',
+            "At `/0/op`: `owner` is to-one, which `has` filters by, not `any`.",
+        ),
+        (
+            "person",
+            '{"name": "computers", "op": "has", "val": {"and": []}}',
+            "At `/0/op`: `computers` is to-many, which `any` filters by, not `has`.",
+        ),
+        (
+            "person",
+            '{"name": "computers", "op": "eq", "val": 1}',
+            "At `/0/op`: `computers` is to-many, which `any` filters by, not `eq`.",
+        ),
+        (
+            "person",
+            '{"name": "last_name", "op": "has", "val": {"and": []}}',
+            "At `/0/op`: `last_name` does not support the operator `has`",
+        ),
+        (
+            "computer",
+            '{"name": "owner", "op": "has", "val": []}',
+            "At `/0/val`: A condition must be an object, not `[]`.",
+        ),
+        ("computer", '{"name": "owner", "op": "has"}', "At `/0`: A condition must have either"),
+        (
+            "computer",
+            '{"name": "owner", "op": "has", "val": {"name": "computers", "op": "any", "val": {}}}',
+            "At `/0/val/name`: Unknown filter field `computers`; available: `id`, `first_name`, "
+            "`last_name`, `full_name`, `email`.",
+        ),
+        (
+            "computer",
+            '{"name": "owner", "op": "has", "val": {"or": [{"name": "id", "op": "in", "val": 1}]}}',
+            "At `/0/val/or/0/val`: `in` of `id` must be a list, not `1`.",
+        ),
+        (
+            "computer",
+            '{"name": "owner.computers.serial", "op": "eq", "val": "a"}',
+            "At `/0/name`: Unknown filter field `owner.computers.serial`; available: `id`, "
+            "`serial`, `owner`, `owner.id`",
+        ),
+        (
+            "person",
+            '{"name": "computers.owner", "op": "eq", "val": 1}',
+            "At `/0/name`: Unknown filter field `computers.owner`",
+        ),
+    ],
+)
+def test_an_error_in_json_has_its_position(resource: str, condition: str, detail: str) -> None:
+    assert error_detail("", f"[{condition}]", resource).startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("operator", "most", "more"),
+    [
+        ("in", ["a"] * MAX_VALUES, ["a"]),
+        ("prefix", "a" * MAX_PART_LENGTH, "a"),
+        ("contains", "a" * MAX_PART_LENGTH, "a"),
+    ],
+)
+def test_the_size_of_a_value_is_limited(operator: str, most: Any, more: Any) -> None:
+    conditions = [
+        {"name": "last_name", "op": operator, "val": most},
+        {"name": "last_name", "op": operator, "val": most + more},
+    ]
+    in_json(conditions[0])
+    detail = error_detail("", orjson.dumps(conditions).decode())
+    assert detail.startswith(f"At `/1/val`: `{operator}` of `last_name` must have at most 1000 ")
+
+
+def test_the_number_of_conditions_is_limited() -> None:
+    condition = {"name": "computers.id", "op": "eq", "val": 1}
+    in_json({"or": [condition] * MAX_CONDITIONS})
+    too_many = orjson.dumps([{"or": [condition] * MAX_CONDITIONS}, condition]).decode()
+    assert error_detail("", too_many) == "A filter must have at most 250 conditions, not 251."
+
+
 def test_every_invalid_condition_is_reported() -> None:
     unknown, no_operator = {"name": "x", "op": "eq", "val": 1}, {"name": "id", "val": 1}
     details = error_details(
@@ -388,9 +547,13 @@ def test_a_json_value_must_have_the_type_of_the_attribute(name: str, value: Any)
 
 def check_parsed_or_refused(brackets: list[str], value: str, resource: str) -> None:
     with suppress(ApiErrors):
-        condition = parse_filter("p", brackets, value, GRAPH[resource])
-        stored_names = {field.stored_name for field in stored_fields(GRAPH[resource]).values()}
-        assert set(filtered_fields(condition)) <= stored_names
+        condition = parse_filter("p", brackets, value, GRAPH[resource], GRAPH)
+        stored_names = {
+            (type_name, field.stored_name)
+            for type_name in GRAPH
+            for field in stored_fields(GRAPH[type_name]).values()
+        }
+        assert set(filtered_fields(condition, resource)) <= stored_names
 
 
 @given(st.lists(NAMES | OPERATORS | TEXT, max_size=3), TEXT, st.sampled_from(sorted(GRAPH)))

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
 from registry.model.attributes import Operator
 from registry.model.record import Record
+from registry.model.resource import Relationship
+from registry.resources.person import person
 from registry.storage.reads.filter_queries import match
 from tests.support import Database
 
@@ -86,6 +88,8 @@ def satisfies(condition: Filter, record: Record) -> bool:
             return not satisfies(part, record)
         case Condition(column, compared, value):
             return compares(record.get(column), compared, value)
+        case Related():
+            raise NotImplementedError
 
 
 def compares(stored: Any, compared: Operator, value: Any) -> bool:
@@ -157,6 +161,12 @@ async def test_filters_are_combined(stored: Database) -> None:
         AnyOf((AllOf(()), hopper)),
         Not(AnyOf((hopper, Not(AllOf((hopper, owned)))))),
     )
+
+
+def test_a_condition_on_another_collection_is_not_a_query() -> None:
+    owner = Relationship("owner", "person", "person", to_many=False)
+    with pytest.raises(TypeError, match="owner"):
+        match(Not(Related(owner, person, AllOf(()))))
 
 
 def cased_pairs() -> list[tuple[str, str]]:

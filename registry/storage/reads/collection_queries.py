@@ -9,7 +9,7 @@ from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
-from registry.jsonapi.filtering import Filter
+from registry.jsonapi.filtering import Filter, related_filters
 from registry.jsonapi.pagination import Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID, Key, Order
@@ -84,8 +84,10 @@ class ReadContext:
 class CollectionQuery:
     """The records of a type that satisfy the filters, in the order of the request's query.
 
-    point: the point in time that all its commands read at. The methods raise PyMongoError,
-    ExecutionTimeout after the time limit, or Overloaded.
+    names_related: whether the filters have conditions on related resources, which have to be
+    replaced before records are read (`related_filters.narrowed`, `related_pages`). point: the point
+    in time that all its commands read at. The methods raise PyMongoError, ExecutionTimeout after
+    the time limit, or Overloaded.
     """
 
     def __init__(
@@ -97,12 +99,14 @@ class CollectionQuery:
         point: PointInTime,
     ) -> None:
         self._filters = filters
+        self.names_related = any(True for one in filters for _ in related_filters(one))
         self.order = query.order
         self.relationships = {key.relationship for key in query.order if key.relationship}
         self.point = point
         self._context = context
         self._id_index = context.id_indexes[resource.type]
         self._resource = resource
+        self._query = query
         fields = self._fields = fields_of(resource, query.attributes(resource))
         # Cursors contain the values that the order compares.
         sort_fields = (sort_field(key).partition(".")[0] for key in query.order)
@@ -112,6 +116,25 @@ class CollectionQuery:
         self._is_narrow = self._is_indexed and is_narrow(filters)
         self._session: Session | None = None
         self._has_searched = False
+
+    @property
+    def resource(self) -> Resource:
+        """The type of the records."""
+        return self._resource
+
+    @property
+    def filters(self) -> Sequence[Filter]:
+        """The filters, all of which the records satisfy."""
+        return self._filters
+
+    def with_filters(self, filters: Sequence[Filter]) -> "CollectionQuery":
+        """Return the query with these filters instead, at the same point in time.
+
+        Its commands belong to the slot of this query, if it has one.
+        """
+        query = CollectionQuery(self._context, self._resource, filters, self._query, self.point)
+        query._session = self._session
+        return query
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -254,15 +277,17 @@ class CollectionQuery:
 
     async def _narrow(self) -> None:
         """Let the filters name the records that text blocks find, before `conditions` is used."""
-        if self._has_searched:
-            return
-        self._has_searched = True
-        backlog = self._context.backlog
-        on_outside = partial(backlog.found_outside, self._resource.type)
-        search = TextSearch(self._resource, self._run_limited, on_outside)
-        self._filters = await search.narrowed(self._filters)
+        if not self._has_searched:
+            self._has_searched = True
+            self._filters = await self.searched(self._resource, self._filters)
 
-    async def _run_limited(self, command: Command) -> list[Record]:
+    async def searched(self, resource: Resource, filters: Sequence[Filter]) -> Sequence[Filter]:
+        """Return filters that match the same records of a type, and name those found by text."""
+        on_outside = partial(self._context.backlog.found_outside, resource.type)
+        return await TextSearch(resource, self.run, on_outside).narrowed(filters)
+
+    async def run(self, command: Command) -> list[Record]:
+        """Return what a command finds, in any collection, within the time limit."""
         return await self._run(self._limited(command))
 
     async def _run(self, command: Command) -> list[Record]:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, assert_never
 from unicodedata import ucd_3_2_0
 
-from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
 from registry.model.attributes import Operator
 
 _OPERATORS = {
@@ -34,7 +34,7 @@ def all_of(conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def match(condition: Filter) -> dict[str, Any]:
-    """Return the query for records that satisfy a filter.
+    """Return the query for records that satisfy a filter, which names no related resources.
 
     A missing field equals null. Text is compared by code point; `contains` ignores case, letter by
     letter, as Unicode's case folding does in all scripts: `É` equals `é` and `Ა` equals `ა`, but
@@ -49,6 +49,8 @@ def match(condition: Filter) -> dict[str, Any]:
             return {"$nor": [match(part)]}
         case Condition():
             return {condition.stored_name: _comparison(condition)}
+        case Related(relationship):
+            raise TypeError(f"a condition on {relationship.name}, which is another collection")
     assert_never(condition)
 
 

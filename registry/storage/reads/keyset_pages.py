@@ -24,7 +24,7 @@ async def keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
         records.reverse()
     if not records:
         return Window((), more=False)
-    first, last = (_position(record, query.order) for record in (records[0], records[-1]))
+    first, last = (position_of(record, query.order) for record in (records[0], records[-1]))
     return Window(records, len(following) > page.size, first, last)
 
 
@@ -68,14 +68,15 @@ async def _first(
     if not (is_indexed or query.relationships) and (
         last := await query.find(conditions, order[:1], 1, size - 1)
     ):
-        bounds = _as_far_as(order[0], *_position(last[0], order[:1]))
+        bounds = _as_far_as(order[0], *position_of(last[0], order[:1]))
         records = await query.find([*conditions, *bounds], order, size)
         if len(records) == size:
             return records  # fewer if some were deleted in the meantime: others follow
     return await query.find(conditions, order, size)
 
 
-def _position(record: Record, order: Order) -> Position:
+def position_of(record: Record, order: Order) -> Position:
+    """Return the position of a record in an order."""
     return tuple(_value(record, sort_field(key)) for key in order)
 
 

@@ -13,6 +13,8 @@ from registry.storage.reads.collection_queries import CollectionQuery, ReadConte
 from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.keyset_pages import keyset_page
 from registry.storage.reads.numbered_pages import numbered_page
+from registry.storage.reads.related_filters import is_narrowed_by_indexes, narrowed
+from registry.storage.reads.related_pages import FEW, related_batches, related_page
 
 _Result = TypeVar("_Result")
 
@@ -36,8 +38,11 @@ class Listing:
 
         The response counts as a stream until the context ends, unless it is small.
         """
+        with translated_errors(self._context.seconds):
+            query = await self._narrowed_query()
+        related = query.names_related
         async with (
-            self._query.stream(CHUNK) as batches,
+            aclosing(related_batches(query, CHUNK)) if related else query.stream(CHUNK) as batches,
             aclosing(self._translate_errors(batches)) as chunks,
         ):
             yield chunks
@@ -48,6 +53,14 @@ class Listing:
         with translated_errors(self._context.seconds):
             async for records in batches:
                 yield records
+
+    async def _narrowed_query(self) -> CollectionQuery:
+        """Return the query without conditions on related resources, if an index finds a few."""
+        query = self._query
+        if not is_narrowed_by_indexes(query):
+            return query
+        async with self._context.bulkheads.small_requests:
+            return query.with_filters(await narrowed(query, FEW))
 
     async def all(self) -> list[Record]:
         """Return all records."""
@@ -80,11 +93,16 @@ class Listing:
 
     async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):
-            window = await self._read(page)
-        return window, self._query.point
+            query = await self._narrowed_query()
+            if query.names_related:
+                window = await related_page(query, page, _read)
+            else:
+                window = await _read(query, page)
+        return window, query.point
 
-    async def _read(self, page: Page) -> Window:
-        if isinstance(page, NumberedPage):
-            return await numbered_page(self._query, page)
-        async with self._query.slot(is_heavy=not self._query.is_indexed):
-            return await keyset_page(self._query, page)
+
+async def _read(query: CollectionQuery, page: Page) -> Window:
+    if isinstance(page, NumberedPage):
+        return await numbered_page(query, page)
+    async with query.slot(is_heavy=not query.is_indexed):
+        return await keyset_page(query, page)

@@ -31,6 +31,8 @@ GROWTH_TITLES = {
     "include": "read one person with computers",
     "first": "first page of 50 persons",
     "far": "page 10,000 by cursor (or the last)",
+    "serial": "page of 50 computers by serial number",
+    "owner": "page of 50 computers by last name of the owner",
 }
 """The workloads that show how cost grows with the database, by name."""
 
@@ -109,6 +111,8 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
         "include": [Request("GET", f"/persons/{number}?include=computers") for number in ids],
         "first": [Request("GET", first)],
         "far": [Request("GET", f"{first}&page%5Bafter%5D={after}")],
+        "serial": [Request("GET", _sorted_page("serial"))],
+        "owner": [Request("GET", _sorted_page("owner.last_name"))],
     }
     return _store(requests, GROWTH_TITLES, directory)
 
@@ -155,6 +159,10 @@ async def _pages(client: Client) -> list[Request]:
         if url:
             requests.append(Request("GET", url.removeprefix(client.url)))
     return requests
+
+
+def _sorted_page(sort: str) -> str:
+    return f"/computers?sort={sort}&page%5Bsize%5D={_PAGE_SIZE}"
 
 
 def _attributes(number: int) -> dict[str, str]:

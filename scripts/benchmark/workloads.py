@@ -34,6 +34,8 @@ GROWTH_TITLES = {
     "number": "page of 50 persons by number, with the total",
     "far": "page 10,000 by cursor (or the last)",
     "contains": "persons whose e-mail contains text of one",
+    "serial": "page of 50 computers by serial number",
+    "owner": "page of 50 computers by last name of the owner",
 }
 """The workloads that show how cost grows with the database, by name."""
 
@@ -117,6 +119,8 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
         "number": _numbered_pages(choose, persons),
         "far": [Request("GET", f"{first}&page%5Bafter%5D={after}")],
         "contains": [Request("GET", f"{first}&{_CONTAINS}=n.{number}%40") for number in ids],
+        "serial": [Request("GET", _sorted_page("serial"))],
+        "owner": [Request("GET", _sorted_page("owner.last_name"))],
     }
     return _store(requests, GROWTH_TITLES, directory)
 
@@ -169,6 +173,10 @@ async def _pages(client: Client) -> list[Request]:
         if url:
             requests.append(Request("GET", url.removeprefix(client.url)))
     return requests
+
+
+def _sorted_page(sort: str) -> str:
+    return f"/computers?sort={sort}&page%5Bsize%5D={_PAGE_SIZE}"
 
 
 def _attributes(number: int) -> dict[str, str]:

@@ -1,18 +1,18 @@
 """Queries on one collection: filtered, sorted, with a limit and an offset."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from functools import cached_property, partial
-from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
+from registry.jsonapi.cursors import END
 from registry.jsonapi.filtering import Filter, related_filters
 from registry.jsonapi.pagination import Window
 from registry.jsonapi.query import Query
-from registry.jsonapi.sorting import BY_ID, Key, Order
+from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
@@ -20,9 +20,12 @@ from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
+from registry.storage.reads.bounded_sorts import find_after, find_first
 from registry.storage.reads.commands import Command, Commands, PointInTime, Session
 from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.id_index import IdIndex, Located, Position
+from registry.storage.reads.join_reads import JoinReads
+from registry.storage.reads.nested_loop_joins import NestedLoopJoin
 from registry.storage.reads.query_cost import (
     MAX_OFFSET,
     is_counted_by_index,
@@ -30,15 +33,17 @@ from registry.storage.reads.query_cost import (
     is_narrow,
 )
 from registry.storage.reads.range_scans import RangeQuery, RangeScans
+from registry.storage.reads.sort_keys import (
+    RELATED,
+    Conditions,
+    position_of,
+    sort_document,
+    sort_field,
+    split,
+)
 from registry.storage.reads.text_search import TextSearch
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import fields_of, only
-
-Conditions: TypeAlias = Sequence[Mapping[str, Any]]
-"""MongoDB queries, all of which a record has to match."""
-
-_RELATED = "_related"
-"""The field of a record with the sort fields of related resources."""
 
 _TARGET = "_target"
 """The field with the record of a related resource within the pipeline."""
@@ -101,8 +106,8 @@ class CollectionQuery:
         self._filters = filters
         self.names_related = any(True for one in filters for _ in related_filters(one))
         self.order = query.order
-        self.relationships = {key.relationship for key in query.order if key.relationship}
         self.point = point
+        self._relationships = {key.relationship for key in query.order if key.relationship}
         self._context = context
         self._id_index = context.id_indexes[resource.type]
         self._resource = resource
@@ -164,7 +169,7 @@ class CollectionQuery:
     @property
     def is_by_id(self) -> bool:
         """Whether the order is that of the ids."""
-        return self.order[0].stored_name == BY_ID[0].stored_name and not self.relationships
+        return self.order[0].stored_name == BY_ID[0].stored_name and not self._relationships
 
     @property
     def is_indexed(self) -> bool:
@@ -190,7 +195,12 @@ class CollectionQuery:
             scans = self._context.range_scans[self._resource.type]
             records, self.point.time = await scans.find(query, self.point.time)
             return records
-        return await self._run(self._command(conditions, order, size, offset))
+        if not self._relationships:
+            return await find_first(self._read, conditions, order, size, offset)
+        if self._join and offset <= MAX_OFFSET:
+            found = await self._join.find(self.conditions, conditions, order, offset + size)
+            return found[offset:]
+        return await self._sort_all(conditions, order, size, offset)
 
     def expect(self, offset: int) -> Located | None:
         """Return what `locate` returns if there are no writes; None if that is not likely."""
@@ -246,8 +256,30 @@ class CollectionQuery:
         async with AsyncExitStack() as slots:
             if not self._is_narrow:
                 await slots.enter_async_context(self._context.bulkheads.streams)
-            async with aclosing(self._batches(batch_size, slots)) as batches:
+            read = self._joined_batches if self._join else self._batches
+            async with aclosing(read(batch_size, slots)) as batches:
                 yield batches
+
+    async def _joined_batches(
+        self, batch_size: int, slots: AsyncExitStack
+    ) -> AsyncGenerator[list[Record]]:
+        """Read page after page, as no cursor yields the records of a join in order."""
+        heavy_queries = self._context.bulkheads.heavy_queries
+        async with self._context.commands.ended_if_cancelled() as session:
+            self._session = session
+            async with heavy_queries:
+                await self._narrow()
+                read = partial(find_after, self.find, self.conditions, self.order)
+                records = await read(END, batch_size)
+            if self._is_narrow and len(records) == batch_size:
+                await slots.enter_async_context(self._context.bulkheads.streams)
+            while len(records) == batch_size:
+                yield records
+                position = position_of(records[-1], self.order)
+                async with heavy_queries.readmit():
+                    records = await read(position, batch_size)
+        if records:
+            yield records
 
     async def _batches(
         self, batch_size: int, slots: AsyncExitStack
@@ -262,7 +294,7 @@ class CollectionQuery:
                 time = self.point.time = self.point.time or await commands.now()
                 if is_heavy:
                     await self._narrow()
-                command = self._command(self.conditions, self.order, batch_size=batch_size)
+                command = self._stream_command(batch_size)
                 cursor = await commands.stream(command, time, self._session)
                 resources.push_async_callback(cursor.close)
                 records = await cursor.batch_size(batch_size).to_list(batch_size)
@@ -290,10 +322,46 @@ class CollectionQuery:
         """Return what a command finds, in any collection, within the time limit."""
         return await self._run(self._limited(command))
 
+    @cached_property
+    def _join(self) -> NestedLoopJoin | None:
+        """The join that serves the order; None if it has fields of several relationships."""
+        if len(self._relationships) != 1:
+            return None
+        (relationship,) = self._relationships
+        target = self._context.graph[relationship.target]
+        fields = [key.stored_name for key in self.order if key.relationship]
+        reads = JoinReads(
+            self._resource,
+            relationship,
+            target,
+            self._projection,
+            self._read,
+            self._sort_all,
+            self.run,
+        )
+        return NestedLoopJoin(fields, reads)
+
+    async def _read(
+        self, conditions: Conditions, order: Order, size: int, offset: int
+    ) -> list[Record]:
+        return await self._run(self._command(conditions, order, size, offset))
+
+    async def _sort_all(
+        self, conditions: Conditions, order: Order, size: int, offset: int
+    ) -> list[Record]:
+        stages = self._stages(conditions, order, size, offset)
+        return await self._run(self._limited(self._aggregate(stages)))
+
     async def _run(self, command: Command) -> list[Record]:
         found = await self._context.commands.run(command, self.point.time, self._session)
         self.point.time = found.time
         return found.records
+
+    def _stream_command(self, batch_size: int) -> Command:
+        if not self._relationships:
+            return self._command(self.conditions, self.order, batch_size=batch_size)
+        stages = self._stages(self.conditions, self.order, 0, 0)
+        return self._limited(self._aggregate(stages, batch_size))
 
     def _command(
         self,
@@ -303,19 +371,12 @@ class CollectionQuery:
         offset: int = 0,
         batch_size: int = ONE_BATCH,
     ) -> Command:
-        """Return a `find` command, or the slower `aggregate` if the order needs it.
-
-        size: the maximum number of records, 0 for no limit.
-        """
-        sort = {sort_field(key): DESCENDING if key.descending else ASCENDING for key in order}
-        if self.relationships:
-            stages = self._stages(conditions, sort, size, offset)
-            return self._limited(self._aggregate(stages, batch_size))
+        """Return a `find` command. size: the maximum number of records, 0 for no limit."""
         command: Command = {
             "find": self._resource.collection,
             "filter": all_of(conditions),
             "projection": self._projection,
-            "sort": sort,
+            "sort": sort_document(order),
             "skip": offset,
             "limit": size,
             "batchSize": batch_size,
@@ -338,20 +399,18 @@ class CollectionQuery:
         id_field = BY_ID[0].stored_name
         return (
             order[0].stored_name == id_field
-            and not self.relationships
+            and not self._relationships
             and not self.conditions
             and all(condition.keys() == {id_field} for condition in conditions)
         )
 
-    def _stages(
-        self, conditions: Conditions, sort: dict[str, int], size: int, offset: int
-    ) -> list[Stage]:
-        own = len(self.conditions)  # the others are about fields of related resources too
+    def _stages(self, conditions: Conditions, order: Order, size: int, offset: int) -> list[Stage]:
+        own, related = split(conditions)
         return [
-            {"$match": all_of(conditions[:own])},
+            {"$match": all_of(own)},
             *self._lookups(),
-            {"$match": all_of(conditions[own:])},
-            {"$sort": sort},
+            {"$match": all_of(related)},
+            {"$sort": sort_document(order)},
             *([{"$skip": offset}] if offset else []),
             *([{"$limit": size}] if size else []),
             {"$project": self._projection},
@@ -359,7 +418,7 @@ class CollectionQuery:
 
     def _lookups(self) -> Iterator[Stage]:
         """Yield the stages that add the sort fields of each related resource."""
-        for relationship in self.relationships:
+        for relationship in self._relationships:
             fields = [key.stored_name for key in self.order if key.relationship == relationship]
             # With a pipeline of its own, a `$lookup` takes seven times as long.
             lookup = {
@@ -370,15 +429,9 @@ class CollectionQuery:
             }
             yield {"$lookup": lookup}
             values = {field: {"$first": f"${_TARGET}.{field}"} for field in fields}
-            yield {"$set": {f"{_RELATED}.{relationship.name}": values, _TARGET: "$$REMOVE"}}
+            yield {"$set": {f"{RELATED}.{relationship.name}": values, _TARGET: "$$REMOVE"}}
 
 
 def _has_more(cursor: AsyncIOMotorCommandCursor[Record]) -> bool:
     # The stubs of motor declare this property as a method.
     return cursor.alive  # type: ignore[return-value]
-
-
-def sort_field(key: Key) -> str:
-    """Return the path of the field that a key of an order compares."""
-    prefix = f"{_RELATED}.{key.relationship.name}." if key.relationship else ""
-    return prefix + key.stored_name

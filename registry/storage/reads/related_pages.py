@@ -34,8 +34,9 @@ from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
 from registry.model.record import Record
 from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.filter_queries import match
-from registry.storage.reads.keyset_pages import keyset_page, position_of
+from registry.storage.reads.keyset_pages import keyset_page
 from registry.storage.reads.related_filters import linked_field, linked_ids, narrowed
+from registry.storage.reads.sort_keys import position_of
 from registry.storage.records import ONE_BATCH, key_of
 
 _Read: TypeAlias = Callable[[CollectionQuery, Page], Awaitable[Window]]

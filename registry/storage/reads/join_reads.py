@@ -1,0 +1,134 @@
+"""The reads of a join: of records, and of the targets of one of their to-one relationships."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias
+
+from registry.jsonapi.sorting import Key, Order
+from registry.model.record import Record
+from registry.model.resource import Relationship, Resource
+from registry.storage.reads.bounded_sorts import Find
+from registry.storage.reads.commands import Command
+from registry.storage.reads.filter_queries import all_of
+from registry.storage.reads.sort_keys import (
+    RELATED,
+    Conditions,
+    accepts_null,
+    sort_document,
+    sort_field,
+    split,
+)
+from registry.storage.records import ONE_BATCH, Stage
+from registry.storage.visible_fields import only
+
+Run: TypeAlias = Callable[[Command], Awaitable[list[Record]]]
+"""Returns what a command finds. Raises PyMongoError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Conditions on records themselves, and on the fields of their targets."""
+
+    own: Conditions
+    related: Conditions
+
+    @property
+    def all(self) -> Conditions:
+        """All conditions, for records that have been joined."""
+        return [*self.own, *self.related]
+
+    @property
+    def includes_untargeted(self) -> bool:
+        """Whether records without a target satisfy the conditions on fields of the target."""
+        return all(accepts_null(one) for condition in self.related for one in condition.values())
+
+    def accepts_null(self, key: Key) -> bool:
+        """Whether records in which a related key is null satisfy the conditions on it."""
+        path = sort_field(key)
+        return all(accepts_null(one[path]) for one in self.related if path in one)
+
+    def where(self, *conditions: Mapping[str, Any]) -> Self:
+        """Return the search for those of the records that satisfy these conditions too."""
+        own, related = split(conditions)
+        return replace(self, own=[*self.own, *own], related=[*self.related, *related])
+
+
+@dataclass(frozen=True)
+class JoinReads:
+    """Reads of records of a type and of their targets, all at one point in time.
+
+    find: finds records without joining any. sort_all: joins all records that satisfy conditions,
+    then sorts them. run: executes a command. projection: of the records. All raise PyMongoError.
+    """
+
+    resource: Resource
+    relationship: Relationship
+    target: Resource
+    projection: Mapping[str, Any]
+    find: Find
+    sort_all: Find
+    run: Run
+
+    @property
+    def path(self) -> str:
+        """The path of the fields of the target in a joined record."""
+        return f"{RELATED}.{self.relationship.name}"
+
+    async def are_more(self, limit: int, conditions: Conditions) -> bool:
+        """Whether more records than a limit satisfy the conditions."""
+        sort = {} if conditions else {"sort": {"_id": 1}}
+        command = self._command(
+            self.resource.collection, conditions, only(()), skip=limit, limit=1, **sort
+        )
+        return bool(await self.run(command))
+
+    async def find_targets(
+        self, search: Search, projection: Mapping[str, Any], **options: Any
+    ) -> list[Record]:
+        """Return the targets of records. options: those of the command."""
+        query = self.on_targets(search)
+        return await self.run(self._command(self.target.collection, query, projection, **options))
+
+    def on_targets(self, search: Search) -> Conditions:
+        """Return the conditions on the targets of the records."""
+        related = [
+            {path.removeprefix(f"{self.path}."): one for path, one in condition.items()}
+            for condition in search.related
+        ]
+        keys = [
+            {"_id": condition[self.relationship.foreign_key]}
+            for condition in search.own
+            if condition.keys() == {self.relationship.foreign_key}
+        ]
+        return [*related, *keys]
+
+    async def sort_some(
+        self, search: Search, order: Order, limit: int, *last: Stage, join: Stage | None = None
+    ) -> list[Record]:
+        """Find at most so many records by the index of the foreign key, then sort them.
+
+        join: the stage that adds the related fields. last: stages after the sort.
+        """
+        pipeline: list[Stage] = [
+            {"$match": all_of(search.own)},
+            {"$sort": {self.relationship.foreign_key: 1, "_id": 1}},
+            {"$limit": limit},
+            *([join] if join else []),
+            {"$sort": sort_document(order)},
+            *last,
+            {"$project": self.projection},
+        ]
+        cursor = {"batchSize": ONE_BATCH}
+        command = {"aggregate": self.resource.collection, "pipeline": pipeline, "cursor": cursor}
+        return await self.run(command)
+
+    def _command(
+        self, collection: str, query: Conditions, projection: Mapping[str, Any], **options: Any
+    ) -> Command:
+        return {
+            "find": collection,
+            "filter": all_of(query),
+            "projection": projection,
+            "batchSize": ONE_BATCH,
+            **options,
+        }

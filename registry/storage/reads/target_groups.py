@@ -1,0 +1,114 @@
+"""Records whose targets form a group: those with given values of the related sort keys."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from registry.jsonapi.sorting import BY_ID, Order
+from registry.model.record import Record
+from registry.storage.reads.bounded_sorts import find_first
+from registry.storage.reads.join_reads import JoinReads, Search
+from registry.storage.reads.sort_keys import RELATED
+from registry.storage.records import ONE_BATCH, key_of
+from registry.storage.visible_fields import only
+
+_MAX_GROUP = 5_000
+"""Targets of a group whose records are found by the foreign key. Those of larger groups are found
+sooner, at a million records, by reading all records in order and looking up their targets."""
+
+_SMALL_GROUP = 1_000
+"""Targets of a group that are read before it is known whether the group is larger than _MAX_GROUP,
+which takes a query of its own."""
+
+_MAX_SORTED = 1_000
+"""Records of a group that are sorted all at once, which takes 5 ms."""
+
+_READ_PER_RESULT = 6
+"""Records that are read at first for each that is needed, if only some have a target in a group."""
+
+
+class TargetGroups:
+    """Finds the records that link to groups of targets. The methods raise PyMongoError."""
+
+    def __init__(self, reads: JoinReads) -> None:
+        self._reads = reads
+        self._foreign_key = reads.relationship.foreign_key
+
+    async def find(self, search: Search, order: Order, size: int) -> list[Record]:
+        """Find records whose related fields all have given values, in the order of their own."""
+        ids = await self._ids(search)
+        if ids is None:
+            records = await self._filter(search, order, size)
+        else:
+            records = await self._find_linked(search, ids, order, size) if ids else []
+        values = {
+            path: one["$eq"]
+            for condition in self._reads.on_targets(search)
+            for path, one in condition.items()
+            if "$eq" in one
+        }
+        for record in records:
+            record[RELATED] = {self._reads.relationship.name: values}
+        return records
+
+    async def _ids(self, search: Search) -> list[int | None] | None:
+        """Return the foreign keys of records in a group; None if they are more than _MAX_GROUP."""
+        targets = await self._reads.find_targets(search, only(()), limit=_SMALL_GROUP + 1)
+        if len(targets) > _SMALL_GROUP:
+            if await self._reads.find_targets(search, only(()), skip=_MAX_GROUP, limit=1):
+                return None
+            targets = await self._reads.find_targets(search, only(()))
+        untargeted = [None] if search.includes_untargeted else []
+        return [*untargeted, *(target["_id"] for target in targets)]
+
+    async def _find_linked(
+        self, search: Search, ids: Sequence[int | None], order: Order, size: int
+    ) -> list[Record]:
+        """Find records by foreign key, in an order of their own fields.
+
+        MongoDB remembers plans: if for a target with many records it was faster to read the index
+        of the first sort key, it would do so for one with few. So those are sorted.
+        """
+        linked = {self._foreign_key: {"$in": ids}}
+        search = search.where(linked)
+        if order[0].stored_name == BY_ID[0].stored_name or await self._reads.are_more(
+            _MAX_SORTED, [linked]
+        ):
+            return await find_first(self._reads.find, search.own, order, size)
+        return await self._reads.sort_some(search, order, _MAX_SORTED, {"$limit": size})
+
+    async def _filter(self, search: Search, order: Order, size: int) -> list[Record]:
+        """Read records in order until enough of them have a target in the group of the search.
+
+        If most have one target that is not in the group, begins again without these.
+        """
+        name = self._foreign_key
+        records, offset, count = list[Record](), 0, _READ_PER_RESULT * size
+        while True:
+            found = await find_first(self._reads.find, search.own, order, count, offset)
+            members = await self._members(search, found)
+            records += members
+            if len(records) >= size or len(found) < count:
+                return records[:size]
+            if frequent := self._frequent_target(found, members):
+                other = search.where({name: {"$ne": frequent}})
+                return await self._filter(other, order, size)
+            offset += count
+            # A quarter more than are needed at the rate so far, but at most twice as many.
+            needed = 5 * offset * (size - len(records)) // (4 * max(1, len(records)))
+            count = min(1 + needed, 2 * offset, ONE_BATCH)
+
+    def _frequent_target(self, found: Sequence[Record], members: Sequence[Record]) -> int | None:
+        """Return the target of more than half of the records that were found, if not a member."""
+        ((key, count),) = Counter(key_of(one, self._foreign_key) for one in found).most_common(1)
+        is_member = key in {key_of(one, self._foreign_key) for one in members}
+        return None if is_member or 2 * count <= len(found) else key
+
+    async def _members(self, search: Search, records: Sequence[Record]) -> list[Record]:
+        """Return those of the records whose target satisfies the conditions on its fields."""
+        name = self._foreign_key
+        keys = {key for record in records if (key := key_of(record, name)) is not None}
+        among = search.where({name: {"$in": list(keys)}})
+        members = {target["_id"] for target in await self._reads.find_targets(among, only(()))}
+        if search.includes_untargeted:
+            members.add(None)
+        return [record for record in records if key_of(record, name) in members]

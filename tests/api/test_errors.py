@@ -312,7 +312,7 @@ async def test_a_body_that_does_not_arrive_in_time_gets_408(api: Api) -> None:
         b"GET /persons HTTP/9.9\r\n\r\n",
         b"GET /persons HTTP/1.1\r\nbad header\r\n\r\n",
         b"GET /persons HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 10_000 + b"\r\n\r\n",
-        b"GET /" + b"x" * 10_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET /persons HTTP/1.1\r\nHost: h\r\n" + b"X: y\r\n" * 500 + b"\r\n",
         b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
         b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n",

@@ -82,7 +82,10 @@ class Connection(web.RequestHandler):
     def stop(self) -> None:
         """Close the connection after its last response, or if no request arrives in time."""
         self._is_ending = True
-        self._close_when_idle()
+        if self._half_closed and self.is_idle:
+            self.force_close()  # no further request can arrive
+        else:
+            self._close_when_idle()
 
     def abort(self) -> None:
         """Reset the connection, so that the client does not take a partial response for a whole."""

@@ -30,6 +30,8 @@ MARGIN_BYTES = 2**20
 
 REFUSED = "503 disk_full"
 
+WAITING = "mongod is restarted when the disk has free space"
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
@@ -120,12 +122,12 @@ def test_a_mongod_that_exits_on_a_full_disk_is_restarted_when_there_is_space(
         created += BATCH
     with suppress(ProcessLookupError):  # it may have exited
         os.kill(service.mongod, signal.SIGKILL)
+    while WAITING not in service.read_line(service.process.stderr):
+        pass
     assert not can_write(service)
     (disk / "filler").unlink()
     assert eventually(lambda: can_write(service))
     in_doubt = 0 if status == REFUSED else BATCH
     assert service.request("/persons")["meta"]["count"] - created - 1 in {0, in_doubt}
     service.process.terminate()
-    _, log = service.process.communicate(timeout=TIMEOUT)
-    assert service.process.returncode == 0
-    assert "mongod is restarted when the disk has free space" in log
+    assert service.process.wait(TIMEOUT) == 0

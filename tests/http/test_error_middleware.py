@@ -93,16 +93,17 @@ async def test_only_the_expectation_100_continue_is_met(start: Start, expectatio
         assert response.content_type == MEDIA_TYPE
 
 
+async def break_off(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"part")
+    raise RuntimeError("in the middle")
+
+
 async def test_an_error_after_a_stream_has_begun_is_logged_and_resets_the_connection(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def handler(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"part")
-        raise RuntimeError("in the middle")
-
-    client = await start(handler)
+    client = await start(break_off)
     with pytest.raises(ClientError):
         async with client.get("/") as response:
             await response.read()
@@ -113,14 +114,7 @@ async def test_an_error_after_a_stream_has_begun_is_logged_and_resets_the_connec
 
 async def test_a_broken_response_to_http_1_0_is_not_taken_for_a_whole_one(start: Start) -> None:
     """Without chunks, only a reset distinguishes them."""
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"part")
-        raise RuntimeError("in the middle")
-
-    client = await start(handler)
+    client = await start(break_off)
     with pytest.raises(ConnectionResetError):
         await exchange(client, b"GET / HTTP/1.0\r\nHost: h\r\n\r\n")
 

@@ -68,6 +68,11 @@ def related_filters(condition: Filter) -> Iterator[Related]:
             yield condition
 
 
+def names_related(condition: Filter) -> bool:
+    """Return whether a filter contains conditions on related resources."""
+    return any(True for _ in related_filters(condition))
+
+
 def filtered_fields(condition: Filter, type_name: str) -> Iterator[tuple[str, str]]:
     """Yield the type and the stored name of each field that a filter compares, as often as it does.
 

@@ -23,11 +23,15 @@ Missing or null if no block has them as they are now.
 """
 
 
+def hashable_id(id_: Any) -> Any:
+    """Return an id, or its text if it is a document, as external writers may have stored."""
+    return str(id_) if id_.__class__ is dict else id_
+
+
 def make_ids_hashable(records: Iterable[Record]) -> None:
-    """Replace ids that are documents, as external writers may have stored, by their text."""
+    """Replace ids that are documents by their text."""
     for record in records:
-        if record["_id"].__class__ is dict:
-            record["_id"] = str(record["_id"])
+        record["_id"] = hashable_id(record["_id"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
 from registry.jsonapi.cursors import END
-from registry.jsonapi.filtering import Filter, related_filters
+from registry.jsonapi.filtering import Filter, names_related
 from registry.jsonapi.pagination import Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID, Order
@@ -104,7 +104,7 @@ class CollectionQuery:
         point: PointInTime,
     ) -> None:
         self._filters = filters
-        self.names_related = any(True for one in filters for _ in related_filters(one))
+        self.names_related = any(map(names_related, filters))
         self.order = query.order
         self.point = point
         self._relationships = {key.relationship for key in query.order if key.relationship}
@@ -203,7 +203,7 @@ class CollectionQuery:
         return await self._sort_all(conditions, order, size, offset)
 
     def expect(self, offset: int) -> Located | None:
-        """Return what `locate` returns if there are no writes; None if that is not likely."""
+        """Return what `locate` will return unless others write; None if they probably do."""
         if self._filters or self.point.time or not self.is_by_id:
             return None
         return self._id_index.expect(self._position(offset))

@@ -18,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import replace
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.filtering import (
@@ -28,10 +28,11 @@ from registry.jsonapi.filtering import (
     Filter,
     Not,
     Related,
+    names_related,
     related_filters,
 )
 from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
-from registry.model.record import Record
+from registry.model.record import Record, hashable_id
 from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.filter_queries import match
 from registry.storage.reads.keyset_pages import keyset_page
@@ -114,7 +115,7 @@ async def _total(query: CollectionQuery) -> int:
     related = sum(1 for part in query.filters for _ in related_filters(part))
     async with query.slot(is_heavy=True):
         filters = await narrowed(query, _MAX_IDS // related)
-        if any(map(_names_related, filters)):
+        if any(map(names_related, filters)):
             # No page has this number, so all records that match come before it.
             matching = _MatchingRecords(query, NumberedPage(sys.maxsize, _MAX_BATCH))
             await matching.extend(math.inf)
@@ -127,9 +128,9 @@ class _SemiJoin:
 
     def __init__(self, query: CollectionQuery) -> None:
         parts = list(_conjuncts(query.filters))
-        self._condition = AllOf(tuple(part for part in parts if _names_related(part)))
+        self._condition = AllOf(tuple(part for part in parts if names_related(part)))
         self._query = query
-        self.base = query.with_filters([part for part in parts if not _names_related(part)])
+        self.base = query.with_filters([part for part in parts if not names_related(part)])
 
     async def matching(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records of the base query that satisfy the conditions."""
@@ -171,8 +172,8 @@ class _SemiJoin:
             "projection": {"_id": True},
             "batchSize": ONE_BATCH,
         }
-        ids = {_hashable(record["_id"]) for record in await self._query.run(command)}
-        return [record for record in records if _hashable(record["_id"]) in ids]
+        ids = {hashable_id(record["_id"]) for record in await self._query.run(command)}
+        return [record for record in records if hashable_id(record["_id"]) in ids]
 
 
 class _MatchingRecords:
@@ -228,11 +229,6 @@ def _those_in(found: Iterable[Record], records: Iterable[Record]) -> list[Record
     return [record for record in records if id(record) in identities]
 
 
-def _hashable(id_: Any) -> Any:
-    """Return an id, or its text if it is a document, as external writers may have stored."""
-    return str(id_) if isinstance(id_, dict) else id_
-
-
 def _following(page: CursorPage, read: Window) -> CursorPage | None:
     """Return the next batch after one that was read, twice as large; None if no others follow."""
     if not read.more:
@@ -248,7 +244,3 @@ def _conjuncts(filters: Iterable[Filter]) -> Iterator[Filter]:
             yield from _conjuncts(part.parts)
         else:
             yield part
-
-
-def _names_related(part: Filter) -> bool:
-    return any(True for _ in related_filters(part))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from pymongo import InsertOne, UpdateMany, UpdateOne
 
 from registry.jsonapi.request_documents import Change, Linkage, Mode
-from registry.model.record import VERSION, Record
+from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import IdTaken, RecordNotFound, VersionConflict
@@ -188,8 +188,7 @@ class _IdentityMap:
     def load(self, records: Sequence[Record]) -> None:
         """Add stored records; external writers may have stored ids that are documents."""
         for record in records:
-            id_ = record["_id"]
-            self._set(id_ if isinstance(id_, Hashable) else repr(id_), record)
+            self._set(hashable_id(record["_id"]), record)
 
     def add(self, record: Record) -> None:
         self._new.append(record)

@@ -14,6 +14,7 @@ LAYERS = [
     "offloading",
     "model",
     "resources",
+    "access",
     "jsonapi",
     "settings",
     "storage",

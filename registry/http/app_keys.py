@@ -1,7 +1,8 @@
-"""Keys of the application: the objects that views and the server share."""
+"""Keys of the application and of requests: the objects that views and the server share."""
 
 from aiohttp import web
 
+from registry.access.principal import Principal
 from registry.http.deadlines import Deadlines
 from registry.http.limits import Limits
 from registry.model.graph import Graph
@@ -13,3 +14,6 @@ GRAPH = web.AppKey("graph", Graph)
 LIMITS = web.AppKey("limits", Limits)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
+
+PRINCIPAL = web.RequestKey("principal", Principal)
+"""Who has sent the request; set before a view is called, unless nobody has to be known."""

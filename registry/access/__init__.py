@@ -1,0 +1,1 @@
+"""Access control: who sends a request, and what it may do."""

@@ -1,0 +1,35 @@
+"""What the scopes of a principal allow."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry.access.principal import Action, Principal
+from registry.resources.computer import computer
+from registry.resources.person import person
+
+
+@pytest.mark.parametrize(
+    ("scope", "reads_persons", "writes_persons", "reads_computers"),
+    [
+        ("read", True, False, True),
+        ("write", True, True, True),
+        ("persons:read", True, False, False),
+        ("persons:write", True, True, False),
+        ("computers:write", False, False, True),
+        ("person:read", False, False, False),
+        ("persons", False, False, False),
+    ],
+)
+def test_a_scope_allows_an_action_on_a_type(
+    scope: str, *, reads_persons: bool, writes_persons: bool, reads_computers: bool
+) -> None:
+    principal = Principal("ci", frozenset({scope}))
+
+    assert principal.may(Action.READ, person) is reads_persons
+    assert principal.may(Action.WRITE, person) is writes_persons
+    assert principal.may(Action.READ, computer) is reads_computers
+
+
+def test_a_principal_without_scopes_may_do_nothing() -> None:
+    assert not Principal("ci", frozenset()).may(Action.READ, person)

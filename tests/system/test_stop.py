@@ -38,6 +38,8 @@ def refuses_connections(service: Service) -> bool:
         connect(service).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # the listener closed during the handshake
+        return False
     return False
 
 

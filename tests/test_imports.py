@@ -40,6 +40,7 @@ STORAGE_LAYERS = [
     "codecs",
     "mongod",
     "client",
+    "backups",
     "disk_space",
     "orphaned_transactions",
     "transactions",

@@ -1,12 +1,14 @@
 """OpenAPI parameters: path, query string and headers."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from registry.jsonapi.filter_parsing import (
     MAX_CONDITIONS,
     MAX_DEPTH,
     MAX_PART_LENGTH,
     MAX_VALUES,
+    NULL,
     filter_operators,
     related_fields,
     related_operator,
@@ -21,16 +23,23 @@ from registry.model.stored_fields import StoredField, fieldset_names, stored_fie
 from registry.openapi.filters import parameter_schema
 from registry.openapi.schemas import POSITIVE, Json, reference, schema_of, title
 
-ID: Json = {
-    "Id": {
-        "name": "id",
-        "in": "path",
-        "required": True,
-        "description": "The id of the resource; 404 if it does not exist.",
-        "schema": POSITIVE,
-        "example": 1,
-    }
+_ID: Json = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": "The id of the resource; 404 if it does not exist.",
+    "schema": POSITIVE,
 }
+
+ID: Json = {"Id": {**_ID, "example": 1}}
+"""The id in the path of operations that only read."""
+
+ID_TO_WRITE: Json = {"IdToWrite": _ID}
+"""The id in the path of operations that write: Swagger UI prefills none, so nobody changes or
+deletes a resource without having typed its id."""
+
+_TRIAL_SIZE = 10
+"""The page size that Swagger UI prefills: it cannot show a large collection."""
 
 
 def _header(name: str, description: str) -> Json:
@@ -53,14 +62,12 @@ PRECONDITIONS: Json = {
 
 def query_parameters(scope: Scope) -> Json:
     """Return the query parameters that `query.parse` supports, by component name."""
-    parameters = {**_include(scope), **_fields(scope.graph)}
-    if scope.many:
-        parameters |= {
-            **_sort(scope),
-            **_filters(scope.resource, scope.graph),
-            **_pages(scope.sizes),
-        }
-    return parameters
+    shown = {**_include(scope), **_fields(scope.graph)}
+    if not scope.many:
+        return shown
+    # Swagger UI keeps this order: what prevents an endless response comes first.
+    selected = {**_sort(scope), **_filters(scope.resource, scope.graph)}
+    return {**_pages(scope.sizes), **shown, **selected}
 
 
 def references(parameters: Json) -> list[Json]:
@@ -96,7 +103,7 @@ def _include(scope: Scope) -> Json:
         )
         for path in sized_paths(scope)
     }
-    return {name: {**include, "example": list(relationships)}, **sizes}
+    return {name: include, **sizes}
 
 
 def _include_paths(
@@ -127,12 +134,16 @@ def _fields(graph: Graph) -> Json:
 
 def _sort(scope: Scope) -> Json:
     names = sort_names(scope.resource, scope.graph)
-    directions = [f"{sign}{name}" for name in names for sign in ("", "-")]
     description = (
-        "The sort fields, by precedence; `-` is descending. Null sorts before any value, and the "
-        "id breaks ties. The default is `id`."
+        "The sort fields by precedence, separated by commas; `-` before a name is descending. Null "
+        "sorts before any value, and the id breaks ties. The default is `id`. Fields: "
+        f"{_code(names)}."
     )
-    return {f"{title(scope.resource)}Sort": _list_parameter("sort", description, directions)}
+    key = f"-?({'|'.join(map(re.escape, names))})"
+    # Not an array of names: Swagger UI would send those selected in the order of the list.
+    schema = {"type": "string", "pattern": f"^({key}(,{key})*)?$"}
+    parameter = {**_parameter("sort", description, schema), "allowEmptyValue": True}
+    return {f"{title(scope.resource)}Sort": parameter}
 
 
 def _filters(resource: Resource, graph: Graph) -> Json:
@@ -150,12 +161,8 @@ def _filters(resource: Resource, graph: Graph) -> Json:
             "content": {"application/json": {"schema": schema, "example": []}},
         }
     }
-    fields = stored_fields(resource).values()
-    described = [*(parameter for field in fields for parameter in _field_filters(field))]
-    described += map(_related_filter, related_fields(resource, graph))
-    for parameter in described:
-        component = parameter["name"].removeprefix("filter[").removesuffix("]").replace("][", ".")
-        parameters[f"{title(resource)}Filter.{component}"] = parameter
+    for field in [*stored_fields(resource).values(), *related_fields(resource, graph)]:
+        parameters[f"{title(resource)}Filter.{field.name}"] = _field_filter(field)
     return parameters
 
 
@@ -169,52 +176,30 @@ def _related_conditions(resource: Resource) -> str:
     )
 
 
-def _field_filters(field: StoredField) -> Iterator[Json]:
-    """Yield the parameters that filter by a field."""
-    operators = filter_operators(field.attribute)
-    if Operator.IN in operators:
-        schema = parameter_schema(field, Operator.IN)
-        description = f"Resources whose `{field.name}` equals the value, or one of several."
-        yield _parameter(f"filter[{field.name}]", description, schema)
-    for operator in operators:
-        schema = parameter_schema(field, operator)
-        description = _OPERATORS[operator].format(f"`{field.name}`")
-        yield _parameter(f"filter[{field.name}][{operator}]", description, schema)
+def _field_filter(field: StoredField) -> Json:
+    """Return the parameter that filters by a field, with any operator.
 
-
-def _related_filter(field: StoredField) -> Json:
-    """Return the parameter that filters by a field of related resources, with any operator."""
-    operators = ", ".join(f"`{one}`" for one in filter_operators(field.attribute))
+    One for each operator would multiply the parameters, of which Swagger UI shows all.
+    """
+    operators = list(filter_operators(field.attribute))
+    if not field.attribute.nullable:
+        operators.remove(NULL)
+    related = " None without a related resource." if "." in field.name else ""
     description = (
-        f"Resources with a `{field.name}` that equals the value, or one of several; none without a "
-        f"related resource. `filter[{field.name}][...]` compares by an operator: {operators}."
+        f"Resources whose `{field.name}` equals the value, or one of several.{related} "
+        f"`filter[{field.name}][...]` compares by an operator: {_code(operators)}."
     )
     return _parameter(f"filter[{field.name}]", description, parameter_schema(field, Operator.IN))
 
 
-_OPERATORS = {
-    "eq": "Resources whose {} equals the value.",
-    "ne": "Resources whose {} does not equal the value.",
-    "lt": "Resources whose {} is less than the value.",
-    "le": "Resources whose {} is less than or equal to the value.",
-    "gt": "Resources whose {} is greater than the value.",
-    "ge": "Resources whose {} is greater than or equal to the value.",
-    "in": "Resources whose {} equals one of the values.",
-    "prefix": "Resources whose {} starts with the value.",
-    "contains": "Resources whose {} contains the value, ignoring case, letter by letter.",
-    "null": "With `true`, resources whose {} is null; with `false`, the others.",
-}
-
-
 def _pages(sizes: Sizes) -> Json:
     cursor = {"type": "string"}
+    size = (
+        f"The number of resources per page, {sizes.default} by default. Without any `page` "
+        "parameter, the response is the whole collection."
+    )
     members = {
         "number": ("The number of the page, starting at 1.", POSITIVE),
-        "size": (
-            f"The number of resources per page, {sizes.default} by default. Without any `page` "
-            "parameter, the response is the whole collection.",
-            _size(sizes),
-        ),
         "after": ("The page after this cursor, taken from a link.", cursor),
         "before": ("The page before this cursor, taken from a link.", cursor),
         "total": (
@@ -224,7 +209,8 @@ def _pages(sizes: Sizes) -> Json:
             {"type": "boolean"},
         ),
     }
-    return {
+    example = {"example": min(_TRIAL_SIZE, sizes.largest)}
+    return {"PageSize": {**_parameter("page[size]", size, _size(sizes)), **example}} | {
         f"Page{name.title()}": _parameter(f"page[{name}]", description, schema)
         for name, (description, schema) in members.items()
     }
@@ -232,6 +218,10 @@ def _pages(sizes: Sizes) -> Json:
 
 def _size(sizes: Sizes) -> Json:
     return {"type": "integer", "minimum": 1, "maximum": sizes.largest}
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _list_parameter(name: str, description: str, values: list[str]) -> Json:

@@ -54,8 +54,8 @@ def resolve(part: Any) -> Any:
 def operations() -> Iterator[tuple[str, str, Any]]:
     """Yield path, method and description of each operation."""
     for path, item in DESCRIPTION["paths"].items():
-        for method in item.keys() - {"parameters"}:
-            yield path, method, item[method]
+        for method, operation in item.items():
+            yield path, method, operation
 
 
 def contents() -> Iterator[tuple[str, Any]]:
@@ -69,12 +69,11 @@ def contents() -> Iterator[tuple[str, Any]]:
 
 
 def parameters() -> Iterator[Any]:
-    for path, _, operation in operations():
-        shared = DESCRIPTION["paths"][path].get("parameters", [])
-        yield from map(resolve, [*shared, *operation["parameters"]])
+    for _, _, operation in operations():
+        yield from map(resolve, operation["parameters"])
 
 
-PREFILLED = {"id", "include", "fields[person]", "fields[computer]", "filter"}
+PREFILLED = {"page[size]", "fields[person]", "fields[computer]", "filter"}
 """The parameters with examples, which Swagger UI sends unless the user clears them."""
 
 
@@ -163,13 +162,34 @@ def test_every_operation_has_a_summary_a_description_and_a_unique_id() -> None:
 def test_every_parameter_has_a_description_a_schema_and_only_valid_examples() -> None:
     for parameter in parameters():
         assert parameter["description"]
-        assert ("example" in media_object(parameter)) == (parameter["name"] in PREFILLED)
+        if parameter["name"] != "id":
+            assert ("example" in media_object(parameter)) == (parameter["name"] in PREFILLED)
         if "example" in media_object(parameter):
             assert (
                 schema_errors(media_object(parameter)["schema"], media_object(parameter)["example"])
                 == []
             )
         assert "default" not in media_object(parameter)["schema"]
+
+
+def test_an_id_is_prefilled_only_where_nothing_is_written() -> None:
+    for path, method, operation in operations():
+        if "{id}" in path:
+            (id_,) = [one for one in map(resolve, operation["parameters"]) if one["in"] == "path"]
+            assert ("example" in id_) == (method == "get"), (method, path)
+
+
+def test_the_first_parameter_of_a_collection_limits_its_size() -> None:
+    for path in ("/persons", "/computers", "/persons/{id}/computers"):
+        parameters = map(resolve, DESCRIPTION["paths"][path]["get"]["parameters"])
+        first = next(one for one in parameters if one["in"] == "query")
+        assert (first["name"], first["example"]) == ("page[size]", 10)
+
+
+def test_the_example_of_an_update_changes_one_attribute() -> None:
+    content = DESCRIPTION["paths"]["/persons/{id}"]["patch"]["requestBody"]["content"]
+    data = content[MEDIA_TYPE]["example"]["data"]
+    assert data == {"type": "person", "id": "1", "attributes": {"first_name": "Grace"}}
 
 
 def test_every_document_has_a_schema_and_valid_examples() -> None:
@@ -562,7 +582,16 @@ def queries(parameter: Any) -> Iterator[str]:
         for condition in conditions(resolve(schema["anyOf"][0])["items"]):
             yield f"{name}={quote(json.dumps([condition]))}"
     elif name == "sort":
-        yield from (f"{name}={value}" for value in schema["items"]["enum"])
+        fields = re.findall(r"`([^`]+)`", parameter["description"].partition("Fields: ")[2])
+        assert fields
+        for value in [*fields, *(f"-{field}" for field in fields), ",".join(fields[1:3])]:
+            assert re.search(schema["pattern"], value)
+            yield f"{name}={value}"
+    elif operators := re.findall(r"`([^`]+)`", parameter["description"].partition("operator: ")[2]):
+        value = str(sample(schema["items"])).lower()
+        yield f"{name}={value}"
+        for operator in operators:
+            yield f"{name}[{operator}]={'true' if operator == 'null' else value}"
     elif name not in {"page[after]", "page[before]"}:  # tests/api/test_paging.py tests cursors
         values = schema.get("items", {}).get("enum") or [sample(schema.get("items", schema))]
         yield f"{name}={','.join(map(str, values)).lower()}{required}"

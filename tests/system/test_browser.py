@@ -18,7 +18,7 @@ from playwright.async_api import Browser, Locator, Page, Request, async_playwrig
 
 from registry.openapi import swagger_ui
 from tests.conftest import Serve
-from tests.support import MEDIA_TYPE
+from tests.support import MEDIA_TYPE, Database
 
 ARGUMENTS = [
     "--headless=new",
@@ -127,6 +127,48 @@ async def test_the_page_creates_a_person_and_lists_computers(
 
     assert visit.hosts == {api.client.make_url("/").authority}
     assert visit.messages == []
+
+
+async def test_operations_executed_unedited_change_no_stored_resource(
+    browser: Browser, serve: Serve, database: Database
+) -> None:
+    """Whoever tries out the page presses `Execute` before reading anything."""
+    api = await serve()
+    names = {"first_name": "Grace", "last_name": "Hopper", "full_name": "Grace Hopper"}
+    await database.persons.insert_many({"_id": n, **names} for n in range(1, 10_001))
+    await database.computers.insert_many({"_id": n, "person": 1} for n in range(1, 101))
+    before = await stored(database)
+    visit = Visit(await browser.new_page())
+    await visit.page.goto(str(api.client.make_url("/api/swagger/")))
+    await expect(visit.page.locator(".opblock").first).to_be_visible()
+    async with api.client.get("/api/swagger/swagger.json") as response:
+        description = await response.json()
+    for operation in (one for item in description["paths"].values() for one in item.values()):
+        block = await visit.try_out(f"{operation['tags'][0]}-{operation['operationId']}")
+        await block.get_by_role("button", name="Execute").click()
+        outcome = block.locator(".live-responses-table .response, .parameters .invalid")
+        await expect(outcome.first).to_be_visible()
+        await block.locator(".opblock-summary").click()
+
+    sent = [(one.method, urlsplit(one.url).path) for one in visit.requests]
+    assert sorted(path for method, path in sent if method != "GET") == [
+        "/computers",
+        "/operations",
+        "/persons",
+    ]
+    assert ("GET", "/persons") in sent
+    after = await stored(database)
+    assert before.items() <= after.items()
+    assert len(after) == len(before) + 4  # two that are created one by one, and two by operations
+
+
+async def stored(database: Database) -> dict[tuple[str, int], Any]:
+    """Return all stored resources, by collection and id."""
+    return {
+        (name, record["_id"]): record
+        for name in ("persons", "computers")
+        async for record in database[name].find({}, {"text_block": False})
+    }
 
 
 async def test_the_page_ignores_a_description_named_in_its_url(

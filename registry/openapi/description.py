@@ -13,7 +13,6 @@ from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas
 from registry.openapi.error_examples import ErrorExamples
-from registry.openapi.filters import filter_schemas
 from registry.openapi.operations import HEADERS
 from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_parameters
 from registry.openapi.relationships import linkage_item, related_item
@@ -46,9 +45,7 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
         "tags": [*(_tag(resource) for resource in graph.values()), TAG],
         "paths": paths,
         "components": {
-            "schemas": schemas(graph)
-            | filter_schemas(graph)
-            | operations_schemas(graph, settings.most_operations),
+            "schemas": schemas(graph) | operations_schemas(graph, settings.most_operations),
             "parameters": _parameters(scopes),
             "responses": _extract_error_responses(paths),
             "headers": HEADERS,

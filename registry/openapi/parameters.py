@@ -3,25 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from registry.jsonapi.filter_parsing import (
-    MAX_CONDITIONS,
-    MAX_DEPTH,
-    MAX_PART_LENGTH,
-    MAX_VALUES,
-    NULL,
-    filter_operators,
-    related_fields,
-    related_operator,
-)
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
-from registry.model.attributes import Operator
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
-from registry.model.stored_fields import StoredField, fieldset_names, stored_fields
-from registry.openapi.filters import parameter_schema
-from registry.openapi.schemas import POSITIVE, Json, reference, schema_of, title
+from registry.model.resource import Relationship
+from registry.model.stored_fields import fieldset_names
+from registry.openapi.filters import filter_parameters
+from registry.openapi.schemas import POSITIVE, Json, query_parameter, reference, title
 
 _ID: Json = {
     "name": "id",
@@ -66,7 +55,7 @@ def query_parameters(scope: Scope) -> Json:
     if not scope.many:
         return shown
     # Swagger UI keeps this order: what prevents an endless response comes first.
-    selected = {**_sort(scope), **_filters(scope.resource, scope.graph)}
+    selected = {**_sort(scope), **filter_parameters(scope.resource, scope.graph)}
     return {**_pages(scope.sizes), **shown, **selected}
 
 
@@ -96,7 +85,7 @@ def _include(scope: Scope) -> Json:
         [path for path, _ in _include_paths(relationships, scope.graph)],
     )
     sizes = {
-        f"{title(resource)}PageSize.{path}": _parameter(
+        f"{title(resource)}PageSize.{path}": query_parameter(
             f"page[{path}][size]",
             f"The maximum number of resources to include per `{path}`; requires it in `include`.",
             _size(scope.sizes),
@@ -142,54 +131,8 @@ def _sort(scope: Scope) -> Json:
     key = f"-?({'|'.join(map(re.escape, names))})"
     # Not an array of names: Swagger UI would send those selected in the order of the list.
     schema = {"type": "string", "pattern": f"^({key}(,{key})*)?$"}
-    parameter = {**_parameter("sort", description, schema), "allowEmptyValue": True}
+    parameter = {**query_parameter("sort", description, schema), "allowEmptyValue": True}
     return {f"{title(scope.resource)}Sort": parameter}
-
-
-def _filters(resource: Resource, graph: Graph) -> Json:
-    # Without a type: for an array, Swagger UI shows a list of text inputs.
-    schema = {"anyOf": [schema_of(resource, "Filter")]}
-    parameters = {
-        f"{title(resource)}Filter": {
-            "name": "filter",
-            "in": "query",
-            "description": "Conditions in JSON, combined by AND: "
-            '`[{"name": "...", "op": "...", "val": ...}]`; `and`, `or` and `not` can be nested, in '
-            f"JSON of at most {MAX_DEPTH} levels and {MAX_CONDITIONS} conditions. `in` has at most "
-            f"{MAX_VALUES:,} values, `prefix` and `contains` {MAX_PART_LENGTH:,} characters."
-            + _related_conditions(resource),
-            "content": {"application/json": {"schema": schema, "example": []}},
-        }
-    }
-    for field in [*stored_fields(resource).values(), *related_fields(resource, graph)]:
-        parameters[f"{title(resource)}Filter.{field.name}"] = _field_filter(field)
-    return parameters
-
-
-def _related_conditions(resource: Resource) -> str:
-    """Return the description of the conditions on related resources."""
-    return "".join(
-        f' `{{"name": "{name}", "op": "{related_operator(relationship)}", "val": {{...}}}}` is '
-        f"satisfied if {'any' if relationship.to_many else 'the'} resource of `{name}` satisfies "
-        "the condition in `val`, which can be combined too."
-        for name, relationship in resource.relationships.items()
-    )
-
-
-def _field_filter(field: StoredField) -> Json:
-    """Return the parameter that filters by a field, with any operator.
-
-    One for each operator would multiply the parameters, of which Swagger UI shows all.
-    """
-    operators = list(filter_operators(field.attribute))
-    if not field.attribute.nullable:
-        operators.remove(NULL)
-    related = " None without a related resource." if "." in field.name else ""
-    description = (
-        f"Resources whose `{field.name}` equals the value, or one of several.{related} "
-        f"`filter[{field.name}][...]` compares by an operator: {_code(operators)}."
-    )
-    return _parameter(f"filter[{field.name}]", description, parameter_schema(field, Operator.IN))
 
 
 def _pages(sizes: Sizes) -> Json:
@@ -210,8 +153,8 @@ def _pages(sizes: Sizes) -> Json:
         ),
     }
     example = {"example": min(_TRIAL_SIZE, sizes.largest)}
-    return {"PageSize": {**_parameter("page[size]", size, _size(sizes)), **example}} | {
-        f"Page{name.title()}": _parameter(f"page[{name}]", description, schema)
+    return {"PageSize": {**query_parameter("page[size]", size, _size(sizes)), **example}} | {
+        f"Page{name.title()}": query_parameter(f"page[{name}]", description, schema)
         for name, (description, schema) in members.items()
     }
 
@@ -227,10 +170,4 @@ def _code(names: Iterable[str]) -> str:
 def _list_parameter(name: str, description: str, values: list[str]) -> Json:
     """Return a parameter whose value is a comma-separated list, which may be empty."""
     schema = {"type": "array", "items": {"type": "string", "enum": values}}
-    return {**_parameter(name, description, schema), "allowEmptyValue": True}
-
-
-def _parameter(name: str, description: str, schema: Json) -> Json:
-    """Return a query parameter; items of an array are separated by commas."""
-    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
-    return {"name": name, "in": "query", "description": description, "schema": schema, **style}
+    return {**query_parameter(name, description, schema), "allowEmptyValue": True}

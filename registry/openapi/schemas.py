@@ -273,3 +273,9 @@ def _error() -> Json:
         "meta": object_of({}, {"page": object_of({}, {"maxSize": max_size})}),
     }
     return object_of(required, optional)
+
+
+def query_parameter(name: str, description: str, schema: Json) -> Json:
+    """Return a query parameter; items of an array are separated by commas."""
+    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
+    return {"name": name, "in": "query", "description": description, "schema": schema, **style}

@@ -12,10 +12,11 @@ from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import Operation, body, response
 from registry.openapi.schemas import (
-    ABSENT,
+    IDENTITIES,
     Json,
     identifier,
     linkage,
+    linkages,
     object_of,
     reference,
     request_resource,
@@ -57,12 +58,24 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     for resource in graph.values():
         for suffix in ("LocalReference", "LocalRemoval"):
             components[title(resource) + suffix] = identifier(resource, suffix)
-        for suffix, creating in (("Addition", True), ("Revision", False)):
-            schema = request_resource(resource, graph, "LocalReference", creating=creating)
-            if creating:
-                lid = text("Identifies the resource in subsequent operations.")
-                schema["properties"]["lid"] = lid
-            components[title(resource) + suffix] = schema
+        components[f"{title(resource)}LocalReferenceLinkages"] = linkages(
+            resource, graph, "LocalReference"
+        )
+        addition, revision = (
+            request_resource(resource, "LocalReference", creating=creating)
+            for creating in (True, False)
+        )
+        lid = text("Identifies the resource in subsequent operations.")
+        addition["properties"]["lid"] = lid
+        components[f"{title(resource)}Addition"] = addition
+        components[f"{title(resource)}Revision"] = revision
+        properties = {key: one for key, one in revision["properties"].items() if key != "id"}
+        for name, identity in IDENTITIES.items():
+            components[f"{title(resource)}RevisionBy{name}"] = {
+                **revision,
+                "properties": properties | identity,
+                "required": [*revision["required"], *identity],
+            }
     operations = [schema for resource in graph.values() for schema in _of_type(resource, graph)]
     result = object_of({}, {"data": reference("schemas", "AnyResource")})
     array = {"type": "array", "minItems": 1, "maxItems": max_operations}
@@ -73,43 +86,38 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
 
 
 def _of_type(resource: Resource, graph: Graph) -> Iterator[Json]:
+    # Members that exclude each other are not described: generators of clients drop `not`.
     added, revised = (schema_of(resource, suffix) for suffix in ("Addition", "Revision"))
-    local = schema_of(resource, "LocalReference")
     # Without `ref` and `href`, `data` identifies the resource.
-    yield _operation("update", data={"allOf": [revised, local]})
-    yield _operation("add", data=added)
-    yield _operation("add", data=added, href=_href(collection_path(resource)))
+    for name in IDENTITIES:
+        yield _operation("update", data=schema_of(resource, f"RevisionBy{name}"))
+    addition = _operation("add", data=added)
+    addition["properties"]["href"] = _href(collection_path(resource))
+    yield addition
     path = resource_path(resource, "{id}")
-    yield from _by_target("update", _ref(resource), path, revised)
-    yield from _by_target("remove", _ref(resource), path, ABSENT)
+    yield from _by_target("update", _ref(resource), path, data=revised)
+    yield from _by_target("remove", _ref(resource), path)
     for name, relationship in resource.relationships.items():
         path = relationship_path(resource, "{id}", name)
         ref = _ref(resource, relationship={"type": "string", "enum": [name]})
         for code in ("add", "update", "remove") if relationship.to_many else ("update",):
             suffix = "LocalRemoval" if code == "remove" else "LocalReference"
-            yield from _by_target(code, ref, path, linkage(relationship, graph, suffix))
+            yield from _by_target(code, ref, path, data=linkage(relationship, graph, suffix))
 
 
-def _by_target(code: str, ref: Json, path: str, data: Json) -> Iterator[Json]:
+def _by_target(code: str, ref: Json, path: str, **members: Json) -> Iterator[Json]:
     """Yield the schemas of an operation whose target is given by `ref`, and by `href`."""
-    yield _operation(code, ref=ref, data=data)
-    yield _operation(code, href=_href(path), data=data)
+    yield _operation(code, ref=ref, **members)
+    yield _operation(code, href=_href(path), **members)
 
 
 def _ref(resource: Resource, **more: Json) -> Json:
     identifiers = identifier(resource, "LocalReference")["oneOf"]
-    members = [one["properties"] | {"relationship": ABSENT, **more} for one in identifiers]
-    return {"oneOf": [_open_object(properties) for properties in members]}
+    return {"oneOf": [object_of(one["properties"] | more, closed=False) for one in identifiers]}
 
 
 def _operation(code: str, **members: Json) -> Json:
-    op = {"type": "string", "enum": [code]}
-    return _open_object({"op": op, "ref": ABSENT, "href": ABSENT, **members})
-
-
-def _open_object(members: Json) -> Json:
-    required = {name: schema for name, schema in members.items() if schema is not ABSENT}
-    return object_of(required, members, closed=False)
+    return object_of({"op": {"type": "string", "enum": [code]}, **members}, closed=False)
 
 
 def _href(path: str) -> Json:

@@ -502,7 +502,6 @@ OPERATIONS: list[Any] = [
     ADDED,
     {**ADDED, "href": "/persons", "meta": {}},
     {**ADDED, "href": "/persons/1"},
-    {**ADDED, "ref": PERSON},
     {"op": "add", "data": {"type": "person"}},
     {"op": "add", "data": {"type": "office"}},
     {"op": "add"},
@@ -521,9 +520,6 @@ OPERATIONS: list[Any] = [
     {"op": "add", "ref": RELATIONSHIP, "data": [COMPUTER, LOCAL]},
     {"op": "update", "ref": RELATIONSHIP, "data": []},
     {"op": "remove", "ref": RELATIONSHIP, "data": [COMPUTER, {"type": "computer", "id": "one"}]},
-    {"op": "remove", "ref": RELATIONSHIP},
-    {"op": "remove", "ref": {**PERSON, "relationship": None}},
-    {"op": "remove", "ref": {**PERSON, "relationship": "owner"}, "data": []},
     {"op": "add", "ref": RELATIONSHIP, "data": COMPUTER},
     {"op": "add", "ref": RELATIONSHIP, "data": [PERSON]},
     {"op": "update", "ref": {**COMPUTER, "relationship": "owner"}, "data": None},
@@ -534,6 +530,13 @@ OPERATIONS: list[Any] = [
     None,
     {"op": "remove", "href": "/persons/1"},
 ]
+EXCLUSIVE: list[Any] = [
+    {**ADDED, "ref": PERSON},
+    {"op": "remove", "ref": RELATIONSHIP},
+    {"op": "remove", "ref": {**PERSON, "relationship": None}},
+    {"op": "remove", "ref": {**PERSON, "relationship": "owner"}, "data": []},
+]
+"""Operations with members that exclude each other, which a schema cannot express without `not`."""
 
 
 async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(api: Api) -> None:
@@ -550,6 +553,21 @@ async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(a
                 await response.text(),
                 violations,
             )
+
+
+async def test_operations_with_members_that_exclude_each_other_are_rejected(api: Api) -> None:
+    await api.person()
+    for operation in EXCLUSIVE:
+        *_, document, headers = operating(operation)
+        body = json.dumps(document)
+        async with api.client.post("/operations", data=body, headers=headers) as response:
+            assert response.status in {400, 404}, await response.text()
+
+
+def test_no_schema_makes_generators_drop_an_operation() -> None:
+    text = json.dumps(DESCRIPTION)
+    assert '"not":' not in text
+    assert all("schema" in parameter for parameter in parameters())
 
 
 async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:

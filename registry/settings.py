@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
 
+from registry.access.urls import secure_url
 from registry.jsonapi.pagination import Sizes
 
 _MAX_WORKERS = 64
@@ -57,12 +58,20 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def _public_url(text: str) -> str:
+def _base_url(text: str) -> str:
     parts = urlsplit(text)
     plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
     if not plain or not parts.hostname or parts.port == 0:  # an invalid port raises
         raise ValueError(f"{text!r} is not a valid base URL such as https://registry.example.com")
-    return text.rstrip("/")
+    return text
+
+
+def _public_url(text: str) -> str:
+    return _base_url(text).rstrip("/")
+
+
+def _issuer(text: str) -> str:
+    return secure_url(_base_url(text))
 
 
 _count = _integer(1, 999_999)
@@ -88,6 +97,14 @@ class Settings:
     public_url: Annotated[
         str | None, _public_url, "base URL under which clients reach the service"
     ] = None
+
+    oidc_issuer: Annotated[
+        str | None, _issuer, "OpenID Connect issuer whose JWT access tokens are accepted"
+    ] = None
+    oidc_audience: Annotated[
+        str | None, str, "audience that these tokens are for, such as the public URL"
+    ] = None
+    oidc_scope_claim: Annotated[str, str, "claim of these tokens that has the scopes"] = "scope"
 
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
@@ -169,6 +186,8 @@ class Settings:
                 for name in ("request_seconds", "queue_seconds", "query_seconds")
             )
             parser.error(f"{text}: the first is less than the sum of the other two")
+        if bool(settings.oidc_issuer) != bool(settings.oidc_audience):
+            parser.error("--oidc-issuer and --oidc-audience require each other")
         return settings
 
 

@@ -17,6 +17,9 @@ SETTINGS = [
     ("--port", "REGISTRY_PORT", "8080"),
     ("--workers", "REGISTRY_WORKERS", "1"),
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+    ("--oidc-issuer", "REGISTRY_OIDC_ISSUER", "none"),
+    ("--oidc-audience", "REGISTRY_OIDC_AUDIENCE", "none"),
+    ("--oidc-scope-claim", "REGISTRY_OIDC_SCOPE_CLAIM", "scope"),
 ]
 
 CONTRADICTIONS = [
@@ -56,6 +59,14 @@ INVALID = [
     ("--public-url", "https://registry.example.com:http"),
     ("--public-url", "https://[::1"),
     ("--public-url", "https://registry example.com"),
+    ("--oidc-issuer", "https://id.example.com/?tenant=a"),
+    ("--oidc-issuer", "https://user:word@id.example.com"),
+    ("--oidc-issuer", "https://"),
+    ("--oidc-issuer", "http://id.example.com"),
+    ("--oidc-issuer", "http://localhost.example.com"),
+    ("--oidc-issuer", "http://192.0.2.1"),
+    ("--oidc-audience", ""),
+    ("--oidc-scope-claim", ""),
     ("--data-dir", ""),
     ("--host", ""),
     ("--mongodb-uri", ""),
@@ -85,6 +96,9 @@ def test_every_setting_has_a_default() -> None:
         port=8080,
         workers=1,
         public_url=None,
+        oidc_issuer=None,
+        oidc_audience=None,
+        oidc_scope_claim="scope",
     )
 
 
@@ -98,6 +112,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--port": "0",
         "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
+        "--oidc-issuer": "https://id.example.com/realms/fleet/",
+        "--oidc-audience": "urn:fleet registry",
+        "--oidc-scope-claim": "scp",
     }
     expected = Settings(
         mongodb_uri="mongodb://db.example.com",
@@ -108,6 +125,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         port=0,
         workers=2,
         public_url="https://example.com:8443/registry",
+        oidc_issuer="https://id.example.com/realms/fleet/",
+        oidc_audience="urn:fleet registry",
+        oidc_scope_claim="scp",
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected
@@ -149,6 +169,24 @@ def test_a_deadline_shorter_than_the_waits_it_covers_is_reported_with_all_of_the
     line = error_line(arguments, {}, capsys)
     for flag in ("--request-seconds", "--queue-seconds", "--query-seconds"):
         assert f"{flag} " in line
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--oidc-issuer=https://id.example.com"], ["--oidc-audience=registry"]]
+)
+def test_an_issuer_without_an_audience_or_the_reverse_is_reported(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error_line(arguments, {}, capsys)
+    assert "--oidc-issuer and --oidc-audience" in line
+
+
+@pytest.mark.parametrize(
+    "issuer", ["http://127.0.0.1:8085", "http://localhost/realm", "http://[::1]:80"]
+)
+def test_an_issuer_on_a_loopback_address_needs_no_tls(issuer: str) -> None:
+    arguments = [f"--oidc-issuer={issuer}", "--oidc-audience=registry"]
+    assert Settings.parse(arguments, {}).oidc_issuer == issuer
 
 
 def test_by_default_a_response_begins_within_10_seconds() -> None:

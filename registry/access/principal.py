@@ -1,5 +1,6 @@
 """The principal: who sends a request, and the scopes that say what it may do."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -35,3 +36,13 @@ def sufficient_scopes(action: Action, resource: Resource) -> tuple[str, ...]:
     actions = (Action.WRITE,) if action is Action.WRITE else (Action.READ, Action.WRITE)
     of_type = tuple(f"{resource.collection}:{one.value}" for one in actions)
     return (*of_type, *(one.value for one in actions))
+
+
+def known_scopes(resources: Iterable[Resource]) -> frozenset[str]:
+    """Return every scope that allows something on one of the types."""
+    return frozenset(
+        scope
+        for resource in resources
+        for action in Action
+        for scope in sufficient_scopes(action, resource)
+    )

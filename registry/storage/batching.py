@@ -108,7 +108,7 @@ class Batcher(Generic[_Key, _Result]):
         """The size of the next batch: an equal share of all keys for each batch in flight.
 
         Otherwise callers of one batch would stay together, and the service and the database would
-        take turns: at 64 connections, the 99th percentile of a read is 68 ms instead of 45 ms.
+        take turns even with many callers.
         """
         share = -(-(len(self._queue) + self._keys_in_flight) // self._max_in_flight)
         return min(self._max_batch_size, max(share, self._min_parallel_batch))

@@ -36,7 +36,8 @@ def create_app(
     """
     app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
     app[SETTINGS] = settings
-    app[LIMITS] = limits = replace(limits, send_seconds=settings.send_seconds)
+    limits = replace(limits, send_seconds=settings.send_seconds, send_rate=settings.send_rate)
+    app[LIMITS] = limits
     app[DEADLINES] = Deadlines(settings.response_seconds)
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))

@@ -12,6 +12,7 @@ import struct
 import sys
 import termios
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
@@ -20,12 +21,11 @@ from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.error_responses import error_response, raw_error_response
 from registry.http.limits import Limits
+from registry.http.send_progress import SendProgress
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
 """Reading pauses when so many requests wait for the response to another one of the connection."""
-
-_CHECKS_PER_TIMEOUT = 10
 
 _PROBE_SECONDS = 0.5
 """Interval of the interim responses that find out whether a client is still there."""
@@ -49,6 +49,7 @@ class Connection(web.RequestHandler):
         "_limits",
         "_probe_timer",
         "_send_timer",
+        "_sending",
     )
 
     def __init__(self, server: web.Server, limits: Limits) -> None:
@@ -64,7 +65,8 @@ class Connection(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
-        self._send_timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.Handle | None = None
+        self._sending = SendProgress()
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
         self._half_closed = False  # by the client
         self._is_ending = False
@@ -104,12 +106,16 @@ class Connection(web.RequestHandler):
         super().pause_writing()
         if transport := self.transport:
             transport.pause_reading()
-            self._watch_sending(transport, _unsent(transport), 0)
+            # Soon, as the transport does not count yet what it could not write at once.
+            watch = partial(self._watch_sending, transport)
+            self._send_timer = asyncio.get_running_loop().call_soon(watch)
 
     def resume_writing(self) -> None:
         """Continue: the client has read enough."""
         super().resume_writing()
         self._stop_send_timer()
+        if self.transport is not None:
+            self._sending.pause(_unsent(self.transport))
         is_paused = self._reading_paused or self._buffer_paused or self._half_closed
         if self.transport is not None and not is_paused:
             self.transport.resume_reading()
@@ -184,21 +190,22 @@ class Connection(web.RequestHandler):
         if isinstance(self._messages[-1][0], _ErrInfo):
             request.content.set_exception(web.RequestPayloadError())
 
-    def _watch_sending(self, transport: asyncio.Transport, unsent: int, checks: int) -> None:
-        """Reset the connection when nothing is sent. checks: how often nothing was, in a row."""
+    def _watch_sending(self, transport: asyncio.Transport) -> None:
+        """Reset the connection when its client has been waited for and has read too little."""
+        limits, sending, loop = self._limits, self._sending, asyncio.get_running_loop()
 
         def check() -> None:
-            if (remaining := _unsent(transport)) != unsent:
-                self._watch_sending(transport, remaining, 0)
-            elif checks + 1 < _CHECKS_PER_TIMEOUT:
-                self._watch_sending(transport, unsent, checks + 1)
-            else:
-                _log.info("A client has read nothing of its response for %g s", seconds)
+            sending.pause(_unsent(transport))
+            if sending.sent < limits.send_rate * limits.send_seconds:
+                text = "A client has read only %d bytes of its responses in %.2g s"
+                _log.info(text, sending.sent, sending.seconds)
                 _reset(transport)
+            else:
+                self._sending = SendProgress()
+                self._watch_sending(transport)
 
-        seconds = self._limits.send_seconds
-        loop = asyncio.get_running_loop()
-        self._send_timer = loop.call_later(seconds / _CHECKS_PER_TIMEOUT, check)
+        sending.start(_unsent(transport))
+        self._send_timer = loop.call_later(limits.send_seconds - sending.seconds, check)
 
     def _stop_send_timer(self) -> None:
         if self._send_timer is not None:

@@ -13,8 +13,8 @@ class Limits:
     a rejected request is read and discarded, so that the client reads the response before the
     connection closes. idle_seconds: the idle timeout, after which a connection without a request
     is closed. stop_idle_seconds: the same while the service stops, so that a client that reuses its
-    connections loses no request. send_seconds: a connection is reset if its client reads nothing of
-    its response for so long.
+    connections loses no request. send_seconds, send_rate: a connection is reset if its client,
+    whenever it was waited for during so many seconds in total, has read fewer bytes per second.
     """
 
     target_bytes: int = 2**17
@@ -24,3 +24,4 @@ class Limits:
     idle_seconds: float = 75.0
     stop_idle_seconds: float = 5.0
     send_seconds: float = 60.0
+    send_rate: int = 4096

@@ -1,12 +1,13 @@
 """Responses: the headers they all have, and the one that sends a document in a single write."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from random import randbytes
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import HttpVersion11
+from aiohttp.http import HttpVersion, HttpVersion11
 
 _REQUEST_ID = web.RequestKey("request_id", str)
 REQUEST_ID_HEADER = "X-Request-ID"
@@ -77,9 +78,10 @@ class DocumentResponse(web.StreamResponse):
             if app.on_response_prepare:
                 return await self._prepare_with_signals(request)
         body = b"" if request.method == hdrs.METH_HEAD else self._content
-        await request.writer.write(self._head(request).encode() + body)
-        await request.writer.drain()
-        return request.writer
+        writer = request.writer
+        await writer.write(self._head(request).encode() + body)
+        await writer.drain()
+        return writer
 
     async def write_eof(self, _: bytes = b"") -> None:
         """Send the body, unless `prepare` has sent it."""
@@ -95,16 +97,21 @@ class DocumentResponse(web.StreamResponse):
         return await super().prepare(request)
 
     def _head(self, request: web.Request) -> str:
-        version, stays_open = request.version, self._stays_open
-        lines = [f"{name}: {value}\r\n" for name, value in self.headers.items()]
-        if self.status != 304:  # which has no content (RFC 9110, 15.4.5)
-            lines.append(f"{hdrs.CONTENT_LENGTH}: {len(self._content)}\r\n")
-        if stays_open is not (version >= HttpVersion11):  # the default of the version
-            lines.append(f"{hdrs.CONNECTION}: {'keep-alive' if stays_open else 'close'}\r\n")
+        status = self.status
+        lines = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
+        if status != 304:  # which has no content (RFC 9110, 15.4.5)
+            lines += f"Content-Length: {len(self._content)}\r\n"
         return (
-            f"HTTP/{version.major}.{version.minor} {self.status} {self.reason}\r\n"
-            f"{''.join(lines)}"
+            f"{_first_lines(request.version, status, self.reason, self._stays_open)}{lines}"
             f"{REQUEST_ID_HEADER}: {request_id(request)}\r\n"
-            f"{hdrs.DATE}: {rfc822_formatted_time()}\r\n"
-            f"{_CONSTANT_LINES}\r\n"
+            f"Date: {rfc822_formatted_time()}\r\n\r\n"
         )
+
+
+@lru_cache(maxsize=64)  # bounded, because clients choose the version
+def _first_lines(version: HttpVersion, status: int, reason: str, stays_open: bool) -> str:
+    """Return the status line and the headers that do not depend on the request otherwise."""
+    lines = f"HTTP/{version.major}.{version.minor} {status} {reason}\r\n{_CONSTANT_LINES}"
+    if stays_open is (version >= HttpVersion11):  # the default of the version
+        return lines
+    return f"{lines}{hdrs.CONNECTION}: {'keep-alive' if stays_open else 'close'}\r\n"

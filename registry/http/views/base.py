@@ -40,7 +40,7 @@ from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
 from registry.settings import Settings
 from registry.storage.errors import VersionConflict
 from registry.storage.records import Versions, version_of
@@ -51,6 +51,10 @@ _Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.Stream
 _Query = TypeVar("_Query")
 _Document = TypeVar("_Document")
 _Written = TypeVar("_Written")
+_LONG_TARGET = 1_000
+"""The queries of longer request targets, of which some take milliseconds, are parsed one per
+iteration of the event loop, and not at all if their clients have disconnected by then."""
+
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -73,6 +77,8 @@ class DocumentView(web.View):
         deadlines = self.deadlines
         task = deadlines.start()
         try:
+            if len(self.request.raw_path) > _LONG_TARGET:
+                yield from pause().__await__()
             return (yield from handler(self).__await__())
         finally:
             deadlines.end(task)

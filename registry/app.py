@@ -6,10 +6,20 @@ from functools import partial
 
 from aiohttp import web
 
-from registry.http.app_keys import DEADLINES, GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.http.app_keys import (
+    DEADLINES,
+    GRAPH,
+    HOSTS,
+    LIMITS,
+    PROXIES,
+    REPOSITORY,
+    SETTINGS,
+)
 from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
+from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
+from registry.http.proxies import TrustedProxies
 from registry.http.routes import routes
 from registry.model.graph import Graph
 from registry.model.resource import Resource
@@ -37,6 +47,8 @@ def create_app(
     app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
     app[SETTINGS] = settings
     app[LIMITS] = limits = replace(limits, send_seconds=settings.send_seconds)
+    app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
+    app[HOSTS] = AllowedHosts(settings, proxies)
     app[DEADLINES] = Deadlines(settings.response_seconds)
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))

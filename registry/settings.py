@@ -5,7 +5,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
@@ -65,6 +66,21 @@ def _public_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _host_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
+        raise ValueError(f"{text!r} is not a host name such as registry.example.com, without port")
+    return text.lower()
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not an IP address or network such as 10.1.2.3 or 10.1.2.0/24"
+        ) from None
+
+
 _count = _integer(1, 999_999)
 
 
@@ -73,7 +89,9 @@ class Settings:
     """The validated settings of one service.
 
     The flag of `data_dir` is `--data-dir`, its environment variable `REGISTRY_DATA_DIR`. Each
-    annotation names the parser of the text and has the description in `--help`.
+    annotation names the parser of the text and has the description in `--help`. A setting whose
+    default is a tuple has any number of values: its flag can be repeated, and its variable has them
+    separated by commas.
     """
 
     mongodb_uri: Annotated[
@@ -88,6 +106,14 @@ class Settings:
     public_url: Annotated[
         str | None, _public_url, "base URL under which clients reach the service"
     ] = None
+    allowed_host: Annotated[
+        tuple[str, ...], _host_name, "further host name that requests may be sent to; repeatable"
+    ] = ()
+    trusted_proxy: Annotated[
+        tuple[IPv4Network | IPv6Network, ...],
+        _network,
+        "address or network whose X-Forwarded headers are used; repeatable",
+    ] = ()
 
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
@@ -148,20 +174,22 @@ class Settings:
         hints = get_type_hints(cls, include_extras=True)
         options = {name: hint.__metadata__ for name, hint in hints.items()}
         for field in fields(cls):
-            default = "none" if field.default is None else field.default
+            default = "none" if field.default in {None, ()} else field.default
             _, description = options[field.name]
             parser.add_argument(
                 flag(field.name),
+                action="append",
                 metavar="VALUE",
                 help=f"{description} [{_variable(field.name)}, default: {default}]",
             )
         flags = vars(parser.parse_args(arguments))
-        values = {}
-        for name, (parse, _) in options.items():
-            if flags[name] is not None:
-                values[name] = parser.parse_value(flag(name), flags[name], parse)
-            elif text := environment.get(_variable(name)):
-                values[name] = parser.parse_value(_variable(name), text, parse)
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            source, texts = _texts(field, flags[field.name], environment)
+            parse, _ = options[field.name]
+            parsed = tuple(parser.parse_value(source, text, parse) for text in texts)
+            if parsed:
+                values[field.name] = parsed if _is_repeatable(field) else parsed[0]
         settings = cls(**values)
         if settings.response_seconds < settings.queue_seconds + settings.query_seconds:
             text = ", ".join(
@@ -186,6 +214,23 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"registry: {message}; --help lists the settings\n")
+
+
+def _texts(
+    field: Field[Any], flags: list[str] | None, environment: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Return the flag or variable that sets a field, and the texts of its values."""
+    if flags is not None:
+        return flag(field.name), flags if _is_repeatable(field) else flags[-1:]
+    variable = _variable(field.name)
+    text = environment.get(variable)
+    if not text:
+        return variable, []
+    return variable, [part.strip() for part in text.split(",")] if _is_repeatable(field) else [text]
+
+
+def _is_repeatable(field: Field[Any]) -> bool:
+    return isinstance(field.default, tuple)
 
 
 def flag(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ SETTINGS = [
     ("--port", "REGISTRY_PORT", "8080"),
     ("--workers", "REGISTRY_WORKERS", "1"),
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+    ("--allowed-host", "REGISTRY_ALLOWED_HOST", "none"),
+    ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", "none"),
 ]
 
 CONTRADICTIONS = [
@@ -56,6 +59,18 @@ INVALID = [
     ("--public-url", "https://registry.example.com:http"),
     ("--public-url", "https://[::1"),
     ("--public-url", "https://registry example.com"),
+    ("--allowed-host", ""),
+    ("--allowed-host", "*"),
+    ("--allowed-host", "a.example:8080"),
+    ("--allowed-host", "https://a.example"),
+    ("--allowed-host", "a..example"),
+    ("--allowed-host", "größe.example"),
+    ("--allowed-host", "a.example b.example"),
+    ("--trusted-proxy", ""),
+    ("--trusted-proxy", "proxy.example"),
+    ("--trusted-proxy", "10.0.0.0/33"),
+    ("--trusted-proxy", "10.0.0.1/8"),
+    ("--trusted-proxy", "::1%lo/64"),
     ("--data-dir", ""),
     ("--host", ""),
     ("--mongodb-uri", ""),
@@ -98,6 +113,8 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--port": "0",
         "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
+        "--allowed-host": "Fleet.example",
+        "--trusted-proxy": "10.0.0.1",
     }
     expected = Settings(
         mongodb_uri="mongodb://db.example.com",
@@ -108,6 +125,8 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         port=0,
         workers=2,
         public_url="https://example.com:8443/registry",
+        allowed_host=("fleet.example",),
+        trusted_proxy=(ip_network("10.0.0.1"),),
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected
@@ -117,6 +136,31 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
 def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "82"}).port == 81
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
+
+
+def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by_commas() -> None:
+    flags = ["--trusted-proxy=10.0.0.0/8", "--allowed-host=a.example", "--trusted-proxy", "::1"]
+    expected = Settings(
+        allowed_host=("a.example",), trusted_proxy=(ip_network("10.0.0.0/8"), ip_network("::1"))
+    )
+    variables = {
+        "REGISTRY_ALLOWED_HOST": "a.example",
+        "REGISTRY_TRUSTED_PROXY": "10.0.0.0/8, ::1",
+    }
+    assert Settings.parse(flags, {}) == expected
+    assert Settings.parse([], variables) == expected
+    assert Settings.parse(["--allowed-host=b"], variables).allowed_host == ("b",)
+
+
+def test_each_value_of_a_repeatable_setting_is_validated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "'b:1'" in error_line(["--allowed-host=a", "--allowed-host=b:1"], {}, capsys)
+    assert "REGISTRY_ALLOWED_HOST: " in error_line([], {"REGISTRY_ALLOWED_HOST": "a,"}, capsys)
+
+
+def test_of_a_repeated_flag_with_a_single_value_the_last_one_counts() -> None:
+    assert Settings.parse(["--port=80", "--port=81"], {}).port == 81
 
 
 def test_an_empty_variable_is_ignored() -> None:

@@ -11,11 +11,12 @@ from typing import Any
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
-from registry.http.app_keys import LIMITS
+from registry.http.app_keys import HOSTS, LIMITS
 from registry.http.connection import Connection
 from registry.http.error_responses import error_response
+from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
-from registry.jsonapi.errors import ExpectationFailed
+from registry.jsonapi.errors import ApiError, ExpectationFailed
 
 _NOTICE_SECONDS = 0.1
 """A stop that takes longer says what it waits for."""
@@ -33,7 +34,7 @@ class Runner(web.ServerRunner):
 
     def __init__(self, app: web.Application, *, shutdown_timeout: float = 60.0) -> None:
         self._app = app
-        self._connections = _Server(app[LIMITS])
+        self._connections = _Server(app[LIMITS], app[HOSTS])
         self._listeners: list[socket.socket] = []
         self._finish_seconds = shutdown_timeout
         super().__init__(self._connections, shutdown_timeout=_CANCEL_SECONDS)
@@ -101,9 +102,10 @@ async def _accept_established(listener: socket.socket) -> None:
 class _Server(web.Server):
     """Creates the connections of one application."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, hosts: AllowedHosts) -> None:
         super().__init__(self._handle, handler_cancellation=True)
         self._limits = limits
+        self._hosts = hosts
         self._is_stopping = False
 
     @property
@@ -141,12 +143,17 @@ class _Server(web.Server):
         return self._request_of_app(message, payload, protocol, *rest)
 
     def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        # For every path, also unknown ones; a middleware would take three times as long.
+        try:
+            self._hosts.check(request)
+        except ApiError as error:
+            return _reject(request, error)
         # aiohttp checks `Expect` before any middleware; what it raises would be sent as text.
         expected = request.headers.get(hdrs.EXPECT)
         if expected and request.version >= HttpVersion11 and expected.lower() != "100-continue":
-            return _reject_expectation(request)
+            return _reject(request, ExpectationFailed())
         return self._handle_by_app(request)
 
 
-async def _reject_expectation(request: web.BaseRequest) -> web.StreamResponse:
-    return error_response(request, ExpectationFailed())
+async def _reject(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
+    return error_response(request, error)

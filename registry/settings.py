@@ -106,6 +106,10 @@ class Settings:
     public_url: Annotated[
         str | None, _public_url, "base URL under which clients reach the service"
     ] = None
+    tls_certificate: Annotated[
+        Path | None, Path, "PEM file with the certificate chain for TLS; reloaded on SIGHUP"
+    ] = None
+    tls_key: Annotated[Path | None, Path, "PEM file with the private key of the certificate"] = None
     allowed_host: Annotated[
         tuple[str, ...], _host_name, "further host name that requests may be sent to; repeatable"
     ] = ()
@@ -148,6 +152,11 @@ class Settings:
         _seconds,
         "time until a response begins, in seconds; none: 0.5 more than the wait and a query",
     ] = None
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the URLs of the service: `https` with TLS, otherwise `http`."""
+        return "https" if self.tls_certificate else "http"
 
     @property
     def response_seconds(self) -> float:
@@ -197,6 +206,8 @@ class Settings:
                 for name in ("request_seconds", "queue_seconds", "query_seconds")
             )
             parser.error(f"{text}: the first is less than the sum of the other two")
+        if bool(settings.tls_certificate) != bool(settings.tls_key):
+            parser.error("--tls-certificate and --tls-key: set both or neither")
         return settings
 
 

@@ -18,6 +18,8 @@ SETTINGS = [
     ("--port", "REGISTRY_PORT", "8080"),
     ("--workers", "REGISTRY_WORKERS", "1"),
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+    ("--tls-certificate", "REGISTRY_TLS_CERTIFICATE", "none"),
+    ("--tls-key", "REGISTRY_TLS_KEY", "none"),
     ("--allowed-host", "REGISTRY_ALLOWED_HOST", "none"),
     ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", "none"),
 ]
@@ -113,6 +115,8 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--port": "0",
         "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
+        "--tls-certificate": "/etc/registry/certificate.pem",
+        "--tls-key": "/etc/registry/key.pem",
         "--allowed-host": "Fleet.example",
         "--trusted-proxy": "10.0.0.1",
     }
@@ -125,6 +129,8 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         port=0,
         workers=2,
         public_url="https://example.com:8443/registry",
+        tls_certificate=Path("/etc/registry/certificate.pem"),
+        tls_key=Path("/etc/registry/key.pem"),
         allowed_host=("fleet.example",),
         trusted_proxy=(ip_network("10.0.0.1"),),
     )
@@ -193,6 +199,14 @@ def test_a_deadline_shorter_than_the_waits_it_covers_is_reported_with_all_of_the
     line = error_line(arguments, {}, capsys)
     for flag in ("--request-seconds", "--queue-seconds", "--query-seconds"):
         assert f"{flag} " in line
+
+
+@pytest.mark.parametrize("flag", ["--tls-certificate", "--tls-key"])
+def test_a_certificate_and_its_key_are_set_together(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error_line([f"{flag}=file.pem"], {}, capsys)
+    assert "--tls-certificate and --tls-key: set both or neither" in line
 
 
 def test_by_default_a_response_begins_within_10_seconds() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import select
 import socket
+import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
@@ -26,6 +27,9 @@ _CANCEL_SECONDS = 1.0
 
 _ACCEPT_SECONDS = 1.0
 
+_BACKLOG = 128
+"""Connections that the kernel establishes before the event loop accepts them."""
+
 _log = logging.getLogger("registry")
 
 
@@ -35,7 +39,8 @@ class Runner(web.ServerRunner):
     def __init__(self, app: web.Application, *, shutdown_timeout: float = 60.0) -> None:
         self._app = app
         self._connections = _Server(app[LIMITS], app[HOSTS])
-        self._listeners: list[socket.socket] = []
+        self._limits = app[LIMITS]
+        self._listening: dict[socket.socket, asyncio.Server] = {}
         self._finish_seconds = shutdown_timeout
         super().__init__(self._connections, shutdown_timeout=_CANCEL_SECONDS)
 
@@ -47,10 +52,18 @@ class Runner(web.ServerRunner):
         self._connections.serve(starter.server)
         await super().setup()
 
-    async def listen(self, listener: socket.socket) -> None:
-        """Serve on a socket that listens already."""
-        self._listeners.append(listener)
-        await web.SockSite(self, listener).start()
+    async def listen(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Serve on a socket that listens already. tls: None for plain HTTP."""
+        # A site of aiohttp would not pass the time limits of TLS on.
+        options: dict[str, Any] = {}
+        if tls is not None:
+            options["ssl"] = tls
+            options["ssl_handshake_timeout"] = self._limits.arrival_seconds
+            options["ssl_shutdown_timeout"] = self._limits.stop_idle_seconds
+        loop = asyncio.get_running_loop()
+        self._listening[listener] = await loop.create_server(
+            self._connections, sock=listener, backlog=_BACKLOG, **options
+        )
 
     async def shutdown(self) -> None:
         """Send the application the signal that the service stops."""
@@ -62,10 +75,10 @@ class Runner(web.ServerRunner):
         Connections stay open until they have received a response with `Connection: close`, or
         have been idle for a while; those that still have a request in the end are reset.
         """
-        for listener in self._listeners:
+        while self._listening:
+            listener, server = self._listening.popitem()
             await _accept_established(listener)
-        for site in self.sites:
-            await site.stop()
+            server.close()
         self._connections.stop()
         if not await self._all_closed(_NOTICE_SECONDS):
             _log.info(
@@ -131,10 +144,13 @@ class _Server(web.Server):
         return f"open requests: {len(self.open) - idle}, idle connections: {idle}"
 
     def __call__(self) -> web.RequestHandler:
-        connection = Connection(self, self._limits)
-        if self._is_stopping:
-            connection.stop()
-        return connection
+        return Connection(self, self._limits)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Register a connection: with TLS, once its handshake is complete."""
+        super().connection_made(handler, transport)
+        if self._is_stopping and isinstance(handler, Connection):
+            handler.stop()
 
     def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
         # Streams send their head themselves: for them it has to be known when they begin.

@@ -7,6 +7,7 @@ from functools import partial
 from aiohttp import web
 
 from registry.http.app_keys import (
+    CORS,
     DEADLINES,
     GRAPH,
     HOSTS,
@@ -15,6 +16,7 @@ from registry.http.app_keys import (
     REPOSITORY,
     SETTINGS,
 )
+from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
@@ -44,7 +46,10 @@ def create_app(
     Raises InvalidDeclaration if the resources do not fit together; on startup, raises StartError if
     the database is unavailable.
     """
-    app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
+    cors = Cors(settings.cors_origin)
+    middlewares = [*cors.middlewares, error_middleware]
+    app = web.Application(middlewares=middlewares, client_max_size=limits.body_bytes)
+    app[CORS] = cors
     app[SETTINGS] = settings
     app[LIMITS] = limits = replace(limits, send_seconds=settings.send_seconds)
     app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)

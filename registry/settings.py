@@ -72,6 +72,18 @@ def _host_name(text: str) -> str:
     return text.lower()
 
 
+def _origin(text: str) -> str:
+    if text == "*":
+        return text
+    match = re.fullmatch(
+        r"([a-z][a-z0-9+.-]*)://([\w.-]+|\[[\da-f:.]+\])(:\d+)?", text.lower(), re.ASCII
+    )
+    if not match or urlsplit(text).port == 0:  # an invalid port raises
+        raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
+    # As browsers write it: without the default port (RFC 6454, 6.1).
+    return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
+
+
 def _network(text: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(text)
@@ -112,6 +124,11 @@ class Settings:
     tls_key: Annotated[Path | None, Path, "PEM file with the private key of the certificate"] = None
     allowed_host: Annotated[
         tuple[str, ...], _host_name, "further host name that requests may be sent to; repeatable"
+    ] = ()
+    cors_origin: Annotated[
+        tuple[str, ...],
+        _origin,
+        "origin whose pages may use the service (CORS), * for all; repeatable",
     ] = ()
     trusted_proxy: Annotated[
         tuple[IPv4Network | IPv6Network, ...],

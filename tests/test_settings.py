@@ -21,6 +21,7 @@ SETTINGS = [
     ("--tls-certificate", "REGISTRY_TLS_CERTIFICATE", "none"),
     ("--tls-key", "REGISTRY_TLS_KEY", "none"),
     ("--allowed-host", "REGISTRY_ALLOWED_HOST", "none"),
+    ("--cors-origin", "REGISTRY_CORS_ORIGIN", "none"),
     ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", "none"),
 ]
 
@@ -68,6 +69,14 @@ INVALID = [
     ("--allowed-host", "a..example"),
     ("--allowed-host", "größe.example"),
     ("--allowed-host", "a.example b.example"),
+    ("--cors-origin", ""),
+    ("--cors-origin", "null"),
+    ("--cors-origin", "app.example.com"),
+    ("--cors-origin", "https://app.example.com/"),
+    ("--cors-origin", "https://*.example.com"),
+    ("--cors-origin", "https://user@app.example.com"),
+    ("--cors-origin", "https://app.example.com:99999"),
+    ("--cors-origin", "https://app.example.com https://b.example.com"),
     ("--trusted-proxy", ""),
     ("--trusted-proxy", "proxy.example"),
     ("--trusted-proxy", "10.0.0.0/33"),
@@ -118,6 +127,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--tls-certificate": "/etc/registry/certificate.pem",
         "--tls-key": "/etc/registry/key.pem",
         "--allowed-host": "Fleet.example",
+        "--cors-origin": "HTTPS://App.example:443",
         "--trusted-proxy": "10.0.0.1",
     }
     expected = Settings(
@@ -132,6 +142,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         tls_certificate=Path("/etc/registry/certificate.pem"),
         tls_key=Path("/etc/registry/key.pem"),
         allowed_host=("fleet.example",),
+        cors_origin=("https://app.example",),
         trusted_proxy=(ip_network("10.0.0.1"),),
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}

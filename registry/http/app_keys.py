@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from registry.access.principal import Principal
+from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
@@ -11,6 +12,7 @@ from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
+CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
 HOSTS = web.AppKey("hosts", AllowedHosts)

@@ -11,8 +11,14 @@ from aiohttp.http import HttpVersion11
 _REQUEST_ID = web.RequestKey("request_id", str)
 REQUEST_ID_HEADER = "X-Request-ID"
 
-# `Server` does not name a version, which would reveal known vulnerabilities.
-_CONSTANT_HEADERS: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT, hdrs.SERVER: "registry"}
+_CONSTANT_HEADERS: dict[str, str] = {
+    # A cache asks the service, with the entity tag, before each use; a shared one stores nothing,
+    # as what a response contains may depend on who asks (RFC 9111, 5.2.2).
+    hdrs.CACHE_CONTROL: "private, no-cache",
+    hdrs.VARY: hdrs.ACCEPT,
+    "X-Content-Type-Options": "nosniff",
+    hdrs.SERVER: "registry",  # without a version, which would reveal known vulnerabilities
+}
 _CONSTANT_LINES = "".join(f"{name}: {value}\r\n" for name, value in _CONSTANT_HEADERS.items())
 
 
@@ -96,7 +102,7 @@ class DocumentResponse(web.StreamResponse):
             await super().write_eof(self._content)
 
     async def _prepare_with_signals(self, request: web.Request) -> AbstractStreamWriter | None:
-        self.headers.update(common_headers(request_id(request)))
+        self.headers.extend(common_headers(request_id(request)))
         if self.status != 304:
             self.content_length = len(self._content)
         if request.method == hdrs.METH_HEAD:

@@ -355,6 +355,31 @@ async def test_the_response_in_progress_when_the_server_stops_closes_the_connect
     await asyncio.wait_for(stopping, 10)
 
 
+async def test_a_handshake_that_ends_while_the_server_stops_leads_to_a_regular_end(
+    start: Start,
+) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        begun.set()
+        await finish.wait()
+        return await respond(request)
+
+    server = await start(handle)
+    _, writer = await server.connect()
+    late_reader, late_writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(GET)
+    await begun.wait()
+    stopping = asyncio.create_task(server.runner.cleanup())
+    await asyncio.sleep(0.05)
+    await late_writer.start_tls(server.context, server_hostname="localhost")
+    assert await read_all(late_reader) == b""
+    finish.set()
+    await asyncio.wait_for(stopping, 10)
+    await close(late_writer)
+    await close(writer)
+
+
 async def test_a_client_that_does_not_answer_the_end_of_its_connection_delays_no_stop(
     start: Start,
 ) -> None:

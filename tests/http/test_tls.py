@@ -32,10 +32,11 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass
 class Server:
-    """A server with TLS, and what a client has to trust."""
+    """A server with TLS. files: of its certificate and key. context: of a client that trusts it."""
 
     runner: Runner
     port: int
+    files: tuple[Path, Path]
     certificate: Certificate
     context: ssl.SSLContext
 
@@ -60,15 +61,15 @@ async def start(authority: Authority, tmp_path: Path) -> AsyncIterator[Start]:
     runners: list[Runner] = []
 
     async def start(handler: Handler) -> Server:
-        certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-        install(authority, "first", certificate, key)
+        files = certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+        install(authority, "first", *files)
         loaded = Certificate(Settings(tls_certificate=certificate, tls_key=key))
         runners.append(Runner(new_app(handler), shutdown_timeout=1.0))
         await runners[-1].setup()
         listener = socket.create_server(("127.0.0.1", 0))
         await runners[-1].listen(listener, loaded.context)
         port = listener.getsockname()[1]
-        return Server(runners[-1], port, loaded, authority.client_context())
+        return Server(runners[-1], port, files, loaded, authority.client_context())
 
     yield start
     for runner in runners:
@@ -133,14 +134,12 @@ async def test_a_reloaded_certificate_is_used_for_new_connections_while_others_c
         return number
 
     first = await serial()
-    certificate = server.certificate._certificate
-    key = server.certificate._key
-    install(authority, "second", certificate, key)
+    install(authority, "second", *server.files)
     server.certificate.reload()
     second = await serial()
     assert second != first
     assert "The TLS certificate was reloaded" in caplog.text
-    key.write_bytes(authority.issue("third")[1].read_bytes())
+    server.files[1].write_bytes(authority.issue("third")[1].read_bytes())
     server.certificate.reload()
     assert await serial() == second
     assert "The previous TLS certificate remains in use: --tls-key: " in caplog.text

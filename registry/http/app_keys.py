@@ -3,15 +3,21 @@
 from aiohttp import web
 
 from registry.access.principal import Principal
+from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
+from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
+from registry.http.proxies import TrustedProxies
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
+CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
+HOSTS = web.AppKey("hosts", AllowedHosts)
 LIMITS = web.AppKey("limits", Limits)
+PROXIES = web.AppKey("proxies", TrustedProxies)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
 

@@ -27,6 +27,10 @@ from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 _MAX_WAITING = 2
 """Reading pauses when so many requests wait for the response to another one of the connection."""
 
+_TLS_BUFFER = 2**12
+"""Bytes that may wait for encrypted ones to be sent. With a limit of less than the session tickets,
+which wait after a handshake, a TLS connection of the event loop would never be read."""
+
 _PROBE_SECONDS = 0.5
 """Interval of the interim responses that find out whether a client is still there."""
 
@@ -99,7 +103,8 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         # A cast, as the transports of uvloop are not instances of those of asyncio.
         sending = cast(asyncio.WriteTransport, transport)
-        sending.set_write_buffer_limits(0)  # beside what the kernel buffers
+        # Beside what the kernel buffers.
+        sending.set_write_buffer_limits(0 if self.ssl_context is None else _TLS_BUFFER)
 
     def pause_writing(self) -> None:
         """Read no further requests until the client reads its responses, but wait for that."""
@@ -135,9 +140,10 @@ class Connection(web.RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
         """Keep the connection open while responses are due: its client may have half-closed it.
 
-        RFC 9112, 9.6. No response is due to a request that has not arrived as a whole.
+        RFC 9112, 9.6. No response is due to a request that has not arrived as a whole. The event
+        loop cannot send anything on a TLS connection that its client has closed.
         """
-        if self._awaits_input:
+        if self._awaits_input or self.ssl_context is not None:
             return False
         self._half_closed = self._is_ending = True
         self._schedule_probe()

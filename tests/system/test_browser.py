@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,9 +15,18 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from playwright.async_api import Browser, Locator, Page, Request, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    Error,
+    Locator,
+    Page,
+    Request,
+    async_playwright,
+    expect,
+)
 
 from registry.openapi import swagger_ui
+from registry.settings import Settings
 from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, Database
 
@@ -194,3 +204,55 @@ async def test_the_page_ignores_a_description_named_in_its_url(
     )
     await expect(page.locator(".swagger-ui").first).to_be_visible()
     assert requested == []
+
+
+FROM_A_PAGE = """async ([url, id]) => {
+    const type = "application/vnd.api+json"
+    const sent = {"Accept": type, "X-Request-ID": "a", "Idempotency-Key": "a", "traceparent": "a"}
+    const read = await fetch(`${url}/persons/${id}`, {headers: sent})
+    const attributes = {first_name: "Ada"}
+    const changed = await fetch(`${url}/persons/${id}`, {
+        method: "PATCH",
+        headers: {
+            "Content-Type": type, "Authorization": "Bearer x",
+            "If-Match": read.headers.get("ETag"), "If-None-Match": '"other"',
+        },
+        body: JSON.stringify({data: {type: "person", id, attributes}}),
+    })
+    const all = await fetch(`${url}/persons`)
+    const missing = await fetch(`${url}/persons/999`)
+    return {
+        statuses: [read.status, changed.status, all.status, missing.status],
+        name: (await changed.json()).data.attributes.first_name,
+        count: (await all.json()).meta.count,
+        identified: (await missing.json()).errors[0].id == missing.headers.get("X-Request-ID"),
+    }
+}"""
+
+
+async def test_a_page_of_another_origin_uses_the_service_if_it_is_allowed(
+    browser: Browser,
+    serve: Serve,
+    settings: Settings,
+    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
+) -> None:
+    async def show_page(_: web.Request) -> web.Response:
+        return web.Response(text="<title>other</title>", content_type="text/html")
+
+    other = web.Application()
+    other.router.add_get("/", show_page)
+    origin = str((await aiohttp_server(other)).make_url("/")).rstrip("/")
+    page = await browser.new_page()
+    await page.goto(origin)
+
+    api = await serve(settings=replace(settings, cors_origin=(origin,)))
+    person = await api.person("Grace", "Hopper")
+    assert await page.evaluate(FROM_A_PAGE, [api.origin, person]) == {
+        "statuses": [200, 200, 200, 404],
+        "name": "Ada",
+        "count": 1,
+        "identified": True,
+    }
+    closed = await serve(settings=settings)
+    with pytest.raises(Error, match="Failed to fetch"):
+        await page.evaluate(FROM_A_PAGE, [closed.origin, person])

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias, TypeVar
 from aiohttp import hdrs, web
 
 from registry.compound.include_resolver import resolve
-from registry.http.app_keys import DEADLINES, LIMITS, REPOSITORY, SETTINGS
+from registry.http.app_keys import DEADLINES, LIMITS, PROXIES, REPOSITORY, SETTINGS
 from registry.http.deadlines import Deadlines
 from registry.http.etags import (
     check_if_match,
@@ -101,7 +101,7 @@ class DocumentView(web.View):
     @property
     def url(self) -> str:
         """The absolute URL as requested."""
-        return absolute_url(self.request, self.settings.public_url)
+        return absolute_url(self.request, self.settings.public_url, self.request.app[PROXIES])
 
     async def options(self) -> web.Response:
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""

@@ -128,6 +128,7 @@ class Lookups:
             size, in_flight = _SINGLE_ID_LIMITS if is_single else _MANY_IDS_LIMITS
             batcher = self._batchers[key] = Batcher(
                 partial(self._find_batch, resource, field, time),
+                name="lookups",
                 max_batch_size=size,
                 max_in_flight=in_flight,
                 on_idle=partial(self._batchers.pop, key) if time else None,

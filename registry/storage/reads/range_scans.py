@@ -89,6 +89,7 @@ class RangeScans:
         if batcher is None:
             batcher = self._batchers[time] = Batcher(
                 partial(self._find_batch, time),
+                name="range_scans",
                 max_batch_size=_MAX_BATCH_SIZE,
                 max_in_flight=_MAX_IN_FLIGHT,
                 on_idle=partial(self._batchers.pop, time) if time else None,

@@ -72,7 +72,10 @@ class AttributeUpdates:
         self._orphans = orphans
         self._visible = visible(resource)
         self._batcher = Batcher[UpdateRequest, Outcome | RecordUpdate](
-            self._write_batch, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+            self._write_batch,
+            name="attribute_updates",
+            max_batch_size=_MAX_BATCH_SIZE,
+            max_in_flight=_MAX_IN_FLIGHT,
         )
         self._in_progress: dict[int, RecordUpdate] = {}
         self._slots = asyncio.Semaphore(_MAX_SEPARATE)

@@ -32,7 +32,10 @@ class Insertions:
         self._commands = commands
         self._counters = counters
         self._batcher = Batcher[Change, Record](
-            self._insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+            self._insert,
+            name="insertions",
+            max_batch_size=_MAX_BATCH_SIZE,
+            max_in_flight=_MAX_IN_FLIGHT,
         )
 
     async def insert(self, change: Change) -> Record:

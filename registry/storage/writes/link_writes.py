@@ -46,7 +46,7 @@ class LinkWrites:
         self._large_transactions = large_transactions
         self._writes = writes
         self._batcher = Batcher[WriteRequest, Written | None](
-            self._write, max_batch_size=_MAX_BATCH_SIZE
+            self._write, name="link_writes", max_batch_size=_MAX_BATCH_SIZE
         )
 
     async def write(self, request: WriteRequest) -> Written | None:

@@ -57,6 +57,15 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
 def _public_url(text: str) -> str:
     parts = urlsplit(text)
     plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
@@ -87,6 +96,17 @@ class Settings:
     workers: Annotated[int, _workers, f"number of worker processes, 1 to {_MAX_WORKERS}"] = 1
     public_url: Annotated[
         str | None, _public_url, "base URL under which clients reach the service"
+    ] = None
+    access_log: Annotated[
+        str, _one_of("on", "off"), "on: log each request to standard error when it has ended"
+    ] = "off"
+    log_format: Annotated[str, _one_of("text", "json"), "format of log lines: text or json"] = (
+        "text"
+    )
+    metrics_port: Annotated[
+        int | None,
+        _integer(0, 65_535),
+        "port for /metrics alone, on the same host; none: /metrics is on the port of the API",
     ] = None
 
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
@@ -153,15 +173,15 @@ class Settings:
             parser.add_argument(
                 flag(field.name),
                 metavar="VALUE",
-                help=f"{description} [{_variable(field.name)}, default: {default}]",
+                help=f"{description} [{variable(field.name)}, default: {default}]",
             )
         flags = vars(parser.parse_args(arguments))
         values = {}
         for name, (parse, _) in options.items():
             if flags[name] is not None:
                 values[name] = parser.parse_value(flag(name), flags[name], parse)
-            elif text := environment.get(_variable(name)):
-                values[name] = parser.parse_value(_variable(name), text, parse)
+            elif text := environment.get(variable(name)):
+                values[name] = parser.parse_value(variable(name), text, parse)
         settings = cls(**values)
         if settings.response_seconds < settings.queue_seconds + settings.query_seconds:
             text = ", ".join(
@@ -193,5 +213,6 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
+    """Return the environment variable of a field of Settings."""
     return name.upper() if name == "mongodb_uri" else f"REGISTRY_{name.upper()}"

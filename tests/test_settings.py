@@ -17,6 +17,9 @@ SETTINGS = [
     ("--port", "REGISTRY_PORT", "8080"),
     ("--workers", "REGISTRY_WORKERS", "1"),
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+    ("--access-log", "REGISTRY_ACCESS_LOG", "off"),
+    ("--log-format", "REGISTRY_LOG_FORMAT", "text"),
+    ("--metrics-port", "REGISTRY_METRICS_PORT", "none"),
 ]
 
 CONTRADICTIONS = [
@@ -27,6 +30,10 @@ CONTRADICTIONS = [
 
 INVALID = [
     ("--port", "99999"),
+    ("--metrics-port", "99999"),
+    ("--access-log", "yes"),
+    ("--access-log", ""),
+    ("--log-format", "xml"),
     ("--port", "-1"),
     ("--port", "8_0"),
     ("--port", " 80"),
@@ -98,6 +105,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--port": "0",
         "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
+        "--access-log": "on",
+        "--log-format": "json",
+        "--metrics-port": "9100",
     }
     expected = Settings(
         mongodb_uri="mongodb://db.example.com",
@@ -108,6 +118,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         port=0,
         workers=2,
         public_url="https://example.com:8443/registry",
+        access_log="on",
+        log_format="json",
+        metrics_port=9100,
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected

@@ -6,15 +6,18 @@ import select
 import socket
 from collections.abc import Awaitable
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
+from registry.http.access_log import AccessLog
 from registry.http.app_keys import LIMITS
 from registry.http.connection import Connection
 from registry.http.error_responses import error_response
 from registry.http.limits import Limits
+from registry.http.request_recorder import RequestRecorder
 from registry.jsonapi.errors import ExpectationFailed
 
 _NOTICE_SECONDS = 0.1
@@ -29,11 +32,18 @@ _log = logging.getLogger("registry")
 
 
 class Runner(web.ServerRunner):
-    """Starts and serves an application. shutdown_timeout: seconds that open requests may take."""
+    """Starts and serves an application.
 
-    def __init__(self, app: web.Application, *, shutdown_timeout: float = 60.0) -> None:
+    shutdown_timeout: seconds that open requests may take. access_log: whether each request is
+    logged when it has ended.
+    """
+
+    def __init__(
+        self, app: web.Application, *, shutdown_timeout: float = 60.0, access_log: bool = False
+    ) -> None:
         self._app = app
-        self._connections = _Server(app[LIMITS])
+        recorder = RequestRecorder(AccessLog() if access_log else None)
+        self._connections = _Server(app[LIMITS], recorder)
         self._listeners: list[socket.socket] = []
         self._finish_seconds = shutdown_timeout
         super().__init__(self._connections, shutdown_timeout=_CANCEL_SECONDS)
@@ -51,16 +61,24 @@ class Runner(web.ServerRunner):
         self._listeners.append(listener)
         await web.SockSite(self, listener).start()
 
+    @property
+    def requests_in_progress(self) -> int:
+        """The number of requests whose response has not ended."""
+        return sum(not connection.is_idle for connection in self._connections.open)
+
     async def shutdown(self) -> None:
-        """Send the application the signal that the service stops."""
-        await self._app.shutdown()
+        """Do nothing: `cleanup` sends the signal earlier than aiohttp would."""
 
     async def cleanup(self) -> None:
         """Stop listening, let open requests finish, then release the resources of the app.
 
+        Before that, sends the application the signal that the service stops.
+
         Connections stay open until they have received a response with `Connection: close`, or
         have been idle for a while; those that still have a request in the end are reset.
         """
+        if self.server is not None:  # the application has started
+            await self._app.shutdown()
         for listener in self._listeners:
             await _accept_established(listener)
         for site in self.sites:
@@ -101,9 +119,10 @@ async def _accept_established(listener: socket.socket) -> None:
 class _Server(web.Server):
     """Creates the connections of one application."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, recorder: RequestRecorder) -> None:
         super().__init__(self._handle, handler_cancellation=True)
         self._limits = limits
+        self._recorder = recorder
         self._is_stopping = False
 
     @property
@@ -129,12 +148,13 @@ class _Server(web.Server):
         return f"open requests: {len(self.open) - idle}, idle connections: {idle}"
 
     def __call__(self) -> web.RequestHandler:
-        connection = Connection(self, self._limits)
+        connection = Connection(self, self._limits, self._recorder)
         if self._is_stopping:
             connection.stop()
         return connection
 
     def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
+        protocol.started = perf_counter()
         # Streams send their head themselves: for them it has to be known when they begin.
         if protocol.closes_next:
             message = message._replace(should_close=True)

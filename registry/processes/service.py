@@ -1,14 +1,18 @@
 """The service in one process: serves the application until cancelled, then shuts it down."""
 
+import asyncio
 import gc
 import resource
 import socket
 from collections.abc import Callable
 
 from registry.app import create_app
+from registry.http.metrics import Scrape, scrape_process
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
+from registry.metrics.families import REQUESTS_IN_PROGRESS, WORKERS
 from registry.openapi import swagger_ui
+from registry.processes.event_loop_lag import observe_lag
 from registry.processes.failure import DatabaseFailure
 from registry.settings import Settings
 
@@ -23,17 +27,23 @@ _OPEN_FILES = 10_240
 
 
 async def serve(
-    settings: Settings, listen: Callable[[], socket.socket], announce: Callable[[str], None]
+    settings: Settings,
+    listen: Callable[[], socket.socket],
+    announce: Callable[[str], None],
+    scrape: Scrape = scrape_process,
 ) -> None:
     """Serve on the socket that `listen` returns until cancelled; then finish open requests.
 
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
-    service is ready. Raises StartError if the service cannot start, or its database fails.
+    service is ready. `scrape` returns the metrics of all its processes. Raises StartError if the
+    service cannot start, or its database fails.
     """
     _allow_connections()
     failure = DatabaseFailure()
-    app = create_app(settings, on_failure=failure.report)
-    runner = Runner(app, shutdown_timeout=FINISH_SECONDS)
+    app = create_app(settings, on_failure=failure.report, scrape=scrape)
+    is_logged = settings.access_log == "on"
+    runner = Runner(app, shutdown_timeout=FINISH_SECONDS, access_log=is_logged)
+    lag = asyncio.create_task(observe_lag())
     try:
         await runner.setup()
         # With the default thresholds, a page of 50 computers with owners takes 10 % more CPU time,
@@ -44,7 +54,9 @@ async def serve(
         gc.set_threshold(10_000, 5, 5)
         listener = listen()
         await runner.listen(listener)
-        url = settings.public_url or _url(listener)
+        WORKERS.set_function(lambda: 1)
+        REQUESTS_IN_PROGRESS.set_function(lambda: runner.requests_in_progress)
+        url = settings.public_url or url_of(listener)
         announce(
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
@@ -52,6 +64,7 @@ async def serve(
         await failure.wait()
     finally:
         await runner.cleanup()
+        lag.cancel()
 
 
 def _allow_connections() -> None:
@@ -65,6 +78,7 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _url(listener: socket.socket) -> str:
+def url_of(listener: socket.socket) -> str:
+    """Return the URL of the address on which a socket listens."""
     host, port, *_ = listener.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

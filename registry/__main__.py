@@ -1,13 +1,15 @@
 """The command line: `python -m registry --help` lists the settings."""
 
+import logging
 import os
 import socket
 import sys
+from contextlib import ExitStack
 from functools import partial
 
 from registry.processes import event_loop
-from registry.processes.logs import log_to_stderr
-from registry.settings import Settings, StartError
+from registry.processes.logs import log_in_background
+from registry.settings import Settings, StartError, flag, variable
 
 _announce = partial(print, flush=True)  # the one line of output
 
@@ -16,17 +18,25 @@ def main() -> None:
     """Serve until a signal; exit with status 1 if the service cannot start or continue."""
     event_loop.handle_signals()
     settings = Settings.parse(sys.argv[1:], os.environ)
-    log_to_stderr()
+    log_in_background(settings.log_format)
     try:
-        with _listen(settings) as listener:
-            event_loop.run(_serve(settings, listener))
+        with ExitStack() as stack:
+            listener = stack.enter_context(_listen(settings.host, settings.port, "port"))
+            metrics_listener = None
+            if settings.metrics_port is not None:
+                listening = _listen(settings.host, settings.metrics_port, "metrics_port")
+                metrics_listener = stack.enter_context(listening)
+            event_loop.run(_serve(settings, listener, metrics_listener))
     except StartError as error:
+        logging.shutdown()  # writes what is logged before
         sys.exit(f"registry: {error}")
 
 
-def _listen(settings: Settings) -> socket.socket:
-    """Bind the port, before anything that would have to be cleaned up after a conflict."""
-    host, port = settings.host, settings.port
+def _listen(host: str, port: int, setting: str) -> socket.socket:
+    """Bind a port, before anything that would have to be cleaned up after a conflict.
+
+    setting: the field of Settings that has the port.
+    """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family)
@@ -34,20 +44,28 @@ def _listen(settings: Settings) -> socket.socket:
         reason = str(getattr(error, "strerror", error)).partition(" (")[0]
         raise StartError(
             f"cannot listen on {host} port {port} ({reason}): "
-            "choose another with --port or REGISTRY_PORT, --host or REGISTRY_HOST"
+            f"choose another with {flag(setting)} or {variable(setting)}, "
+            "--host or REGISTRY_HOST"
         ) from error
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> None:
+async def _serve(
+    settings: Settings, listener: socket.socket, metrics_listener: socket.socket | None
+) -> None:
     # Imported late, because they load slowly: bad settings and signals end the process at once.
     if settings.workers == 1:
+        from registry.http.metrics import scrape_process  # noqa: PLC0415
+        from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
         from registry.processes.service import serve  # noqa: PLC0415
 
-        await serve(settings, lambda: listener, _announce)
+        async with metrics_server(
+            settings, metrics_listener, scrape_process, _announce
+        ) as announce:
+            await serve(settings, lambda: listener, announce)
     else:
         from registry.processes.supervisor import supervise  # noqa: PLC0415
 
-        await supervise(settings, listener, _announce)
+        await supervise(settings, listener, metrics_listener, _announce)
 
 
 if __name__ == "__main__":

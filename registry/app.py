@@ -6,6 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
+from registry.http import health, metrics
 from registry.http.app_keys import (
     CORS,
     DEADLINES,
@@ -21,6 +22,7 @@ from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
+from registry.http.metrics import Scrape, scrape_process
 from registry.http.proxies import TrustedProxies
 from registry.http.routes import routes
 from registry.model.graph import Graph
@@ -39,10 +41,12 @@ def create_app(
     resources: Iterable[Resource] = RESOURCES,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     on_failure: Callable[[str], None] = lambda _: None,
+    scrape: Scrape = scrape_process,
 ) -> web.Application:
     """Return the service, which opens its database at start and closes it at the end.
 
     on_failure: called on another thread with the reason if the embedded mongod fails repeatedly.
+    scrape: returns the metrics, unless they have a port of their own.
     Raises InvalidDeclaration if the resources do not fit together; on startup, raises StartError if
     the database is unavailable.
     """
@@ -59,6 +63,9 @@ def create_app(
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))
     app.add_routes(routes(graph, settings.sizes))
+    health.mount(app)
+    if settings.metrics_port is None:
+        metrics.mount(app, scrape)
     swagger_ui.mount(app, describe(graph, settings, limits))
     return app
 

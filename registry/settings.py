@@ -59,6 +59,15 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
 def _base_url(text: str) -> str:
     parts = urlsplit(text)
     plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
@@ -152,6 +161,17 @@ class Settings:
         str | None, str, "audience that these tokens are for, such as the public URL"
     ] = None
     oidc_scope_claim: Annotated[str, str, "claim of these tokens that has the scopes"] = "scope"
+    access_log: Annotated[
+        str, _one_of("on", "off"), "on: log each request to standard error when it has ended"
+    ] = "off"
+    log_format: Annotated[str, _one_of("text", "json"), "format of log lines: text or json"] = (
+        "text"
+    )
+    metrics_port: Annotated[
+        int | None,
+        _integer(0, 65_535),
+        "port for /metrics alone, on the same host; none: /metrics is on the port of the API",
+    ] = None
 
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
@@ -228,7 +248,7 @@ class Settings:
                 flag(field.name),
                 action="append",
                 metavar="VALUE",
-                help=f"{description} [{_variable(field.name)}, default: {default}]",
+                help=f"{description} [{variable(field.name)}, default: {default}]",
             )
         flags = vars(parser.parse_args(arguments))
         values: dict[str, Any] = {}
@@ -274,11 +294,11 @@ def _texts(
     """Return the flag or variable that sets a field, and the texts of its values."""
     if flags is not None:
         return flag(field.name), flags if _is_repeatable(field) else flags[-1:]
-    variable = _variable(field.name)
-    text = environment.get(variable)
+    source = variable(field.name)
+    text = environment.get(source)
     if not text:
-        return variable, []
-    return variable, [part.strip() for part in text.split(",")] if _is_repeatable(field) else [text]
+        return source, []
+    return source, [part.strip() for part in text.split(",")] if _is_repeatable(field) else [text]
 
 
 def _is_repeatable(field: Field[Any]) -> bool:
@@ -290,5 +310,6 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
+    """Return the environment variable of a field of Settings."""
     return name.upper() if name == "mongodb_uri" else f"REGISTRY_{name.upper()}"

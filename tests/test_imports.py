@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
     "offloading",
+    "metrics",
     "model",
     "resources",
     "access",
@@ -39,8 +40,11 @@ STORAGE_LAYERS = [
     "backlog",
     "codecs",
     "mongod",
+    "connection_pool",
+    "command_durations",
     "client",
     "backups",
+    "availability",
     "disk_space",
     "orphaned_transactions",
     "transactions",

@@ -26,6 +26,9 @@ SETTINGS = [
     ("--oidc-issuer", "REGISTRY_OIDC_ISSUER", "none"),
     ("--oidc-audience", "REGISTRY_OIDC_AUDIENCE", "none"),
     ("--oidc-scope-claim", "REGISTRY_OIDC_SCOPE_CLAIM", "scope"),
+    ("--access-log", "REGISTRY_ACCESS_LOG", "off"),
+    ("--log-format", "REGISTRY_LOG_FORMAT", "text"),
+    ("--metrics-port", "REGISTRY_METRICS_PORT", "none"),
 ]
 
 CONTRADICTIONS = [
@@ -36,6 +39,10 @@ CONTRADICTIONS = [
 
 INVALID = [
     ("--port", "99999"),
+    ("--metrics-port", "99999"),
+    ("--access-log", "yes"),
+    ("--access-log", ""),
+    ("--log-format", "xml"),
     ("--port", "-1"),
     ("--port", "8_0"),
     ("--port", " 80"),
@@ -146,6 +153,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--oidc-issuer": "https://id.example.com/realms/fleet/",
         "--oidc-audience": "urn:fleet registry",
         "--oidc-scope-claim": "scp",
+        "--access-log": "on",
+        "--log-format": "json",
+        "--metrics-port": "9100",
     }
     expected = Settings(
         mongodb_uri="mongodb://db.example.com",
@@ -164,6 +174,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         oidc_issuer="https://id.example.com/realms/fleet/",
         oidc_audience="urn:fleet registry",
         oidc_scope_claim="scp",
+        access_log="on",
+        log_format="json",
+        metrics_port=9100,
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected

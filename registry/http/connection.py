@@ -11,8 +11,8 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Coroutine
 from functools import partial
+from time import perf_counter
 from typing import Any, cast
 
 from aiohttp import web
@@ -21,6 +21,8 @@ from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.error_responses import error_response, raw_error_response
 from registry.http.limits import Limits
+from registry.http.request_recorder import RequestRecorder
+from registry.http.responses import new_request_id
 from registry.http.send_progress import SendProgress
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 
@@ -42,7 +44,7 @@ class Connection(web.RequestHandler):
     """Adds time limits, and error documents where a request does not reach the application.
 
     A connection that its client has half-closed, or whose server stops, ends only after the
-    responses to all requests that have arrived on it.
+    responses to all requests that have arrived on it. recorder: of the ends of requests.
     """
 
     __slots__ = (
@@ -52,20 +54,24 @@ class Connection(web.RequestHandler):
         "_is_ending",
         "_limits",
         "_probe_timer",
+        "_recorder",
         "_send_timer",
         "_sending",
+        "started",
     )
 
-    def __init__(self, server: web.Server, limits: Limits) -> None:
+    def __init__(self, server: web.Server, limits: Limits, recorder: RequestRecorder) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=limits.idle_seconds,
             lingering_time=limits.linger_seconds,
             max_line_size=limits.target_bytes,
-            access_log=None,  # type: ignore[arg-type] # None turns it off
+            access_log=None,  # type: ignore[arg-type] # None turns it off: `record` has its role
         )
         self._limits = limits
+        self._recorder = recorder
+        self.started = 0.0  # when the request in progress was taken, by perf_counter()
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
@@ -158,16 +164,26 @@ class Connection(web.RequestHandler):
                 timer.cancel()
         super().connection_lost(exc)
 
-    def finish_response(
+    def record(self, request: web.BaseRequest, response: web.StreamResponse | None) -> None:
+        """Record the end of the request in progress. response: None if not sent as a whole."""
+        self._recorder.record(request, response, perf_counter() - self.started)
+
+    async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+    ) -> tuple[web.StreamResponse, bool]:
         """Send the response, or the rest of it; the last one says that the connection closes."""
         if self.closes_next:
             if self._half_closed or not resp.prepared:
                 resp.force_close()
             else:  # the client does not know yet, and may send another request
                 self._close_when_idle()
-        return super().finish_response(request, resp, start_time)
+        try:
+            response, is_lost = await super().finish_response(request, resp, start_time)
+        except BaseException:  # cancelled, as the client has disconnected
+            self.record(request, None)
+            raise
+        self.record(request, None if is_lost else response)
+        return response, is_lost
 
     def handle_error(
         self,
@@ -263,7 +279,9 @@ class Connection(web.RequestHandler):
     def _reject_slow_head(self) -> None:
         if self.transport is not None:
             seconds = self._limits.arrival_seconds
-            self.transport.write(raw_error_response(RequestTimeout("head", seconds)))
+            id_, error = new_request_id(), RequestTimeout("head", seconds)
+            self.transport.write(response := raw_error_response(error, id_))
+            self._recorder.record_head_timeout(id_, self.peername, len(response), seconds)
         self.force_close()
 
     def _stop_head_timer(self) -> None:

@@ -4,7 +4,8 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict
 
-from registry.http.responses import REQUEST_ID_HEADER, common_headers, request_id
+from registry.http.responses import common_headers, request_id
+from registry.http.trace_context import REQUEST_ID_HEADER
 
 _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",

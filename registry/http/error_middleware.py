@@ -23,10 +23,13 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
         response = _respond_to(request, error)
     except BaseException:
         _abort_if_begun(request)
+        if isinstance(request.protocol, Connection):
+            request.protocol.record(request, None)
         raise
     # An exact class, as isinstance is slow for an abstract class such as StreamResponse.
     if response.__class__ is not DocumentResponse and not response.prepared:
-        response.headers.update(common_headers(request_id(request)))
+        for name, value in common_headers(request_id(request)).items():
+            response.headers.setdefault(name, value)
     return response
 
 

@@ -6,7 +6,7 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.http.responses import common_headers, new_request_id, request_id
+from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
@@ -59,11 +59,13 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
     return response
 
 
-def raw_error_response(error: ApiError) -> bytes:
-    """Return an error response as bytes, for a connection that has not received a whole head."""
-    id_ = new_request_id()
+def raw_error_response(error: ApiError, id_: str) -> bytes:
+    """Return an error response as bytes, for a connection that has not received a whole head.
+
+    id_: that of the request.
+    """
     body = encode_errors([error], id_)
-    _log.info("%s -> %d %s", id_, error.status, error)
+    _log.info("%s -> %d %s", id_, error.status, error, extra={"request_id": id_})
     headers = {
         **common_headers(id_),
         hdrs.CONTENT_TYPE: MEDIA_TYPE,
@@ -86,6 +88,7 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
         errors.status,
         str(errors),
         exc_info=error if errors.status == InternalError.status else None,
+        extra={"request_id": request_id(request)},
     )
     return errors
 

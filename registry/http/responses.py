@@ -9,8 +9,9 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion, HttpVersion11
 
+from registry.http.trace_context import REQUEST_ID_HEADER, SENT_ID, TRACEPARENT, sent_id
+
 _REQUEST_ID = web.RequestKey("request_id", str)
-REQUEST_ID_HEADER = "X-Request-ID"
 
 _CONSTANT_HEADERS: dict[str, str] = {
     # A cache asks the service, with the entity tag, before each use; a shared one stores nothing,
@@ -29,11 +30,14 @@ def new_request_id() -> str:
 
 
 def request_id(request: web.BaseRequest) -> str:
-    """Return the id of the request, for the log and `X-Request-ID`."""
+    """Return the id of the request, for the log and `X-Request-ID`: the one sent, or a new one."""
     try:
         id_: str = request[_REQUEST_ID]
     except KeyError:
-        id_ = request[_REQUEST_ID] = new_request_id()
+        headers = request.headers
+        is_sent = SENT_ID in headers or TRACEPARENT in headers
+        id_ = (sent_id(headers) if is_sent else None) or new_request_id()
+        request[_REQUEST_ID] = id_
     return id_
 
 

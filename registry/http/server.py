@@ -7,16 +7,20 @@ import socket
 import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
-from registry.http.app_keys import HOSTS, LIMITS
+from registry.http.access_log import AccessLog
+from registry.http.app_keys import HOSTS, LIMITS, PROXIES
 from registry.http.connection import Connection
 from registry.http.error_responses import error_response
+from registry.http.health import HEALTH_PATHS
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
+from registry.http.request_recorder import RequestRecorder
 from registry.jsonapi.errors import ApiError, ExpectationFailed
 
 _NOTICE_SECONDS = 0.1
@@ -34,11 +38,18 @@ _log = logging.getLogger("registry")
 
 
 class Runner(web.ServerRunner):
-    """Starts and serves an application. shutdown_timeout: seconds that open requests may take."""
+    """Starts and serves an application.
 
-    def __init__(self, app: web.Application, *, shutdown_timeout: float = 60.0) -> None:
+    shutdown_timeout: seconds that open requests may take. access_log: whether each request is
+    logged when it has ended.
+    """
+
+    def __init__(
+        self, app: web.Application, *, shutdown_timeout: float = 60.0, access_log: bool = False
+    ) -> None:
         self._app = app
-        self._connections = _Server(app[LIMITS], app[HOSTS])
+        recorder = RequestRecorder(AccessLog(app[PROXIES]) if access_log else None)
+        self._connections = _Server(app[LIMITS], app[HOSTS], recorder)
         self._limits = app[LIMITS]
         self._listening: dict[socket.socket, asyncio.Server] = {}
         self._finish_seconds = shutdown_timeout
@@ -65,16 +76,24 @@ class Runner(web.ServerRunner):
             self._connections, sock=listener, backlog=_BACKLOG, **options
         )
 
+    @property
+    def requests_in_progress(self) -> int:
+        """The number of requests whose response has not ended."""
+        return sum(not connection.is_idle for connection in self._connections.open)
+
     async def shutdown(self) -> None:
-        """Send the application the signal that the service stops."""
-        await self._app.shutdown()
+        """Do nothing: `cleanup` sends the signal earlier than aiohttp would."""
 
     async def cleanup(self) -> None:
         """Stop listening, let open requests finish, then release the resources of the app.
 
+        Before that, sends the application the signal that the service stops.
+
         Connections stay open until they have received a response with `Connection: close`, or
         have been idle for a while; those that still have a request in the end are reset.
         """
+        if self.server is not None:  # the application has started
+            await self._app.shutdown()
         while self._listening:
             listener, server = self._listening.popitem()
             await _accept_established(listener)
@@ -115,10 +134,11 @@ async def _accept_established(listener: socket.socket) -> None:
 class _Server(web.Server):
     """Creates the connections of one application."""
 
-    def __init__(self, limits: Limits, hosts: AllowedHosts) -> None:
+    def __init__(self, limits: Limits, hosts: AllowedHosts, recorder: RequestRecorder) -> None:
         super().__init__(self._handle, handler_cancellation=True)
         self._limits = limits
         self._hosts = hosts
+        self._recorder = recorder
         self._is_stopping = False
 
     @property
@@ -144,7 +164,7 @@ class _Server(web.Server):
         return f"open requests: {len(self.open) - idle}, idle connections: {idle}"
 
     def __call__(self) -> web.RequestHandler:
-        return Connection(self, self._limits)
+        return Connection(self, self._limits, self._recorder)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Register a connection: with TLS, once its handshake is complete."""
@@ -153,6 +173,7 @@ class _Server(web.Server):
             handler.stop()
 
     def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
+        protocol.started = perf_counter()
         # Streams send their head themselves: for them it has to be known when they begin.
         if protocol.closes_next:
             message = message._replace(should_close=True)
@@ -163,7 +184,9 @@ class _Server(web.Server):
         try:
             self._hosts.check(request)
         except ApiError as error:
-            return _reject(request, error)
+            # Orchestrators send health checks to whatever name they know.
+            if request.path not in HEALTH_PATHS:
+                return _reject(request, error)
         # aiohttp checks `Expect` before any middleware; what it raises would be sent as text.
         expected = request.headers.get(hdrs.EXPECT)
         if expected and request.version >= HttpVersion11 and expected.lower() != "100-continue":

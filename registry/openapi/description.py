@@ -4,8 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import registry
+from registry.http.health import LIVE_PATH, READY_PATH
 from registry.http.limits import Limits
+from registry.http.metrics import METRICS_PATH
 from registry.http.routes import OPERATIONS_PATH
+from registry.http.trace_context import REQUEST_ID_HEADER
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
 from registry.jsonapi.query import Scope
@@ -25,7 +28,11 @@ The media type of all request and response bodies is `{MEDIA_TYPE}`, with the ex
 Operations at `{OPERATIONS_PATH}`. Every path that supports GET supports HEAD. The response to
 OPTIONS lists the methods of a path in `Allow`, and so does the 405 response to any other method.
 The response to an unknown path is 404, to an unknown query parameter 400. Every error response has
-an error document."""
+an error document. Every response has an id in `{REQUEST_ID_HEADER}`: the one of the request, if it
+has an id of 1 to 128 visible ASCII characters there or a valid `traceparent` (W3C Trace Context).
+
+For operators, and without documents of JSON:API: `{LIVE_PATH}` and `{READY_PATH}` (200, or 503 and
+the reason), and `{METRICS_PATH}` for Prometheus unless it has a port of its own."""
 
 
 def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from registry.http.etags import make_etag
-from registry.http.responses import REQUEST_ID_HEADER
+from registry.http.trace_context import REQUEST_ID_HEADER
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.request_documents import MAX_CONTAINERS

@@ -48,6 +48,7 @@ async def _until_signal(service: Coroutine[Any, Any, None]) -> None:
     def stop(number: signal.Signals) -> None:
         if number == signal.SIGINT and number in received:
             _log.warning("Stopped at once by a second Ctrl-C")
+            logging.shutdown()  # writes that line
             os._exit(128 + number)
         if not received:
             task.cancel()

@@ -1,8 +1,20 @@
 """The log of each process: its lines are bounded, and so is their number."""
 
 import logging
+import re
 from dataclasses import dataclass
-from typing import TextIO
+from io import FileIO, TextIOWrapper
+from logging.handlers import QueueHandler
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, BinaryIO, TextIO, cast
+
+from pythonjsonlogger.json import JsonFormatter
+
+from registry.http import ACCESS_LOG
+from registry.metrics.families import LOG_LINES_DROPPED
+
+_LINE = "%(asctime)s %(levelname)s %(message)s"
 
 _MAX_BYTES = 500
 """The length of a line; tracebacks follow on further lines."""
@@ -12,25 +24,95 @@ _PERIOD_SECONDS = 10.0
 """At most so many lines with the same message template are written in one period."""
 
 
-def log_to_stderr() -> None:
-    """Send the log records of this process to standard error."""
-    logging.basicConfig(level=logging.INFO, handlers=[StderrHandler()])
+_MAX_QUEUED = 10_000
+"""Lines that wait until standard error is read; further ones are dropped."""
+
+_CLOSE_SECONDS = 1.0
+"""How long the end of the process waits until the lines are written."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that a terminal obeys, or that end a line."""
+
+
+def log_to_stderr(log_format: str) -> None:
+    """Send the log records of this process to standard error. log_format: `text` or `json`."""
+    logging.basicConfig(level=logging.INFO, handlers=[StderrHandler(log_format)])
+
+
+def log_in_background(log_format: str) -> None:
+    """Do the same on a thread, so that the event loop never waits for who reads standard error.
+
+    To be called after a fork, which does not copy threads.
+    """
+    handler = BackgroundHandler(StderrHandler(log_format))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+class BackgroundHandler(QueueHandler):
+    """Passes records to another handler on a thread; drops them when too many wait."""
+
+    def __init__(self, target: logging.Handler) -> None:
+        self._records: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
+        super().__init__(self._records)
+        self._target = target
+        self._dropped = LOG_LINES_DROPPED.sample()
+        self._reported = self._dropped[0]
+        self._thread = Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return the record as it is: it stays in this process."""
+        return record
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Pass the record to the thread."""
+        if self._records.qsize() < _MAX_QUEUED:
+            self._records.put(record)
+        else:
+            self._dropped[0] += 1
+
+    def close(self) -> None:
+        """Wait until the records are written, but not for long."""
+        self._records.put(None)
+        self._thread.join(_CLOSE_SECONDS)
+        super().close()
+
+    def _write(self) -> None:
+        while (record := self._records.get()) is not None:
+            self._target.handle(record)
+            if self._records.empty():
+                self._report_dropped()
+        self._report_dropped()
+
+    def _report_dropped(self) -> None:
+        number = self._dropped[0] - self._reported
+        if number:
+            self._reported += number
+            text = "%d log lines were dropped: standard error was not read in time"
+            self._target.handle(
+                logging.LogRecord("registry", logging.WARNING, "", 0, text, (number,), None)
+            )
 
 
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not generic at run time
-    """Writes log records; omits repeated ones, except defects, and says how many.
+    """Writes log records; omits repeated ones, and says how many.
 
-    Clients whose requests are refused can thus not fill the disk.
+    Clients whose requests are refused can thus not fill the disk. Defects and the access log are
+    written in full. log_format: `text` or `json`.
     """
 
-    def __init__(self, *stream: TextIO) -> None:
-        super().__init__(*stream)
-        self.setFormatter(_LineFormatter("%(asctime)s %(levelname)s %(message)s"))
+    def __init__(self, log_format: str, *stream: TextIO) -> None:
+        super().__init__(*(stream or [_unbuffered_stderr()]))
+        self.setFormatter(_JsonFormatter() if log_format == "json" else _LineFormatter(_LINE))
         self._periods: dict[_Kind, _Period] = {}
+
+    def createLock(self) -> None:  # noqa: N802 - of logging
+        """Have no lock: one thread writes, and would keep it while it waits for the reader."""
+        self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record unless too many of its kind were written in this period."""
-        if record.exc_info:
+        if record.exc_info or record.name == ACCESS_LOG:
             super().emit(record)
             return
         kind = record.name, record.levelno, str(record.msg)
@@ -57,6 +139,15 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
         super().emit(record)
 
 
+def _unbuffered_stderr() -> TextIO:
+    """Return standard error without a lock: a thread that waits for its reader would keep it.
+
+    Python then could not exit.
+    """
+    raw = FileIO(2, "w", closefd=False)
+    return TextIOWrapper(cast(BinaryIO, raw), errors="backslashreplace", write_through=True)
+
+
 _Kind = tuple[str, int, str]
 """The name of the logger, the level, and the message template."""
 
@@ -79,8 +170,38 @@ class _LineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of logging
         """Return the line without its end."""
-        text = super().formatMessage(record).replace("\n", "\\n")
-        line = text.encode(errors="backslashreplace")
-        if len(line) < _MAX_BYTES:
-            return line.decode()
-        return line[: _MAX_BYTES - len("…\n".encode())].decode(errors="ignore") + "…"
+        return _bounded(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - of logging
+        """Return a traceback, whose last lines may have text of a client."""
+        return "\n".join(map(_escaped, super().formatException(ei).split("\n")))
+
+
+class _JsonFormatter(JsonFormatter):
+    """Formats a record as a JSON object on one line.
+
+    It has `time` (RFC 3339), `level`, and `message` or the fields of an entry of the access log.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            ["levelname", "message"], rename_fields={"levelname": "level"}, timestamp="time"
+        )
+
+    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
+        """Return the members of the object."""
+        message = log_data.pop("message")
+        head = {name: log_data.pop(name) for name in ("time", "level")}
+        return head | ({"message": _bounded(message)} if message else {}) | log_data
+
+
+def _bounded(text: str) -> str:
+    """Return a line that is no longer than allowed, its control characters escaped."""
+    line = _escaped(text).encode(errors="backslashreplace")
+    if len(line) < _MAX_BYTES:
+        return line.decode()
+    return line[: _MAX_BYTES - len("…\n".encode())].decode(errors="ignore") + "…"
+
+
+def _escaped(text: str) -> str:
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

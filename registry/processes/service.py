@@ -8,10 +8,13 @@ import socket
 from collections.abc import Callable
 
 from registry.app import create_app
+from registry.http.metrics import Scrape, scrape_process
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
 from registry.http.tls import Certificate
+from registry.metrics.families import REQUESTS_IN_PROGRESS, WORKERS
 from registry.openapi import swagger_ui
+from registry.processes.event_loop_lag import observe_lag
 from registry.processes.failure import DatabaseFailure
 from registry.settings import Settings
 
@@ -26,18 +29,24 @@ _OPEN_FILES = 10_240
 
 
 async def serve(
-    settings: Settings, listen: Callable[[], socket.socket], announce: Callable[[str], None]
+    settings: Settings,
+    listen: Callable[[], socket.socket],
+    announce: Callable[[str], None],
+    scrape: Scrape = scrape_process,
 ) -> None:
     """Serve on the socket that `listen` returns until cancelled; then finish open requests.
 
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
-    service is ready. Raises StartError if the service cannot start, or its database fails.
+    service is ready. `scrape` returns the metrics of all its processes. Raises StartError if the
+    service cannot start, or its database fails.
     """
     certificate = Certificate(settings) if settings.tls_certificate else None
     _allow_connections()
     failure = DatabaseFailure()
-    app = create_app(settings, on_failure=failure.report)
-    runner = Runner(app, shutdown_timeout=FINISH_SECONDS)
+    app = create_app(settings, on_failure=failure.report, scrape=scrape)
+    is_logged = settings.access_log == "on"
+    runner = Runner(app, shutdown_timeout=FINISH_SECONDS, access_log=is_logged)
+    lag = asyncio.create_task(observe_lag())
     try:
         await runner.setup()
         # With the default thresholds, a page of 50 computers with owners takes 10 % more CPU time,
@@ -51,7 +60,9 @@ async def serve(
         if certificate:
             # Instead of stopping, as without TLS.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
-        url = settings.public_url or f"{settings.scheme}://{_authority(listener)}"
+        WORKERS.set_function(lambda: 1)
+        REQUESTS_IN_PROGRESS.set_function(lambda: runner.requests_in_progress)
+        url = settings.public_url or url_of(settings.scheme, listener)
         announce(
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
@@ -59,6 +70,7 @@ async def serve(
         await failure.wait()
     finally:
         await runner.cleanup()
+        lag.cancel()
 
 
 def _allow_connections() -> None:
@@ -72,6 +84,7 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _authority(listener: socket.socket) -> str:
+def url_of(scheme: str, listener: socket.socket) -> str:
+    """Return the URL of the address on which a socket listens."""
     host, port, *_ = listener.getsockname()
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from registry.processes.failure import DatabaseFailure
+from registry.processes.metrics_exchange import Totals
 from registry.settings import Settings, StartError
 from registry.storage.mongod.embedded import mongod
 
@@ -20,26 +21,39 @@ _log = logging.getLogger("registry")
 
 
 async def supervise(
-    settings: Settings, listener: socket.socket, announce: Callable[[str], None]
+    settings: Settings,
+    listener: socket.socket,
+    metrics_listener: socket.socket | None,
+    announce: Callable[[str], None],
 ) -> None:
     """Serve with `settings.workers` processes on the port of `listener` until cancelled.
 
-    Closes `listener` but keeps its port reserved. `announce` gets one line with the URLs of the
-    service once all workers are ready. Raises StartError if a worker cannot start, if gunicorn
-    exits, or if the embedded mongod fails repeatedly.
+    metrics_listener: listens on the port for metrics, if there is one. Closes `listener` but keeps
+    its port reserved. `announce` gets one line with the URLs of the service once all workers are
+    ready. Raises StartError if a worker cannot start, if gunicorn exits, or if the embedded mongod
+    fails repeatedly.
     """
     failure = DatabaseFailure()
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserve_port(listener))
+        totals = await stack.enter_async_context(Totals())
+        if metrics_listener is not None:
+            # Imported late, because it loads slowly.
+            from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
+
+            announce = await stack.enter_async_context(
+                metrics_server(settings, metrics_listener, totals.scrape, announce)
+            )
         # Loads in parallel with mongod; stop is registered twice, so that gunicorn always stops
         # before mongod.
-        gunicorn = await _Gunicorn.start()
+        gunicorn = await _Gunicorn.start(totals.channel.fileno())
         stack.push_async_callback(gunicorn.stop)
         if settings.mongodb_uri is None:
             uri = await stack.enter_async_context(mongod(settings, failure.report))
             stack.push_async_callback(gunicorn.stop)
             settings = replace(settings, mongodb_uri=uri)
-        gunicorn.life_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
+        application = settings, port.family, port.getsockname(), totals.channel.fileno()
+        gunicorn.life_pipe.write(pickle.dumps(application))
 
         def announce_ready(line: str) -> None:
             if settings.tls_certificate:
@@ -89,7 +103,8 @@ class _Gunicorn:
     reports: asyncio.StreamReader
 
     @classmethod
-    async def start(cls) -> Self:
+    async def start(cls, channel: int) -> Self:
+        """Start it. channel: a descriptor that the workers inherit."""
         # A separate program, because a process with threads should not fork; in a session of its
         # own, because Ctrl-C in the terminal must reach only this process.
         process = await asyncio.create_subprocess_exec(
@@ -97,6 +112,7 @@ class _Gunicorn:
             stdin=PIPE,
             stdout=PIPE,
             start_new_session=True,
+            pass_fds=(channel,),
         )
         assert process.stdin and process.stdout  # noqa: S101, PT018 - both are pipes
         return cls(process, process.stdin, process.stdout)

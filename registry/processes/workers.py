@@ -1,6 +1,7 @@
 """The workers, forked by gunicorn; `registry.processes.supervisor` starts this as a program.
 
-Standard input carries, pickled, the Settings and the family and address of the port. SIGTERM stops
+Standard input carries, pickled, the Settings, the family and address of the port, and the
+descriptor of the channel for metrics, which is inherited. SIGTERM stops
 gunicorn and all workers; when standard input closes, because the supervisor has exited or was
 killed, they exit at once. On standard output each worker reports one line: `ready` and the line to
 announce, or `failed` and the reason.
@@ -23,7 +24,8 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from registry.processes import event_loop
-from registry.processes.logs import log_to_stderr
+from registry.processes.logs import log_in_background, log_to_stderr
+from registry.processes.metrics_exchange import Reporter
 from registry.processes.service import FINISH_SECONDS, serve
 from registry.settings import Settings, StartError
 
@@ -35,11 +37,11 @@ _LIFE_PIPE, _REPORTS = 0, 1  # standard input and output
 
 def main() -> None:
     """Run gunicorn until SIGTERM, or until standard input closes."""
-    log_to_stderr()
     try:
         application = _Application(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from the supervisor
     except EOFError:  # the supervisor could not start
         return
+    log_to_stderr(application.settings.log_format)
     arbiter = _Arbiter(application)
     logging.getLogger("gunicorn.error").propagate = True  # to the log of the service
     arbiter.run()
@@ -48,14 +50,17 @@ def main() -> None:
 class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
     """The configuration of gunicorn, and the coroutine function that each worker runs."""
 
-    def __init__(self, settings: Settings, family: socket.AddressFamily, address: Any) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: Settings, family: socket.AddressFamily, address: Any, channel: int
+    ) -> None:
+        self.settings = settings
+        self.channel = socket.socket(fileno=channel)
         self.listen = partial(socket.create_server, address, family=family, reuse_port=True)
         super().__init__()
 
     def load_config(self) -> None:
         options = {
-            "workers": self._settings.workers,
+            "workers": self.settings.workers,
             "worker_class": _Worker,
             "bind": [],  # each worker binds a socket of its own
             "timeout": 0,  # the workers are no HTTP servers of gunicorn, and report nothing to it
@@ -68,7 +73,7 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        return partial(serve, self._settings)
+        return partial(serve, self.settings)
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc] # gunicorn has no types
@@ -89,6 +94,7 @@ class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
             signal.signal(number, signal.SIG_DFL)
 
     def run(self) -> None:
+        log_in_background(self.app.settings.log_format)
         self.booted = False  # until it serves: gunicorn gives up if a worker crashes before that
         try:
             event_loop.run(self._serve())
@@ -99,7 +105,8 @@ class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
     async def _serve(self) -> None:
         # Writes that were acknowledged are in the journal of MongoDB: none is lost.
         asyncio.get_running_loop().add_reader(_LIFE_PIPE, os._exit, 0)
-        await self.wsgi(self.app.listen, self._announce)
+        async with Reporter(self.app.channel) as reporter:
+            await self.wsgi(self.app.listen, self._announce, reporter.scrape)
 
     def _announce(self, line: str) -> None:
         self.booted = True

@@ -3,8 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
+
+from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 
 _Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
@@ -15,9 +19,25 @@ BatchFunction: TypeAlias = Callable[[Sequence[_Key]], Awaitable[Sequence[_Result
 Fetch: TypeAlias = Callable[[], Awaitable[_Result]]
 """Fetches the result of one key."""
 
+_Call: TypeAlias = tuple[_Key, asyncio.Future[_Result], float]
+"""The key of a caller, what it waits for, and since when."""
+
 _ITERATIONS_BEFORE_PARTIAL_BATCH = 2
 """Event-loop iterations to wait before dispatching a partial batch, so that callers that have just
 received their results can join it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """The limits of one kind of batches.
+
+    max_size: keys in a batch. max_in_flight: batches under way at the same time. min_parallel:
+    smaller batches are not dispatched in parallel, as each takes CPU time.
+    """
+
+    max_size: int
+    max_in_flight: int = 1
+    min_parallel: int = 8
 
 
 class Batcher(Generic[_Key, _Result]):
@@ -28,31 +48,29 @@ class Batcher(Generic[_Key, _Result]):
     than the call. A caller that is cancelled does not affect the others; a batch whose callers are
     all cancelled continues unless `is_cancellable`.
 
-    batch_fn: loads a batch. max_batch_size: keys in a batch. max_in_flight: batches under way at
-    the same time. min_parallel_batch: smaller batches are not dispatched in parallel, as each
-    takes CPU time. on_idle: called when the last batch has ended and no caller waits.
-    is_cancellable: whether a batch is cancelled when all its callers are.
+    batch_fn: loads a batch. name: that of the batches in metrics. on_idle: called when the last
+    batch has ended and no caller waits. is_cancellable: whether a batch is cancelled when all its
+    callers are.
     """
 
     def __init__(
         self,
         batch_fn: BatchFunction[_Key, _Result],
         *,
-        max_batch_size: int,
-        max_in_flight: int = 1,
-        min_parallel_batch: int = 8,
+        name: str,
+        limits: BatchLimits,
         on_idle: Callable[[], Any] | None = None,
         is_cancellable: bool = False,
     ) -> None:
         self._batch_fn = batch_fn
-        self._max_batch_size = max_batch_size
-        self._max_in_flight = max_in_flight
-        self._min_parallel_batch = min_parallel_batch
+        self._limits = limits
         self._keys_in_flight = 0
         self._on_idle = on_idle
         self._is_cancellable = is_cancellable
-        self._queue: deque[tuple[_Key, asyncio.Future[_Result]]] = deque()
+        self._queue: deque[_Call[_Key, _Result]] = deque()
         self._batches: set[asyncio.Task[None]] = set()
+        self._sizes = BATCH_SIZE.sample(name)
+        self._waits = BATCH_WAIT.sample(name)
 
     async def close(self) -> None:
         """Wait until the batches under way have ended."""
@@ -62,12 +80,12 @@ class Batcher(Generic[_Key, _Result]):
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""
         future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-        self._queue.append((key, future))
+        self._queue.append((key, future, perf_counter()))
         self._dispatch()
         return await future
 
     def _dispatch(self) -> None:
-        if not self._queue or len(self._batches) == self._max_in_flight:
+        if not self._queue or len(self._batches) == self._limits.max_in_flight:
             return
         if not self._batches or len(self._queue) >= self._batch_size:
             task = asyncio.create_task(self._run_batch())
@@ -84,22 +102,24 @@ class Batcher(Generic[_Key, _Result]):
         batch = self._next_batch()
         if not batch:
             return
+        BATCH_SIZE.observe(self._sizes, len(batch))
+        BATCH_WAIT.observe(self._waits, perf_counter() - batch[0][2])
         self._keys_in_flight += len(batch)
         if self._is_cancellable:
-            _cancel_without([future for _, future in batch])
+            _cancel_without([future for _, future, _ in batch])
         try:
-            results = await self._batch_fn([key for key, _ in batch])
+            results = await self._batch_fn([key for key, _, _ in batch])
         except Exception as error:  # noqa: BLE001 - raised to each caller
             results = [error] * len(batch)
         finally:
             self._keys_in_flight -= len(batch)
-        for (_, future), result in zip(batch, results, strict=True):
+        for (_, future, _), result in zip(batch, results, strict=True):
             if not future.done():
                 if isinstance(result, Exception):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
-        if len(self._queue) < self._max_batch_size:
+        if len(self._queue) < self._limits.max_size:
             for _ in range(_ITERATIONS_BEFORE_PARTIAL_BATCH):
                 await asyncio.sleep(0)
 
@@ -110,17 +130,17 @@ class Batcher(Generic[_Key, _Result]):
         Otherwise callers of one batch would stay together, and the service and the database would
         take turns even with many callers.
         """
-        share = -(-(len(self._queue) + self._keys_in_flight) // self._max_in_flight)
-        return min(self._max_batch_size, max(share, self._min_parallel_batch))
+        share = -(-(len(self._queue) + self._keys_in_flight) // self._limits.max_in_flight)
+        return min(self._limits.max_size, max(share, self._limits.min_parallel))
 
-    def _next_batch(self) -> list[tuple[_Key, asyncio.Future[_Result]]]:
+    def _next_batch(self) -> list[_Call[_Key, _Result]]:
         """Remove the oldest callers from the queue, without those that were cancelled."""
-        batch: list[tuple[_Key, asyncio.Future[_Result]]] = []
+        batch: list[_Call[_Key, _Result]] = []
         size = self._batch_size
         while self._queue and len(batch) < size:
-            key, future = self._queue.popleft()
-            if not future.done():
-                batch.append((key, future))
+            call = self._queue.popleft()
+            if not call[1].done():
+                batch.append(call)
         return batch
 
 
@@ -128,11 +148,13 @@ class Coalescer(Generic[_Result]):
     """Shares one fetch between concurrent callers with equal keys.
 
     A caller never joins a fetch that has begun. A fetch is cancelled when all its callers are.
-    Without sharing, equal pages take twice the CPU time. max_batch_size: callers per fetch.
+    Without sharing, equal pages take twice the CPU time. name: that of the fetches in metrics.
+    max_callers: per fetch.
     """
 
-    def __init__(self, *, max_batch_size: int) -> None:
-        self._max_batch_size = max_batch_size
+    def __init__(self, *, name: str, max_callers: int) -> None:
+        self._name = name
+        self._limits = BatchLimits(max_callers)
         self._batchers: dict[Hashable, Batcher[Fetch[_Result], _Result]] = {}
 
     async def load(self, key: Hashable, fetch: Fetch[_Result]) -> _Result:
@@ -141,7 +163,8 @@ class Coalescer(Generic[_Result]):
             forget = partial(self._batchers.pop, key)
             self._batchers[key] = Batcher(
                 _fetch_once,
-                max_batch_size=self._max_batch_size,
+                name=self._name,
+                limits=self._limits,
                 on_idle=forget,
                 is_cancellable=True,
             )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from typing import Self, TypeVar
 
+from registry.metrics.families import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
 from registry.settings import Settings, StartError, flag
 from registry.storage.errors import Overloaded
 from registry.storage.thread_pool import THREADS
@@ -32,12 +33,20 @@ class Bulkhead:
         self._seconds = seconds
         self._free = limit
         self._waiting: dict[asyncio.Future[None], None] = {}  # in order
+        self._refused_by_length = BULKHEAD_REFUSALS.sample(setting, "length")
+        self._refused_by_time = BULKHEAD_REFUSALS.sample(setting, "time")
+
+    def expose(self) -> None:
+        """Let the metrics of this process show the operations in progress and in the queue."""
+        BULKHEAD_IN_PROGRESS.set_function(lambda: self._limit - self._free, self._setting)
+        BULKHEAD_WAITING.set_function(lambda: len(self._waiting), self._setting)
 
     async def __aenter__(self) -> None:
         if self._free:
             self._free -= 1
             return
         if len(self._waiting) >= self._queue:
+            self._refused_by_length[0] += 1
             raise self._overloaded(f"{self._queue} others wait already ({flag('queue_length')})")
         await self._wait(self._seconds)
 
@@ -109,6 +118,7 @@ class Bulkhead:
 
     def _refuse(self, place: asyncio.Future[None]) -> None:
         if not place.done():
+            self._refused_by_time[0] += 1
             place.set_exception(self.wait_error())
 
     def _overloaded(self, reason: str) -> Overloaded:
@@ -139,6 +149,11 @@ class Bulkheads:
             return Bulkhead(setting, limit, settings.queue_length, settings.queue_seconds)
 
         return cls(**{field.name: bulkhead(field.name) for field in fields(cls)})
+
+    def expose(self) -> None:
+        """Let the metrics of this process show these bulkheads."""
+        for field in fields(self):
+            getattr(self, field.name).expose()
 
 
 def check_connections(settings: Settings) -> None:

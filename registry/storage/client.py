@@ -14,6 +14,7 @@ from registry.model.record import Record
 from registry.settings import Settings, StartError
 from registry.storage.bulkheads import check_connections
 from registry.storage.codecs import codec_options
+from registry.storage.connection_pool import PoolSize
 from registry.storage.mongod.embedded import mongod
 from registry.storage.thread_pool import THREADS
 
@@ -87,7 +88,7 @@ def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
             warnings.simplefilter("error", UserWarning)
             milliseconds = round(seconds * 1_000)
             options = {**_OPTIONS, **_unset(_HEARTBEATS, uri), "socketTimeoutMS": milliseconds}
-            return AsyncIOMotorClient(uri, **options)
+            return AsyncIOMotorClient(uri, event_listeners=[PoolSize()], **options)
     except (PyMongoError, ValueError, OSError, UserWarning) as error:
         raise StartError(f"MONGODB_URI: {_reason(error)}; {_ADVICE}") from error
 

@@ -15,6 +15,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.settings import Settings
+from registry.storage.availability import Availability
 from registry.storage.backlog import Backlog
 from registry.storage.backups import require_complete
 from registry.storage.batching import Coalescer
@@ -64,12 +65,14 @@ class Repository:
         self._database = database
         self._graph = graph
         self._disk_space = DiskSpace(database)
+        self._availability = Availability(database)
         commands = Commands(database)
         self._lookups = Lookups(commands, graph)
         self._bulkheads = Bulkheads.of(settings)
+        self._bulkheads.expose()
         self._backlog = Backlog()
         self._reads = ReadContext(commands, graph, settings, self._bulkheads, self._backlog)
-        self._recomputations = Coalescer[None](max_batch_size=_MAX_CALLERS)
+        self._recomputations = Coalescer[None](name="recomputations", max_callers=_MAX_CALLERS)
         self._counters = Counters(database, graph)
         self._in_progress = WritesInProgress()
         orphans = OrphanedTransactions(database)
@@ -114,6 +117,10 @@ class Repository:
         await self._in_progress.ended()
         await self._reads.close()
         await self._counters.close()
+
+    async def is_available(self) -> bool:
+        """Return whether the primary of the database replies within a second."""
+        return await self._availability.has_primary()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
         """Return a snapshot for one document.

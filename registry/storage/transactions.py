@@ -17,6 +17,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
+from registry.storage.command_durations import observed
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
 
@@ -103,7 +104,8 @@ class Transactions:
         with translated_errors():
             try:
                 async with await self._database.client.start_session() as session:
-                    result = await self._run_in_transaction(callback, session)
+                    running = self._run_in_transaction(callback, session)
+                    result = await observed("transaction", running)
                     # The stubs of motor declare this property as a method.
                     return Committed(result, session.operation_time)  # type: ignore[arg-type]
             except (NetworkTimeout, ServerSelectionTimeoutError):

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
-from registry.http.app_keys import HOSTS, LIMITS
+from registry.http.app_keys import HOSTS, LIMITS, PROXIES
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
@@ -40,12 +40,13 @@ class Server(TestServer):
         return Runner(self.app, shutdown_timeout=1.0)
 
 
-def new_app(handler: Handler) -> web.Application:
-    """Return an application whose only route, any method at /, has this handler."""
+def new_app(handler: Handler, path: str = "/") -> web.Application:
+    """Return an application whose only route, any method at the path, has this handler."""
     app = web.Application(middlewares=[error_middleware])
     app[LIMITS] = SHORT_LIMITS
-    app[HOSTS] = AllowedHosts(Settings(allowed_host=("h",)), TrustedProxies(()))
-    app.router.add_route("*", "/", handler)
+    app[PROXIES] = proxies = TrustedProxies(())
+    app[HOSTS] = AllowedHosts(Settings(allowed_host=("h",)), proxies)
+    app.router.add_route("*", path, handler)
     return app
 
 

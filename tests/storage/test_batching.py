@@ -15,7 +15,7 @@ from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.pagination import NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Key
-from registry.storage.batching import Batcher, Coalescer
+from registry.storage.batching import Batcher, BatchLimits, Coalescer
 from registry.storage.errors import Unavailable
 from tests.support import Api, CommandLog, Database
 
@@ -44,7 +44,7 @@ async def load(batcher: Batcher[int, int], *keys: int) -> list[asyncio.Task[int]
 
 async def test_keys_loaded_during_a_batch_are_in_the_next_one() -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=3)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(3))
     tasks = await load(batcher, 1) + await load(batcher, 2, 3, 4, 5)
     assert batches.loaded == [[1]]
     batches.released.set()
@@ -55,7 +55,7 @@ async def test_keys_loaded_during_a_batch_are_in_the_next_one() -> None:
 async def iterations_between_batches(max_batch_size: int) -> int:
     """Return the event-loop iterations between a batch and the next one, of three callers."""
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=max_batch_size)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(max_batch_size))
     tasks = await load(batcher, 1) + await load(batcher, 2, 3, 4)
     batches.released.set()
     iterations = 0
@@ -74,13 +74,13 @@ async def test_an_idle_batcher_dispatches_at_once() -> None:
     batches = HeldBatches()
     batches.released.set()
     for key in (1, 2):
-        assert await Batcher(batches.load, max_batch_size=3).load(key) == key * 10
+        assert await Batcher(batches.load, name="test", limits=BatchLimits(3)).load(key) == key * 10
     assert batches.loaded == [[1], [2]]
 
 
 async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=9)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(9))
     tasks = await load(batcher, 1, 2) + await load(batcher, 3, 4)
     tasks[0].cancel()
     tasks[2].cancel()
@@ -91,7 +91,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
 
 async def test_closing_waits_for_batches_whose_callers_are_cancelled() -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=9)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(9))
     (task,) = await load(batcher, 1)
     task.cancel()
     closing = asyncio.create_task(batcher.close())
@@ -103,7 +103,7 @@ async def test_closing_waits_for_batches_whose_callers_are_cancelled() -> None:
 
 async def test_an_error_of_a_batch_is_raised_to_its_callers_only() -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=9)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(9))
     tasks = await load(batcher, 1, 2)
     batches.failure = Unavailable()
     batches.released.set()
@@ -116,7 +116,7 @@ async def test_an_error_of_a_batch_is_raised_to_its_callers_only() -> None:
 async def test_an_error_of_one_key_is_raised_to_its_caller_only() -> None:
     batches = HeldBatches()
     batches.released.set()
-    batcher = Batcher(batches.load, max_batch_size=9)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(9))
     first, second, third = await load(batcher, 1, -2, 3)
     assert [await first, await third] == [10, 30]
     with pytest.raises(ValueError, match="-2"):
@@ -125,7 +125,7 @@ async def test_an_error_of_one_key_is_raised_to_its_caller_only() -> None:
 
 async def test_batches_run_in_parallel_up_to_the_limit() -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=1, max_in_flight=2)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(1, 2))
     tasks = await load(batcher, 1, 2, 3)
     assert batches.loaded == [[1], [2]]
     batches.released.set()
@@ -137,7 +137,7 @@ async def test_keys_are_divided_among_parallel_batches_unless_these_become_too_s
     count: int, sizes: list[int]
 ) -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=999, max_in_flight=2)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(999, 2))
     tasks = await load(batcher, *range(count))
     assert [len(keys) for keys in batches.loaded] == sizes
     batches.released.set()
@@ -146,7 +146,7 @@ async def test_keys_are_divided_among_parallel_batches_unless_these_become_too_s
 
 async def test_a_batch_below_the_minimum_is_not_dispatched_in_parallel() -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=999, max_in_flight=2, min_parallel_batch=64)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(999, 2, min_parallel=64))
     tasks = await load(batcher, *range(40)) + await load(batcher, *range(40, 80))
     assert [len(keys) for keys in batches.loaded] == [40]
     tasks += await load(batcher, *range(80, 110))
@@ -157,7 +157,7 @@ async def test_a_batch_below_the_minimum_is_not_dispatched_in_parallel() -> None
 
 async def test_a_second_batch_is_dispatched_when_it_is_full() -> None:
     batches = HeldBatches()
-    batcher = Batcher(batches.load, max_batch_size=3, max_in_flight=2)
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(3, 2))
     tasks = await load(batcher, 1) + await load(batcher, 2, 3)
     assert batches.loaded == [[1]]
     tasks += await load(batcher, 4)
@@ -183,7 +183,7 @@ class Pages:
     """Loads pages through a coalescer. batches: the fetches by number, held until released."""
 
     def __init__(self) -> None:
-        self.coalescer = Coalescer[int](max_batch_size=3)
+        self.coalescer = Coalescer[int](name="test", max_callers=3)
         self.batches = {number: HeldBatches() for number in (1, 2)}
         self.keys: list[ref[Page]] = []
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from threading import Event
 from urllib.error import HTTPError
 
 import pytest
 
+from registry.http import ACCESS_LOG
+from registry.http.access_log import Entry
+from registry.metrics.families import LOG_LINES_DROPPED
 from registry.processes import logs
-from registry.processes.logs import StderrHandler
+from registry.processes.logs import BackgroundHandler, StderrHandler
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT
 
@@ -22,7 +29,7 @@ LOG = logging.Logger("tests.logs", logging.INFO)
 @pytest.fixture
 def output() -> Iterator[io.StringIO]:
     """What the handler of the service has written."""
-    handler = StderrHandler(stream := io.StringIO())
+    handler = StderrHandler("text", stream := io.StringIO())
     LOG.addHandler(handler)
     yield stream
     LOG.removeHandler(handler)
@@ -46,6 +53,85 @@ def test_the_traceback_of_a_defect_is_not_truncated(output: io.StringIO) -> None
     except RuntimeError:
         LOG.exception("a defect")
     assert "x" * 1_000 in output.getvalue()
+
+
+@pytest.mark.parametrize("character", ["\r", "\x1b[2J", "\x9b2J", "\x00", "\u2028", "\x7f"])
+def test_no_control_character_reaches_a_terminal(character: str, output: io.StringIO) -> None:
+    LOG.info("begin %s end", character)
+    try:
+        raise RuntimeError(f"begin {character} end")
+    except RuntimeError:
+        LOG.exception("a defect")
+    assert output.getvalue().count(" end\n") == 2
+    assert character not in output.getvalue()
+    assert output.getvalue().isprintable() is False  # the line ends
+    assert output.getvalue().replace("\n", "").isprintable()
+
+
+def test_a_line_of_json_has_all_that_a_line_of_text_has() -> None:
+    LOG.addHandler(handler := StderrHandler("json", stream := io.StringIO()))
+    LOG.info("begin %s\x1b\n", "x" * 8_000, extra={"request_id": "mine"})
+    LOG.info(Entry(route="/persons", status=200, client=None))
+    try:
+        raise RuntimeError
+    except RuntimeError:
+        LOG.exception("a defect")
+    LOG.removeHandler(handler)
+    long, entry, defect = map(json.loads, stream.getvalue().splitlines())
+    assert (long["level"], long["request_id"]) == ("INFO", "mine")
+    assert long["message"].startswith("begin xxx")
+    assert len(long["message"].encode()) <= 500
+    assert datetime.fromisoformat(entry.pop("time")).tzinfo == UTC
+    assert entry == {"level": "INFO", "route": "/persons", "status": 200, "client": None}
+    assert "RuntimeError" in defect["exc_info"]
+
+
+def test_the_access_log_is_never_omitted(
+    output: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_MAX_REPEATS", 3)
+    monkeypatch.setattr(LOG, "name", ACCESS_LOG)
+    for _ in range(10):
+        LOG.info(Entry(route="/persons"))
+    assert output.getvalue().count("route=/persons") == 10
+
+
+def test_lines_that_cannot_be_written_wait_until_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "_MAX_QUEUED", 5)
+    may_write = Event()
+
+    class SlowStream(io.StringIO):
+        def write(self, text: str) -> int:
+            may_write.wait(TIMEOUT)
+            return super().write(text)
+
+    target = StderrHandler("text", stream := SlowStream())
+    LOG.addHandler(handler := BackgroundHandler(target))
+    before = LOG_LINES_DROPPED.sample()[0]
+    for number in range(20):
+        LOG.info("line %d", number)
+    dropped = int(LOG_LINES_DROPPED.sample()[0] - before)
+    assert 14 <= dropped <= 15  # one may have been taken from the queue
+    may_write.set()
+    LOG.removeHandler(handler)
+    handler.close()
+    *lines, last = stream.getvalue().splitlines()
+    assert [line.partition("INFO ")[2] for line in lines] == [
+        f"line {number}" for number in range(20 - dropped)
+    ]
+    assert f"WARNING {dropped} log lines were dropped" in last
+
+
+def test_a_service_whose_standard_error_is_not_read_serves_and_stops(start: Start) -> None:
+    service = start("--access-log", "on")
+    assert service.process.stderr
+    fcntl.fcntl(service.process.stderr, fcntl.F_SETPIPE_SZ, 4_096)
+    for _ in range(50):  # more than the pipe can hold
+        assert service.request("/health/live") == {"status": "ok"}
+    service.process.terminate()
+    assert service.process.wait(TIMEOUT) == 0
 
 
 def test_repeated_lines_are_omitted_and_counted(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 
+from registry.metrics.families import MONGOD_RESTARTS
 from registry.storage.mongod.child_process import ChildProcess
 from registry.storage.mongod.disk import START_BYTES, has_space
 from registry.storage.mongod.log import Log
@@ -55,6 +56,7 @@ class Supervisor:
         self._child = child
         self._stopping = Event()
         self._lock = Lock()
+        self._restarts = MONGOD_RESTARTS.sample()
 
     def start(self) -> None:
         """Begin to watch the program, and the size of its log."""
@@ -137,4 +139,5 @@ class Supervisor:
             with self._lock:
                 self._child.stop()
         else:
+            self._restarts[0] += 1
             _log.warning("%s has been restarted", self._program.name)

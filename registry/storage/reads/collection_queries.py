@@ -75,8 +75,8 @@ class ReadContext:
         names = {resource.type: resource.collection for resource in graph.values()}
         self.id_indexes = {key: IdIndex(commands, name) for key, name in names.items()}
         self.range_scans = {key: RangeScans(commands, name) for key, name in names.items()}
-        self.pages = Coalescer[tuple[Window, PointInTime]](max_batch_size=_MAX_CALLERS)
-        self.totals = Coalescer[tuple[int, Timestamp]](max_batch_size=_MAX_CALLERS)
+        self.pages = Coalescer[tuple[Window, PointInTime]](name="pages", max_callers=_MAX_CALLERS)
+        self.totals = Coalescer[tuple[int, Timestamp]](name="totals", max_callers=_MAX_CALLERS)
         self.bulkheads = bulkheads
         self.backlog = backlog
 

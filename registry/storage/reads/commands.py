@@ -20,6 +20,7 @@ from pymongo.topology_description import TopologyDescription
 
 from registry.model.record import Record
 from registry.storage.client import Database
+from registry.storage.command_durations import observed
 from registry.storage.reads.change_streams import ChangeStream
 from registry.storage.records import ONE_BATCH, Stage
 
@@ -114,7 +115,8 @@ class Commands:
         command.setdefault("maxTimeMS", _STREAM_MILLISECONDS)
         command["readConcern"] = _read_concern_at(time)
         options = self._database.codec_options
-        return await self._database.cursor_command(command, codec_options=options, session=session)
+        opening = self._database.cursor_command(command, codec_options=options, session=session)
+        return await observed(next(iter(command)), opening)
 
     @asynccontextmanager
     async def ended_if_cancelled(self) -> AsyncIterator[Session]:
@@ -171,9 +173,8 @@ class Commands:
 
     async def _send(self, command: Command, session: Session | None) -> dict[str, Any]:
         database = self._database
-        reply = await database.command(
-            command, codec_options=database.codec_options, session=session
-        )
+        sent = database.command(command, codec_options=database.codec_options, session=session)
+        reply = await observed(next(iter(command)), sent)
         cursor: dict[str, Any] = reply["cursor"]
         # Missing if there is no such collection, for example because it was dropped.
         time = command["readConcern"].get("atClusterTime", reply["operationTime"])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from registry.storage.batching import Batcher
+from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.reads.block_counts import BlockCounts, Place
 from registry.storage.reads.change_streams import ChangeStream, ChangesUnavailable
 from registry.storage.reads.commands import Command, Commands
@@ -101,7 +101,9 @@ class IdIndex:
         self._called_at = self._retry_at = 0.0
         self._polling: asyncio.Task[None] | None = None
         # A batch is not cancelled with its callers: a later one would have to load it all again.
-        self._batcher = Batcher(self._locate_batch, max_batch_size=_MAX_CALLERS)
+        self._batcher = Batcher(
+            self._locate_batch, name="positions", limits=BatchLimits(_MAX_CALLERS)
+        )
 
     def expect(self, position: Position) -> Located | None:
         """Return what was at a position; None if writes since then are likely.

@@ -12,7 +12,7 @@ from bson.int64 import Int64
 from bson.timestamp import Timestamp
 
 from registry.model.record import MAX_ID, Record
-from registry.storage.batching import Batcher
+from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.reads.commands import Commands, Found
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
@@ -89,8 +89,8 @@ class RangeScans:
         if batcher is None:
             batcher = self._batchers[time] = Batcher(
                 partial(self._find_batch, time),
-                max_batch_size=_MAX_BATCH_SIZE,
-                max_in_flight=_MAX_IN_FLIGHT,
+                name="range_scans",
+                limits=BatchLimits(_MAX_BATCH_SIZE, _MAX_IN_FLIGHT),
                 on_idle=partial(self._batchers.pop, time) if time else None,
             )
         return await batcher.load(query)

@@ -19,7 +19,7 @@ from pymongo.errors import (
 
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
-from registry.storage.batching import Batcher
+from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.records import Outcome, update_statement
@@ -74,7 +74,9 @@ class AttributeUpdates:
         self._orphans = orphans
         self._visible = visible(resource)
         self._batcher = Batcher[UpdateRequest, Outcome | RecordUpdate](
-            self._write_batch, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+            self._write_batch,
+            name="attribute_updates",
+            limits=BatchLimits(_MAX_BATCH_SIZE, _MAX_IN_FLIGHT),
         )
         self._in_progress: dict[int, RecordUpdate] = {}
         self._slots = asyncio.Semaphore(_MAX_SEPARATE)

@@ -13,6 +13,7 @@ from pymongo.errors import OperationFailure
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
+from registry.storage.command_durations import observed
 from registry.storage.reads.commands import Commands
 
 MILLISECONDS = 5_000
@@ -74,7 +75,8 @@ class WriteCommands:
     async def _write(self, command: dict[str, Any], counter: str, milliseconds: int) -> Reply:
         limits = {"maxTimeMS": milliseconds, "writeConcern": self._write_concern}
         options = self._database.codec_options
-        reply = await self._database.command({**command, **limits}, codec_options=options)
+        sent = self._database.command({**command, **limits}, codec_options=options)
+        reply = await observed(next(iter(command)), sent)
         error = reply.get("writeConcernError")
         if error and error["code"] not in _TIMEOUTS:
             raise OperationFailure(error["errmsg"], error["code"], error)

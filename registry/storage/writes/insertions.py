@@ -8,7 +8,7 @@ from pymongo.errors import ConnectionFailure, NetworkTimeout, ServerSelectionTim
 from registry.jsonapi.request_documents import Change
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
-from registry.storage.batching import Batcher
+from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.errors import IdTaken, StorageError, Unavailable, translated_errors
 from registry.storage.records import new_record
 from registry.storage.writes.commands import WriteCommands
@@ -32,7 +32,9 @@ class Insertions:
         self._commands = commands
         self._counters = counters
         self._batcher = Batcher[Change, Record](
-            self._insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+            self._insert,
+            name="insertions",
+            limits=BatchLimits(_MAX_BATCH_SIZE, _MAX_IN_FLIGHT),
         )
 
     async def insert(self, change: Change) -> Record:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from pymongo.errors import BulkWriteError
 
-from registry.storage.batching import Batcher
+from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.errors import StorageError, Unavailable
 from registry.storage.records import Outcome, Written
 from registry.storage.transactions import (
@@ -46,7 +46,7 @@ class LinkWrites:
         self._large_transactions = large_transactions
         self._writes = writes
         self._batcher = Batcher[WriteRequest, Written | None](
-            self._write, max_batch_size=_MAX_BATCH_SIZE
+            self._write, name="link_writes", limits=BatchLimits(_MAX_BATCH_SIZE)
         )
 
     async def write(self, request: WriteRequest) -> Written | None:

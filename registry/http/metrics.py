@@ -1,0 +1,60 @@
+"""The metrics of the service for Prometheus, of all its processes together."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from aiohttp import hdrs, web
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from registry.http.app_keys import HOSTS, LIMITS, PROXIES
+from registry.http.error_middleware import error_middleware
+from registry.http.hosts import AllowedHosts
+from registry.http.limits import Limits
+from registry.http.proxies import TrustedProxies
+from registry.metrics import snapshot
+from registry.metrics.exposition import registry_of
+from registry.metrics.snapshot import Snapshot
+from registry.settings import Settings
+
+METRICS_PATH = "/metrics"
+
+Scrape: TypeAlias = Callable[[], Awaitable[Snapshot]]
+"""Returns the snapshot of all processes of the service."""
+
+_SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
+
+
+async def scrape_process() -> Snapshot:
+    """Return the snapshot of this process, for a service that has no other."""
+    return snapshot.take()
+
+
+def mount(app: web.Application, scrape: Scrape) -> None:
+    """Serve the metrics on an application."""
+    app[_SCRAPE] = scrape
+    app.add_routes([web.view(METRICS_PATH, MetricsView)])
+
+
+def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
+    """Return an application that serves nothing else, for a port of its own."""
+    app = web.Application(middlewares=[error_middleware])
+    app[LIMITS] = Limits()
+    app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
+    app[HOSTS] = AllowedHosts(settings, proxies)
+    mount(app, scrape)
+    return app
+
+
+class MetricsView(web.View):
+    """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`."""
+
+    async def get(self) -> web.StreamResponse:
+        """Respond with the metrics, or those that the parameters `name[]` name."""
+        snapshot = await self.request.app[_SCRAPE]()
+        return await make_aiohttp_handler(registry_of(snapshot))(self.request)
+
+    head = get
+
+    async def options(self) -> web.Response:
+        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
+        return web.Response(status=204, headers={hdrs.ALLOW: "GET, HEAD, OPTIONS"})

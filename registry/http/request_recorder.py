@@ -1,0 +1,88 @@
+"""The record of requests that have ended: in the metrics, and in the access log if it is on."""
+
+from typing import Any, TypeAlias
+
+from aiohttp import hdrs, web
+
+from registry.http.access_log import AccessLog
+from registry.http.responses import NoResponse
+from registry.jsonapi.errors import RequestTimeout
+from registry.metrics.families import REQUESTS, Sample
+
+NO_ROUTE = "none"
+"""The route of requests to unknown paths, and of those that are not valid HTTP."""
+
+OTHER_METHOD = "other"
+"""The method of requests whose method is not one of those of aiohttp, or unknown."""
+
+ABORTED = "aborted"
+"""The status of requests whose response was not sent as a whole."""
+
+_Key: TypeAlias = tuple[web.AbstractResource | None, str, int]
+"""Route, method and status; 0 if the response was aborted."""
+
+
+class RequestRecorder:
+    """Observes the time of each request. access_log: None if it is off."""
+
+    def __init__(self, access_log: AccessLog | None) -> None:
+        self._access_log = access_log
+        self._samples: dict[_Key, Sample] = {}
+
+    def record(
+        self, request: web.BaseRequest, response: web.StreamResponse | None, seconds: float
+    ) -> None:
+        """Record a request. response: None if it was not sent as a whole."""
+        if response.__class__ is NoResponse:
+            response = None
+        resource = _resource(request)
+        key = resource, request.method, 0 if response is None else response.status
+        sample = self._samples.get(key)
+        if sample is None:
+            sample = self._sample(key)
+        REQUESTS.observe(sample, seconds)
+        if self._access_log is not None:
+            self._access_log.write(request, _template(resource), response, seconds)
+
+    def record_head_timeout(self, id_: str, peer: Any, size: int, seconds: float) -> None:
+        """Record a request that was refused as its head had not arrived in time.
+
+        peer: the address of the client, as a socket has it. size: the bytes of the response.
+        seconds: the time limit.
+        """
+        status = RequestTimeout.status
+        REQUESTS.observe(REQUESTS.sample(NO_ROUTE, OTHER_METHOD, str(status)), seconds)
+        if self._access_log is not None:
+            self._access_log.write_entry(
+                {
+                    "request_id": id_,
+                    "route": NO_ROUTE,
+                    "status": status,
+                    "aborted": False,
+                    "milliseconds": seconds * 1_000,
+                    "bytes": size,
+                    "remote": peer[0] if peer else None,
+                }
+            )
+
+    def _sample(self, key: _Key) -> Sample:
+        """Return the sample of a request; only those of known methods are kept by their key."""
+        resource, method, status = key
+        is_known = method in hdrs.METH_ALL
+        labels = _template(resource), method if is_known else OTHER_METHOD, str(status or ABORTED)
+        sample = REQUESTS.sample(*labels)
+        if is_known:
+            self._samples[key] = sample
+        return sample
+
+
+def _resource(request: web.BaseRequest) -> web.AbstractResource | None:
+    """Return the resource of the router that a request has reached."""
+    try:  # isinstance is slow for an abstract class such as BaseRequest
+        return request.match_info.route.resource  # type: ignore[attr-defined, no-any-return] # of Request
+    except (AssertionError, AttributeError):  # it was refused before any routing
+        return None
+
+
+def _template(resource: web.AbstractResource | None) -> str:
+    return NO_ROUTE if resource is None else resource.canonical

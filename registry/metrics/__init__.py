@@ -1,0 +1,1 @@
+"""The metrics of the service: what is counted, the sums over processes, and their text format."""

@@ -1,0 +1,70 @@
+"""The health checks of a running service."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from registry.http.app_keys import REPOSITORY
+from registry.metrics.families import COMMANDS
+from registry.settings import Settings
+from tests.conftest import Serve
+from tests.support import Api
+
+PATHS = ["/health/live", "/health/ready"]
+
+
+async def check(api: Api, method: str, path: str) -> tuple[int, str, str]:
+    async with api.client.request(method, path) as response:
+        return response.status, response.headers["Content-Type"], await response.text()
+
+
+async def test_a_service_with_a_primary_is_live_and_ready(api: Api) -> None:
+    for path in PATHS:
+        status, media_type, text = await check(api, "GET", path)
+        assert (status, text) == (200, '{"status": "ok"}')
+        assert media_type.partition(";")[0] == "application/json"
+        assert await check(api, "HEAD", path) == (200, media_type, "")
+
+
+async def test_a_health_check_is_never_cached_and_names_its_methods(api: Api) -> None:
+    for path in PATHS:
+        async with api.client.get(path) as response:
+            assert response.headers["Cache-Control"] == "no-store"
+        async with api.client.options(path) as response:
+            assert (response.status, response.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+        assert (await api.request("POST", path)).status == 405
+
+
+async def test_a_service_is_ready_while_all_bulkheads_are_full(
+    serve: Serve, settings: Settings
+) -> None:
+    names = ("small_requests", "heavy_queries", "streams", "large_transactions")
+    limits: dict[str, Any] = {**dict.fromkeys(names, 1), "queue_seconds": 0.001}
+    api = await serve(settings=replace(settings, **limits))
+    bulkheads = api.client.server.app[REPOSITORY]._bulkheads  # type: ignore[attr-defined]
+    async with AsyncExitStack() as stack:
+        for field in fields(bulkheads):
+            await stack.enter_async_context(getattr(bulkheads, field.name))
+        assert (await api.get("/persons/1")).status == 503
+        assert (await check(api, "GET", "/health/ready"))[0] == 200
+
+
+async def test_concurrent_checks_share_their_command(api: Api) -> None:
+    def sent() -> float:
+        return sum(COMMANDS.sample("hello", "success")[:-1])
+
+    before = sent()
+    checks = await asyncio.gather(*(check(api, "GET", "/health/ready") for _ in range(50)))
+    assert {status for status, _, _ in checks} == {200}
+    assert 1 <= sent() - before < 25
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_check_is_answered_under_any_host(api: Api, path: str) -> None:
+    async with api.client.get(path, headers={"Host": "pod.cluster.example"}) as response:
+        assert response.status == 200

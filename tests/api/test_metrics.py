@@ -1,0 +1,147 @@
+"""The metrics that a running service shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from registry.settings import Settings
+from tests.conftest import Serve
+from tests.storage.test_overload import bulkheads
+from tests.support import Api
+
+REQUESTS = "registry_http_request_duration_seconds"
+
+
+async def scrape(api: Api) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Return the values of all samples by their name and their labels."""
+    async with api.client.get("/metrics") as response:
+        assert response.status == 200
+        text = await response.text()
+    samples: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            samples.setdefault(one.name, {})[key(one.labels)] = one.value
+    return samples
+
+
+def key(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))
+
+
+async def increase(api: Api, name: str, act: object, **labels: str) -> float:
+    """Return by how much a sample rises while a coroutine runs."""
+    before = (await scrape(api)).get(name, {}).get(key(labels), 0.0)
+    await act  # type: ignore[misc] # a coroutine
+    return (await scrape(api))[name][key(labels)] - before
+
+
+async def test_requests_are_counted_by_route_method_and_status(api: Api) -> None:
+    found = {"route": "/persons/{id}", "method": "GET", "status": "200"}
+    id_ = await api.person()
+    assert await increase(api, f"{REQUESTS}_count", api.get(f"/persons/{id_}"), **found) == 1
+    missing = found | {"status": "404"}
+    assert await increase(api, f"{REQUESTS}_count", api.get("/persons/99"), **missing) == 1
+    created = {"route": "/persons", "method": "POST", "status": "201"}
+    assert await increase(api, f"{REQUESTS}_count", api.person(), **created) == 1
+
+
+async def test_no_text_of_a_client_becomes_a_label(api: Api) -> None:
+    async def probe() -> None:
+        for number in range(5):
+            await api.get(f"/secret-{number}?secret=1")
+            await api.request("REPORT", f"/persons/secret-{number}")
+
+    other = {"route": "/persons/{id}", "method": "other", "status": "405"}
+    assert await increase(api, f"{REQUESTS}_count", probe(), **other) == 5
+    async with api.client.get("/metrics") as response:
+        text = await response.text()
+    assert "secret" not in text
+    assert "REPORT" not in text
+
+
+async def test_the_time_of_a_request_is_observed(api: Api) -> None:
+    labels = {"route": "/health/live", "method": "GET", "status": "200"}
+
+    async def check() -> None:
+        await api.client.get("/health/live")
+
+    assert 0 < await increase(api, f"{REQUESTS}_sum", check(), **labels) < 60
+
+
+async def test_a_batch_counts_once_with_its_size(api: Api) -> None:
+    id_ = await api.person()
+
+    async def read() -> None:
+        await asyncio.gather(*(api.get(f"/persons/{id_}") for _ in range(20)))
+
+    assert await increase(api, "registry_batch_size_sum", read(), batch="lookups") == 20
+    assert (
+        1 <= await increase(api, "registry_batch_wait_seconds_count", read(), batch="lookups") < 20
+    )
+
+
+async def test_the_commands_of_requests_are_counted(api: Api) -> None:
+    count, person = "registry_mongodb_command_duration_seconds_count", api.person()
+    assert await increase(api, count, person, command="insert", outcome="success") == 1
+    found = {"command": "find", "outcome": "success"}
+    assert await increase(api, count, api.get("/persons/1"), **found) == 1
+    removed = api.request("DELETE", "/persons/1")
+    assert await increase(api, count, removed, command="transaction", outcome="success") == 1
+
+
+async def test_queues_are_shown_by_class(serve: Serve, settings: Settings) -> None:
+    api, labels = await serve(settings=replace(settings, streams=1)), key({"bulkhead": "streams"})
+    async with bulkheads(api).streams:
+        assert (await scrape(api))["registry_bulkhead_in_progress"][labels] == 1
+        waiting = asyncio.create_task(api.get("/persons"))
+        while not bulkheads(api).streams._waiting:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0)
+        assert (await scrape(api))["registry_bulkhead_waiting"][labels] == 1
+    assert (await waiting).status == 200
+    samples = await scrape(api)
+    assert samples["registry_bulkhead_in_progress"][labels] == 0
+    assert samples["registry_bulkhead_waiting"][labels] == 0
+
+
+@pytest.mark.parametrize(("length", "reason"), [(0, "length"), (1, "time")])
+async def test_refusals_are_counted_by_class_and_reason(
+    serve: Serve, settings: Settings, length: int, reason: str
+) -> None:
+    limits = {"streams": 1, "queue_length": length, "queue_seconds": 0.001}
+    api = await serve(settings=replace(settings, **limits))  # type: ignore[arg-type]
+    labels = {"bulkhead": "streams", "reason": reason}
+    async with bulkheads(api).streams:
+        refused = api.get("/persons")
+        assert await increase(api, "registry_bulkhead_refusals_total", refused, **labels) == 1
+
+
+async def test_open_connections_to_the_database_are_shown(api: Api) -> None:
+    samples = await scrape(api)
+    (total,) = samples["registry_mongodb_connections"].values()
+    (in_use,) = samples["registry_mongodb_connections_in_use"].values()
+    assert total >= 1
+    assert 0 <= in_use <= total
+
+
+async def test_the_format_is_negotiated(api: Api) -> None:
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    async with api.client.get("/metrics", headers=accept) as response:
+        assert response.content_type == "application/openmetrics-text"
+        assert (await response.text()).endswith("# EOF\n")
+    async with api.client.head("/metrics") as response:
+        assert (response.status, await response.text()) == (200, "")
+        assert response.content_type == "text/plain"
+    async with api.client.options("/metrics") as response:
+        assert (response.status, response.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
+
+
+async def test_a_port_of_its_own_leaves_no_metrics_on_that_of_the_api(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, metrics_port=0))
+    assert (await api.get("/metrics")).status == 404

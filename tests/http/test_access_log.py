@@ -1,0 +1,137 @@
+"""The access log: an entry for each request, with nothing of its query string or body."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientPayloadError, web
+
+from registry.access.principal import Principal
+from registry.http.access_log import Entry
+from registry.http.app_keys import PRINCIPAL
+from registry.http.responses import DocumentResponse
+from registry.http.server import Runner
+from tests.http.conftest import Client, Server, exchange, new_app
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+class LoggingServer(Server):
+    """A server with an access log."""
+
+    async def _make_runner(self, **_: Any) -> Runner:
+        return Runner(self.app, shutdown_timeout=1.0, access_log=True)
+
+
+async def respond(request: web.Request) -> web.StreamResponse:
+    match request.match_info["id"]:
+        case "client":
+            request[PRINCIPAL] = Principal("ci", frozenset())
+        case "stream":
+            stream = web.StreamResponse()
+            await stream.prepare(request)
+            await stream.write(b"begin")
+            raise RuntimeError
+        case "wait":
+            await asyncio.sleep(10)
+    return DocumentResponse(200, b"{}", {})
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with Client(LoggingServer(new_app(respond, "/persons/{id}"))) as client:
+        yield client
+
+
+def entries(caplog: pytest.LogCaptureFixture) -> list[Entry]:
+    return [one.msg for one in caplog.records if isinstance(one.msg, Entry)]
+
+
+@pytest.fixture(autouse=True)
+def _at_level_info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "registry")
+
+
+async def test_an_entry_has_the_route_but_no_value_of_the_request(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = {"X-Request-ID": "mine", "traceparent": TRACEPARENT}
+    async with client.post("/persons/4711?filter=secret", data="secret", headers=sent):
+        pass
+    (entry,) = entries(caplog)
+    assert entry.pop("milliseconds") >= 0  # type: ignore[operator] # a number
+    assert entry.pop("bytes") > 2  # type: ignore[operator] # a number
+    assert entry == {
+        "request_id": "mine",
+        "trace_id": TRACEPARENT[3:35],
+        "method": "POST",
+        "route": "/persons/{id}",
+        "status": 200,
+        "aborted": False,
+        "client": None,
+        "remote": "127.0.0.1",
+    }
+    assert "4711" not in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_an_entry_names_the_client_that_has_been_authenticated(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client.get("/persons/client"):
+        pass
+    assert [entry["client"] for entry in entries(caplog)] == ["ci"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "method"),
+    [
+        (b"GET /nothing HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 404, "GET"),
+        (b"x\r\n\r\n", 400, "UNKNOWN"),
+        (b"G", 408, None),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nExpect: x\r\nConnection: close\r\n\r\n", 417, "GET"),
+    ],
+    ids=["unknown path", "malformed", "slow head", "expectation"],
+)
+async def test_refused_requests_have_an_entry_without_a_route(
+    client: Client, caplog: pytest.LogCaptureFixture, sent: bytes, status: int, method: str | None
+) -> None:
+    received = await exchange(client, sent)
+    (entry,) = entries(caplog)
+    assert (entry["status"], entry["route"], entry.get("method")) == (status, "none", method)
+    assert entry["aborted"] is False
+    assert entry["remote"] == "127.0.0.1"
+    assert entry["bytes"] == len(received)
+    assert f"X-Request-ID: {entry['request_id']}\r\n".encode() in received
+
+
+async def test_a_response_that_fails_after_its_begin_is_aborted(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client.get("/persons/stream") as response:
+        with pytest.raises(ClientPayloadError):
+            await response.read()
+    (entry,) = entries(caplog)
+    assert (entry["status"], entry["aborted"], entry["route"]) == (200, True, "/persons/{id}")
+
+
+async def test_a_request_whose_client_disconnects_is_aborted(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(b"GET /persons/wait HTTP/1.1\r\nHost: h\r\n\r\n")
+    await asyncio.sleep(0.05)
+    writer.transport.abort()
+    async with asyncio.timeout(10):
+        while not (found := entries(caplog)):  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+    assert [(entry["status"], entry["aborted"]) for entry in found] == [(None, True)]
+
+
+def test_the_text_of_an_entry_has_a_name_before_each_value() -> None:
+    entry = Entry(method="GET", status=200, aborted=False, client=None, route="a b=c")
+    assert str(entry) == "method=GET status=200 aborted=false client=- route=ab=c"

@@ -1,0 +1,72 @@
+"""The metrics of several workers, and the port of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+from tests.system.conftest import Start
+from tests.system.service import TIMEOUT, Service, eventually, start_error
+from tests.system.test_workers import TWO, create_persons, workers_of
+
+CREATED = (
+    'registry_http_request_duration_seconds_count{method="POST",route="/persons",status="201"}'
+)
+
+
+def scrape(url: str) -> dict[str, float]:
+    with urlopen(url, timeout=TIMEOUT) as response:  # noqa: S310 - http
+        lines = response.read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def metrics_url(service: Service, line: str) -> str:
+    """Return the URL in the line of the start, which is on the same host."""
+    match = re.search(r", metrics (\S+)$", line)
+    assert match
+    assert urlsplit(match[1]).hostname == urlsplit(service.url).hostname
+    return match[1]
+
+
+def test_the_metrics_of_workers_are_added_up_and_survive_a_worker(launch: Start) -> None:
+    service = launch(*TWO, "--metrics-port", "0")
+    url = metrics_url(service, service.wait_until_ready())
+    create_persons(service, 40)
+    assert eventually(lambda: scrape(url).get(CREATED) == 40)
+    assert scrape(url)["registry_workers"] == 2
+    first, _ = workers_of(service)
+    os.kill(first, signal.SIGKILL)
+    assert eventually(lambda: first not in workers_of(service) and len(workers_of(service)) == 2)
+    assert eventually(lambda: scrape(url)["registry_workers"] == 2)
+    assert scrape(url)[CREATED] == 40
+    create_persons(service, 2)
+    assert eventually(lambda: scrape(url)[CREATED] == 42)
+
+
+def test_every_worker_shows_the_sums_on_the_port_of_the_api(start: Start) -> None:
+    service = start(*TWO)
+    create_persons(service, 40)
+    # Each on a connection of its own: some are for either worker.
+    assert eventually(
+        lambda: {scrape(service.url + "/metrics").get(CREATED) for _ in range(10)} == {40.0}
+    )
+
+
+def test_restarts_of_mongod_are_counted(launch: Start) -> None:
+    service = launch("--metrics-port", "0")
+    url = metrics_url(service, service.wait_until_ready())
+    assert scrape(url)["registry_mongod_restarts_total"] == 0
+    os.kill(service.mongod, signal.SIGKILL)
+    assert eventually(lambda: scrape(url)["registry_mongod_restarts_total"] == 1)
+
+
+def test_a_metrics_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
+    port = urlsplit(start().url).port
+    error = start_error("--metrics-port", str(port), "--data-dir", tmp_path / "other")
+    assert error.startswith(f"registry: cannot listen on 127.0.0.1 port {port} (")
+    assert "choose another with --metrics-port or REGISTRY_METRICS_PORT" in error

@@ -33,6 +33,11 @@ class Bulkhead:
         self._free = limit
         self._waiting: dict[asyncio.Future[None], None] = {}  # in order
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no operation is in progress."""
+        return self._free == self._limit
+
     async def __aenter__(self) -> None:
         if self._free:
             self._free -= 1
@@ -139,6 +144,11 @@ class Bulkheads:
             return Bulkhead(setting, limit, settings.queue_length, settings.queue_seconds)
 
         return cls(**{field.name: bulkhead(field.name) for field in fields(cls)})
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether no operation of any class is in progress."""
+        return all(getattr(self, field.name).is_idle for field in fields(self))
 
 
 def check_connections(settings: Settings) -> None:

@@ -74,7 +74,7 @@ class Repository:
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._large_transactions = Transactions(database, graph, orphans)
-        self._maintenance = Maintenance(database, graph, self._transactions, self._backlog)
+        self._maintenance = Maintenance(database, graph, self._bulkheads, self._backlog)
         self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
         self._link_writes = LinkWrites(
             self._transactions, self._large_transactions, self._in_progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from contextlib import nullcontext
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
 from registry.storage.reads.filter_queries import match
 from registry.storage.text_blocks import BLOCK_SIZE, fold
+from registry.storage.writes import text_indexing
 from tests.conftest import Serve
 from tests.support import Api, Database
 
@@ -256,10 +258,10 @@ async def test_outdated_blocks_are_removed(indexed: Api, database: Database) -> 
     await check(indexed, database, *NEEDLES)
 
 
-async def test_a_record_written_meanwhile_stays_outside_its_block(
-    indexed: Api, database: Database
+async def test_records_that_two_processes_index_while_they_change_are_found(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transaction that indexes it conflicts with the write, and is repeated."""
+    monkeypatch.setattr(text_indexing, "_CONFLICT_SECONDS", 0.001)
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
     one = repository(indexed)._maintenance._text_indexing["person"]
 
@@ -269,5 +271,52 @@ async def test_a_record_written_meanwhile_stays_outside_its_block(
             data = {"type": "person", "attributes": attributes}
             assert (await indexed.patch(f"/persons/{number}", data)).status == 200
 
-    await asyncio.gather(rename(), one.index(), one.index(), return_exceptions=True)
+    await asyncio.gather(rename(), one.index(), one.index())
     await check(indexed, database, "renamed", *NEEDLES)
+
+
+async def test_a_record_that_changes_before_its_block_is_stored_stays_outside(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = range(9_000, 9_000 + BLOCK_SIZE)
+    await database.persons.insert_many(map(person, new))
+    add = text_indexing.TextIndexing._add
+
+    async def change(self: text_indexing.TextIndexing, blocks: list[Any]) -> int:
+        await database.persons.update_one({"_id": new[7]}, {"$set": {"last_name": "Changed"}})
+        return await add(self, blocks)
+
+    monkeypatch.setattr(text_indexing.TextIndexing, "_add", change)
+    await repository(indexed)._maintenance._text_indexing["person"].index()
+    outside = await database.persons.distinct("_id", {"text_block": None})
+    assert new[7] in outside
+    assert await found(indexed, "last_name", "CHANGED") == [new[7]]
+
+
+async def test_a_block_that_another_process_fills_is_not_removed(
+    indexed: Api, database: Database
+) -> None:
+    blocks = database["persons.text_blocks"]
+    await blocks.insert_one({"_id": 90, "_filling": True, "last_name": "x\x1f1\n"})
+    await blocks.insert_many({"_id": number, "last_name": ""} for number in (91, 92))
+    await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
+    await repository(indexed)._maintenance._text_indexing["person"].index()
+    assert await blocks.distinct("_id", {"_id": {"$gte": 90}}) == [90, 92, 93, 94, 95]
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_indexing_leaves_time_to_requests_in_progress(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch, is_idle: bool
+) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
+    async with repository(indexed)._bulkheads.streams if not is_idle else nullcontext():
+        monkeypatch.setattr(text_indexing.asyncio, "sleep", pause)
+        await repository(indexed)._maintenance._text_indexing["person"].index()
+    assert any(pauses) is not is_idle

@@ -194,16 +194,38 @@ class _MatchingRecords:
         size = min(_BATCH_PER_MATCH * (page.size + 1), _MAX_BATCH)
         self._next: CursorPage | None = replace(page, size=size)
         self._found: list[Record] = []
+        self._read = 0
         self.skipped = 0
 
     async def extend(self, limit: float) -> bool:
         """Read on, up to about this number of records. Return whether the page is complete."""
-        while self._next and len(self._found) <= self._size and limit > 0:
+        while self._next and not self._is_full and limit > 0:
             read = await keyset_page(self._join.base, self._next)
             self._add(await self._join.matching(read.records))
-            self._next = _following(self._next, read)
+            self._read += len(read.records)
+            self._next = self._following(self._next, read)
             limit -= len(read.records)
-        return not self._next or len(self._found) > self._size
+        return not self._next or self._is_full
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the page is complete, with one more record that shows that others follow."""
+        return len(self._found) > self._size
+
+    def _following(self, page: CursorPage, read: Window) -> CursorPage | None:
+        """Return the next batch after one that was read; None if no others follow.
+
+        It probably completes the page: it has half as many more records as that takes at the rate
+        so far, up to twice as many as the last one.
+        """
+        if not read.more:
+            return None
+        missing = self._skip + self._size + 1 - self.skipped - len(self._found)
+        matched = self.skipped + len(self._found)
+        needed = 3 * missing * self._read // (2 * max(1, matched))
+        size = min(max(needed, self._size), 2 * page.size, _MAX_BATCH)
+        position = read.first if page.backwards else read.last
+        return replace(page, size=size, position=position)
 
     def window(self) -> Window:
         """Return the page, as far as it has been read."""
@@ -227,14 +249,6 @@ def _those_in(found: Iterable[Record], records: Iterable[Record]) -> list[Record
     """Return the records that were found, in their order."""
     identities = set(map(id, found))
     return [record for record in records if id(record) in identities]
-
-
-def _following(page: CursorPage, read: Window) -> CursorPage | None:
-    """Return the next batch after one that was read, twice as large; None if no others follow."""
-    if not read.more:
-        return None
-    position = read.first if page.backwards else read.last
-    return replace(page, size=min(2 * page.size, _MAX_BATCH), position=position)
 
 
 def _conjuncts(filters: Iterable[Filter]) -> Iterator[Filter]:

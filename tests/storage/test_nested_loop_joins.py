@@ -104,6 +104,7 @@ GROUP_LIMITS = st.fixed_dictionaries(
     {
         "_MAX_GROUP": st.integers(1, 4),
         "_MAX_SORTED": st.integers(1, 8),
+        "_MAX_READ": st.integers(1, 8),
         "_SMALL_GROUP": st.integers(0, 2),
         "_READ_PER_RESULT": st.integers(1, 2),
     }

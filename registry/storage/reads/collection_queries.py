@@ -25,7 +25,7 @@ from registry.storage.reads.commands import Command, Commands, PointInTime, Sess
 from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.id_index import IdIndex, Located, Position
 from registry.storage.reads.join_reads import JoinReads
-from registry.storage.reads.nested_loop_joins import NestedLoopJoin
+from registry.storage.reads.nested_loop_joins import LargeCollections, NestedLoopJoin
 from registry.storage.reads.query_cost import (
     MAX_OFFSET,
     is_counted_by_index,
@@ -79,6 +79,7 @@ class ReadContext:
         self.totals = Coalescer[tuple[int, Timestamp]](max_batch_size=_MAX_CALLERS)
         self.bulkheads = bulkheads
         self.backlog = backlog
+        self.large_collections = LargeCollections()
 
     async def close(self) -> None:
         """End what is read in the background."""
@@ -339,7 +340,7 @@ class CollectionQuery:
             self._sort_all,
             self.run,
         )
-        return NestedLoopJoin(fields, reads)
+        return NestedLoopJoin(fields, reads, self._context.large_collections)
 
     async def _read(
         self, conditions: Conditions, order: Order, size: int, offset: int

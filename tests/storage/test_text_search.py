@@ -21,7 +21,7 @@ from registry.storage.reads.filter_queries import match
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from registry.storage.writes import text_indexing
 from tests.conftest import Serve
-from tests.support import Api, Database
+from tests.support import Api, CommandLog, Database
 
 LETTERS = [
     *(letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.casefold() != letter),
@@ -229,6 +229,18 @@ async def test_a_search_examines_the_blocks_and_the_records_that_match(
     blocks, outside = COUNT // BLOCK_SIZE, 19
     assert sum(one["docsExamined"] for one in profiles) <= 2 * blocks + outside + 1
     assert sum(one["keysExamined"] for one in profiles) <= 3 * outside
+
+
+async def test_text_that_only_old_records_have_often_is_known_to_be_common(
+    indexed: Api, database: Database, commands: CommandLog
+) -> None:
+    blocks = database["persons.text_blocks"]
+    often = "".join(f"common\x1f{number}\n" for number in range(1, 11))
+    await blocks.insert_many({"_id": number, "email": often} for number in range(100, 160))
+    await blocks.insert_many({"_id": number, "email": ""} for number in range(200, 208))
+    commands.names()
+    assert await found(indexed, "email", "common", "&page[size]=5") == []
+    assert commands.names() == ["aggregate", "find"]
 
 
 async def test_blocks_change_neither_versions_nor_entity_tags(

@@ -327,7 +327,7 @@ COSTS = {
     "user.last_name,user.first_name": (10, 2_500),
     "user.id": (10, 2_500),
     "user.email,brand": (10, 5_000),
-    "user.first_name": (5, 4_000),
+    "user.first_name": (7, 4_000),
     "brand,user.last_name": (10, 2_500),
     "model,user.last_name": (12, 6_000),
 }

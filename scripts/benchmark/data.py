@@ -27,7 +27,8 @@ COMPUTERS_EACH = 3
 """The number of computers of each person."""
 
 _FIRST_NAMES = ("Ada", "Alan", "Barbara", "Donald", "Edsger", "Frances", "Grace", "John", "Radia")
-_LAST_NAMES = ("Allen", "Dijkstra", "Hopper", "Knuth", "Liskov", "Lovelace", "Perlman", "Turing")
+LAST_NAMES = ("Allen", "Dijkstra", "Hopper", "Knuth", "Liskov", "Lovelace", "Perlman", "Turing")
+"""The last names, each of an eighth of the persons."""
 
 _STEP = 7_919
 """A prime, so that the computers of a person do not have adjacent ids."""
@@ -39,7 +40,7 @@ _BLOCKS_AT_A_TIME = 32
 
 async def fill(database: Database, persons: int) -> None:
     """Store persons with COMPUTERS_EACH computers each; ids start at 1 and have no gaps."""
-    first, last = _cycle(_FIRST_NAMES, 1), _cycle(_LAST_NAMES, len(_FIRST_NAMES))
+    first, last = _cycle(_FIRST_NAMES, 1), _cycle(LAST_NAMES, len(_FIRST_NAMES))
     email = {"$concat": ["person.", {"$toString": "$_id"}, "@example.com"]}
     names = {"first_name": first, "last_name": last, "email": email}
     await _fill(database, person, persons, names)

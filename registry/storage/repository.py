@@ -23,9 +23,9 @@ from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.maintenance import Maintenance
 from registry.storage.orphaned_transactions import OrphanedTransactions
-from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
+from registry.storage.reads.read_context import ReadContext
 from registry.storage.records import Versions, Written, version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions

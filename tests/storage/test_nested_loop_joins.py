@@ -27,10 +27,11 @@ from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads import nested_loop_joins, target_groups
-from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.filter_queries import match
 from registry.storage.reads.listings import Listing
+from registry.storage.reads.read_context import ReadContext
 from registry.storage.repository import Repository
 from tests.support import Database
 

@@ -70,7 +70,9 @@ class LargeCollections:
 
 
 class NestedLoopJoin:
-    """Finds records in an order that has fields of the targets of one to-one relationship.
+    """Finds records by looking them up for each target, in the order of fields of the targets.
+
+    The targets are those of one to-one relationship.
 
     fields: the related fields of the order. Those of records without a target are null.
     large_collections: those that have recently had more than _FEW records.

@@ -14,7 +14,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Sequence,
 )
 from dataclasses import replace
@@ -28,6 +27,7 @@ from registry.jsonapi.filtering import (
     Filter,
     Not,
     Related,
+    conjuncts,
     names_related,
     related_filters,
 )
@@ -38,6 +38,7 @@ from registry.storage.reads.filter_queries import match
 from registry.storage.reads.keyset_pages import keyset_page
 from registry.storage.reads.related_filters import linked_field, linked_ids, narrowed
 from registry.storage.reads.sort_keys import position_of
+from registry.storage.reads.totals import count
 from registry.storage.records import ONE_BATCH, key_of
 
 _Read: TypeAlias = Callable[[CollectionQuery, Page], Awaitable[Window]]
@@ -120,14 +121,17 @@ async def _total(query: CollectionQuery) -> int:
             matching = _MatchingRecords(query, NumberedPage(sys.maxsize, _MAX_BATCH))
             await matching.extend(math.inf)
             return matching.skipped
-    return await query.with_filters(filters).count()
+    return await count(query.with_filters(filters))
 
 
 class _SemiJoin:
-    """The conditions of a query that depend on related resources. base: the query without them."""
+    """A semi-join: keeps the records of a query that are linked to related records that match.
+
+    base: the query without its conditions on related resources.
+    """
 
     def __init__(self, query: CollectionQuery) -> None:
-        parts = list(_conjuncts(query.filters))
+        parts = list(conjuncts(query.filters))
         self._condition = AllOf(tuple(part for part in parts if names_related(part)))
         self._query = query
         self.base = query.with_filters([part for part in parts if not names_related(part)])
@@ -249,12 +253,3 @@ def _those_in(found: Iterable[Record], records: Iterable[Record]) -> list[Record
     """Return the records that were found, in their order."""
     identities = set(map(id, found))
     return [record for record in records if id(record) in identities]
-
-
-def _conjuncts(filters: Iterable[Filter]) -> Iterator[Filter]:
-    """Yield the conditions that all have to be satisfied, none of which is an AllOf."""
-    for part in filters:
-        if isinstance(part, AllOf):
-            yield from _conjuncts(part.parts)
-        else:
-            yield part

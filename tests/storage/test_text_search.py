@@ -218,6 +218,25 @@ async def test_blocks_serve_combinations(
     assert [int(id_) for id_ in response.ids] == await matching(database, query)
 
 
+async def test_blocks_serve_conditions_on_related_resources(
+    indexed: Api, database: Database, commands: CommandLog
+) -> None:
+    await database.computers.insert_many(
+        {"_id": number, "serial": f"SN-{number}", "person": number} for number in range(1, COUNT)
+    )
+    for text in NEEDLES:
+        expected = await matching(database, contains("last_name", text))
+        commands.names()
+        path = f"/computers?filter[owner.last_name][contains]={quote(text)}&fields[computer]=id"
+        response = await indexed.get(path)
+        assert "persons.text_blocks" in commands.take("aggregate")
+        assert [int(id_) for id_ in response.ids] == [one for one in expected if one < COUNT]
+    response = await indexed.get(
+        "/persons?filter[computers.serial][contains]=N-77&fields[person]=id"
+    )
+    assert response.ids == ["77"]
+
+
 async def test_a_search_examines_the_blocks_and_the_records_that_match(
     indexed: Api, database: Database
 ) -> None:

@@ -9,7 +9,9 @@ from contextlib import nullcontext
 from typing import Any
 from urllib.parse import quote
 
+import bson
 import pytest
+from bson.raw_bson import RawBSONDocument
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -151,12 +153,15 @@ async def test_external_writers_may_store_anything(indexed: Api, database: Datab
         {"_id": 9_004, "last_name": 5, "email": "unusual"},
     ]
     await database.persons.insert_many(unusual)
+    for record in ({"_id": 9_005, "last_name": "????"}, {"_id": "????"}):
+        undecodable = bson.encode(record).replace(b"????", b"?\xff??")
+        await database.persons.insert_one(RawBSONDocument(undecodable))
     await database.persons.insert_many(person(number) for number in range(9_100, 9_100 + COUNT))
     expected = await matching(database, contains("last_name", "unusual"))
     assert len(expected) == 4
     assert await count_found(indexed, "last_name", "UNUSUAL") == 4
     await repository(indexed)._maintenance._text_indexing["person"].index()
-    assert await database.persons.count_documents({"text_block": 0}) == 3
+    assert await database.persons.count_documents({"text_block": 0}) == 4
     assert await count_found(indexed, "last_name", "UNUSUAL") == 4
     assert await count_found(indexed, "email", "unusual") == 1
 

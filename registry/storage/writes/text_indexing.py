@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from pymongo import ASCENDING, DESCENDING, UpdateMany
 from pymongo.errors import BulkWriteError
@@ -107,11 +108,22 @@ class TextIndexing:
         while True:
             cursor = self._records.find(query, only(self._names), sort=_OLDEST, limit=limit)
             found = await cursor.batch_size(ONE_BATCH).to_list(limit)
-            others = [record[ID] for record in found if not fits(self._resource, record)]
-            if not others:
-                return found
-            unfit = {ID: {"$in": others}, TEXT_BLOCK: None}
-            await self._records.update_many(unfit, {"$set": {TEXT_BLOCK: NO_BLOCK}})
+            fitting, others = list[Record](), list[Any]()
+            for record in found:
+                if fits(self._resource, record):
+                    fitting.append(record)
+                else:
+                    others.append(record[ID])
+            if not others or not await self._mark(others):
+                return fitting
+
+    async def _mark(self, ids: list[Any]) -> bool:
+        """Mark records that no block can hold; return whether any were found.
+
+        Of external writers there may be ids that the driver cannot decode.
+        """
+        query, update = {ID: {"$in": ids}, TEXT_BLOCK: None}, {"$set": {TEXT_BLOCK: NO_BLOCK}}
+        return bool((await self._records.update_many(query, update)).modified_count)
 
     async def _add(self, blocks: list[list[Record]]) -> int:
         """Store blocks of these records; return how many of the records were added to them.
@@ -127,9 +139,9 @@ class TextIndexing:
         try:
             await self._blocks.insert_many(stored)
         except BulkWriteError as error:
-            if error.details["writeErrors"][0]["code"] == _DUPLICATE_KEY:
-                return 0  # another process has stored blocks with the same numbers
-            raise
+            if [one["code"] for one in error.details["writeErrors"]] != [_DUPLICATE_KEY]:
+                raise
+            return 0  # another process has stored blocks with the same numbers
         additions = [
             UpdateMany(self._unchanged(records), {"$set": {TEXT_BLOCK: number}})
             for number, records in zip(numbers, blocks, strict=True)

@@ -1,6 +1,6 @@
 """Filters: conditions on the resources of a type, and combinations of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
@@ -54,6 +54,15 @@ class Not:
     """Matches if the part does not."""
 
     part: Filter
+
+
+def conjuncts(filters: Iterable[Filter]) -> Iterator[Filter]:
+    """Yield the parts of filters that all have to match, none of which is an AllOf."""
+    for part in filters:
+        if isinstance(part, AllOf):
+            yield from conjuncts(part.parts)
+        else:
+            yield part
 
 
 def related_filters(condition: Filter) -> Iterator[Related]:

@@ -41,6 +41,11 @@ class Bulkhead:
         BULKHEAD_IN_PROGRESS.set_function(lambda: self._limit - self._free, self._setting)
         BULKHEAD_WAITING.set_function(lambda: len(self._waiting), self._setting)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no operation is in progress."""
+        return self._free == self._limit
+
     async def __aenter__(self) -> None:
         if self._free:
             self._free -= 1
@@ -154,6 +159,11 @@ class Bulkheads:
         """Let the metrics of this process show these bulkheads."""
         for field in fields(self):
             getattr(self, field.name).expose()
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether no operation of any class is in progress."""
+        return all(getattr(self, field.name).is_idle for field in fields(self))
 
 
 def check_connections(settings: Settings) -> None:

@@ -9,12 +9,12 @@ from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.model.stored_fields import ID
 from registry.storage.backlog import Backlog
+from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.indexes import Indexes
 from registry.storage.records import recompute
 from registry.storage.text_blocks import BLOCK_SIZE, collection_of, searched_names
-from registry.storage.transactions import TransactionConflict, Transactions
 from registry.storage.writes.text_indexing import TextIndexing
 
 _log = logging.getLogger("registry")
@@ -28,9 +28,6 @@ _RECOMPUTE_BATCH_SIZE = 10_000
 _RETRY_SECONDS = 30.0
 """The pause after an error; the data are complete but slower to query."""
 
-_CONFLICT_SECONDS = 1.0
-"""The pause after a conflict with another write, perhaps of a process that does the same."""
-
 
 class Maintenance:
     """Indexes, missing computed fields, and text blocks.
@@ -39,14 +36,14 @@ class Maintenance:
     """
 
     def __init__(
-        self, database: Database, graph: Graph, transactions: Transactions, backlog: Backlog
+        self, database: Database, graph: Graph, bulkheads: Bulkheads, backlog: Backlog
     ) -> None:
         self._database = database
         self._graph = graph
         self._backlog = backlog
         self._indexes = Indexes(database, graph, backlog)
         self._text_indexing = {
-            name: TextIndexing(resource, database, transactions)
+            name: TextIndexing(resource, database, bulkheads)
             for name, resource in graph.items()
             if searched_names(resource)
         }
@@ -118,8 +115,6 @@ class Maintenance:
             try:
                 with translated_errors():
                     return await work()
-            except TransactionConflict:
-                await asyncio.sleep(_CONFLICT_SECONDS)
             except StorageError:
                 _log.error("Queries stay slower until this succeeds, again in %g s", _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)

@@ -25,9 +25,9 @@ from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import RecordNotFound, translated_errors
 from registry.storage.maintenance import Maintenance
 from registry.storage.orphaned_transactions import OrphanedTransactions
-from registry.storage.reads.collection_queries import ReadContext
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
+from registry.storage.reads.read_context import ReadContext
 from registry.storage.records import Versions, Written, version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import Transactions
@@ -78,7 +78,7 @@ class Repository:
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._large_transactions = Transactions(database, graph, orphans)
-        self._maintenance = Maintenance(database, graph, self._transactions, self._backlog)
+        self._maintenance = Maintenance(database, graph, self._bulkheads, self._backlog)
         self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
         self._link_writes = LinkWrites(
             self._transactions, self._large_transactions, self._in_progress

@@ -8,10 +8,11 @@ from registry.model.attributes import Operator
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.errors import RecordNotFound
-from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.lookups import Lookups
+from registry.storage.reads.read_context import ReadContext
 from registry.storage.visible_fields import fields_of, visible_fields
 
 

@@ -4,7 +4,7 @@ Reading a block takes a fiftieth of the time of comparing its records one by one
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,9 @@ NO_BLOCK = 0
 
 _MAX_LENGTH = 4_096
 """Characters of an attribute in a block; only external writers store more."""
+
+_UNDECODABLE = "\N{REPLACEMENT CHARACTER}"
+"""What the driver returns for bytes that are not text."""
 
 _ID_SEPARATOR, _LINE_END = "\x1f", "\n"
 
@@ -51,8 +54,10 @@ def fold(text: str) -> str:
 
 def fits(resource: Resource, record: Record) -> bool:
     """Whether a block can hold the texts of a record; external writers may store anything."""
-    lengths = (len(text) for name in searched_names(resource) for text in _texts(record, name))
-    return isinstance(record["_id"], int) and max(lengths, default=0) <= _MAX_LENGTH
+    texts = (text for name in searched_names(resource) for text in _texts(record, name))
+    return isinstance(record["_id"], int) and all(
+        len(text) <= _MAX_LENGTH and _UNDECODABLE not in text for text in texts
+    )
 
 
 def block(resource: Resource, records: Sequence[Record]) -> dict[str, str]:
@@ -88,9 +93,9 @@ def matched_ids(name: str, part: str) -> dict[str, Any]:
     return {"$map": {"input": {"$regexFindAll": matches}, "in": id_}}
 
 
-def _texts(record: Record, name: str) -> Iterator[str]:
-    """Yield the texts of an attribute: of an array, as external writers may store, its members."""
+def _texts(record: Record, name: str) -> list[str]:
+    """Return the texts of an attribute: of an array, as external writers may store, its members."""
     value = record.get(name)
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, str):
-            yield one
+    if isinstance(value, str):
+        return [value]
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -48,7 +48,8 @@ async def run(options: argparse.Namespace) -> Results:
         if Part.ISOLATION in options.parts:
             await measure_isolation(testbed, persons, goal_plan, results)
         if Part.GROWTH in options.parts:
-            await measure_growth(testbed, options.persons, goal_plan, results)
+            growth_plan = replace(plan, connections=[1, CONNECTIONS])
+            await measure_growth(testbed, options.persons, growth_plan, results)
         if Part.NEIGHBOURS in options.parts:
             await measure_neighbours(testbed, 5 * options.seconds, results)
         if Part.OVERLOAD in options.parts:
@@ -125,7 +126,7 @@ def _add_precision(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=positive, default=3, help="measurements of each kind; medians are shown"
     )
     parser.add_argument(
-        "--seconds", type=positive, default=2, help="minimum duration of a measurement"
+        "--seconds", type=positive, default=1, help="minimum duration of a measurement"
     )
 
 

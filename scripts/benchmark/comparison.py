@@ -14,11 +14,8 @@ from benchmark.data import fill, remove_created
 from benchmark.processes import BenchmarkError, Server, all_cores, run_server
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import CONSTANT, NAIVE, ONE_WORKER, SERVICE, TWO_WORKERS, Part, Results
-from benchmark.testbed import Testbed
+from benchmark.testbed import PATIENT, Testbed
 from benchmark.workloads import Workload, comparison_workloads
-
-_PATIENT = ("--queue-seconds", "60")
-"""The naive server refuses no requests, and 256 lists at a time take longer than the default."""
 
 
 async def compare_servers(
@@ -33,7 +30,7 @@ async def compare_servers(
         naive = await stack.enter_async_context(
             run_server(one_core, "benchmark.naive", testbed.uri, NAIVE)
         )
-        service = await stack.enter_async_context(testbed.service(SERVICE, one_core, *_PATIENT))
+        service = await stack.enter_async_context(testbed.service(SERVICE, one_core, *PATIENT))
         workloads = await _workloads(testbed, service, persons, names)
         bodies = await _response_bodies(naive, service, workloads)
 

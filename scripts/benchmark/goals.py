@@ -39,6 +39,16 @@ _LATENCY_WORKLOADS = ("read", "create")
 _MIN_RATES_AT_SCALE = {"read": 0.9, "number": 0.7}
 """The rate of a workload in each larger database, as a share of that in the smallest."""
 
+_MAX_LATENCIES_AT_SCALE = (
+    ("owner", "serial", 3.0),
+    ("related", "value", 5.0),
+    ("many", "value", 5.0),
+)
+"""For each workload, its median latency on one connection as a maximum multiple of another's."""
+
+_MAX_SEARCH = 50.0
+"""The median latency in milliseconds, on one connection, of a search for text that few have."""
+
 _MIN_RATE_UNDER_OVERLOAD = 0.9
 """The rate of requests that succeed beyond the limit of the service, as a share of that at it."""
 
@@ -109,10 +119,25 @@ def _growth(results: Results) -> Iterator[Goal]:
             )
             text = f"{GROWTH_TITLES[workload]}: {size} / {sizes[0]}"
             yield _at_least(text, minimum, large / small)
+    if results.has(Part.GROWTH, "read", 1):
+        for size in sizes:
+            yield from _latencies_at_scale(results, size)
     for one in results.full_lists:
         text = f"`{one.path}` of {one.persons:,} persons: memory growth"
         maximum, growth = (f"{size / 1e6:,.0f} MB" for size in (_MAX_MEMORY, one.memory))
         yield Goal(text, f"< {maximum}", growth, one.memory < _MAX_MEMORY)
+
+
+def _latencies_at_scale(results: Results, size: str) -> Iterator[Goal]:
+    p50 = {name: results.median(Part.GROWTH, size, name, 1).p50 for name in GROWTH_TITLES}
+    for name, other, maximum in _MAX_LATENCIES_AT_SCALE:
+        ratio = p50[name] / p50[other]
+        text = f"{size}: {GROWTH_TITLES[name]}: p50 / {GROWTH_TITLES[other]}"
+        yield Goal(text, f"≤ {maximum:g}", f"{ratio:.2f}", ratio <= maximum)
+    milliseconds = p50["contains"]
+    text = f"{size}: {GROWTH_TITLES['contains']}: p50"
+    reached = milliseconds < _MAX_SEARCH
+    yield Goal(text, f"< {_MAX_SEARCH:g} ms", f"{milliseconds:.1f} ms", reached)
 
 
 def _overloads(results: Results) -> Iterator[Goal]:

@@ -11,7 +11,7 @@ from benchmark.data import fill, prepare
 from benchmark.processes import all_cores
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import FullList, Part, Results
-from benchmark.testbed import Testbed
+from benchmark.testbed import PATIENT, Testbed
 from benchmark.workloads import growth_workloads
 
 FULL_LISTS = ("/persons", "/persons?include=computers")
@@ -30,7 +30,9 @@ async def measure_growth(
         subjects = [
             Subject(
                 f"{persons:,} persons",
-                await stack.enter_async_context(testbed.service(_name(persons), all_cores()[:1])),
+                await stack.enter_async_context(
+                    testbed.service(_name(persons), all_cores()[:1], *PATIENT)
+                ),
                 growth_workloads(persons, testbed.new_directory()),
             )
             for persons in sizes

@@ -50,7 +50,7 @@ def _growth(results: Results, workloads: list[str]) -> Figure:
     figure = Figure(figsize=(11, 4), layout="constrained")
     rates, memory = figure.subplots(1, 2)
     sizes = results.subjects(Part.GROWTH)
-    (connections,) = results.connections(Part.GROWTH)
+    connections = results.connections(Part.GROWTH)[-1]
     for workload in workloads:
         values = [_rate(results, Part.GROWTH, size, workload, connections) for size in sizes]
         rates.plot(sizes, values, marker="o", label=GROWTH_TITLES[workload])

@@ -32,7 +32,7 @@ def tables(results: Results) -> str:
             _servers(results)
         ),
         "**Workers**, on all cores, requests per second": _workers(results),
-        "**Growth**, requests per second": _growth(results),
+        "**Growth**, requests per second, and median latency in ms": _growth(results),
         "**Whole collections**": _full_lists(results),
         "**Loop lag** next to large requests on 24 connections, and latency of small ones, in ms": (
             _loop_lags(results)
@@ -99,12 +99,16 @@ def _workers(results: Results) -> Iterator[Sequence[str]]:
 
 def _growth(results: Results) -> Iterator[Sequence[str]]:
     subjects = results.subjects(Part.GROWTH)
-    yield "workload", "connections", *subjects, "last / first"
+    latencies = (f"p50, {name}" for name in subjects)
+    yield "workload", "connections", *subjects, "last / first", *latencies
     for workload in results.workloads(Part.GROWTH):
         for connections in results.connections(Part.GROWTH):
             sizes = [results.median(Part.GROWTH, name, workload, connections) for name in subjects]
             ratio = _ratio(sizes[-1].rate, sizes[0].rate)
-            yield GROWTH_TITLES[workload], str(connections), *map(_rate, sizes), ratio
+            yield (
+                *(GROWTH_TITLES[workload], str(connections), *map(_rate, sizes), ratio),
+                *(_number(size.p50) for size in sizes),
+            )
 
 
 def _full_lists(results: Results) -> Iterator[Sequence[str]]:

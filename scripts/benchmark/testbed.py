@@ -19,6 +19,10 @@ from registry.storage.mongod.embedded import mongod
 
 _ON_DISK = "/var/tmp"  # noqa: S108 - TemporaryDirectory is private; /tmp may be in memory
 
+PATIENT = ("--queue-seconds", "60")
+"""Settings of a service that refuses no requests, as the naive server does not: 256 lists, or 64
+searches for text in a million persons, take longer than the default."""
+
 
 class Testbed:
     """A mongod, a client of it, and a directory. uri: the URI of the mongod."""

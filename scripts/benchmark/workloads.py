@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from benchmark.client import Client, Request
+from benchmark.data import LAST_NAMES
 from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.sorting import BY_ID
@@ -36,6 +37,9 @@ GROWTH_TITLES = {
     "contains": "persons whose e-mail contains text of one",
     "serial": "page of 50 computers by serial number",
     "owner": "page of 50 computers by last name of the owner",
+    "value": "persons with a last name, which one of eight has",
+    "related": "computers of owners with a last name, which one of eight has",
+    "many": "persons with a computer of a serial number",
 }
 """The workloads that show how cost grows with the database, by name."""
 
@@ -108,7 +112,7 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
     """Return the workloads for a database of this many persons."""
     choose = random.Random(1)  # noqa: S311 - the same requests in every run
     ids = [choose.randint(1, persons) for _ in range(_REQUESTS)]
-    first = f"/persons?page%5Bsize%5D={_PAGE_SIZE}"
+    first, computers = (f"/{name}?page%5Bsize%5D={_PAGE_SIZE}" for name in ("persons", "computers"))
     page = min(_FAR_PAGE, persons // _PAGE_SIZE)
     # The `next` link of the page before; the ids have no gaps.
     after = Cursors(person.type, BY_ID).encode(((page - 1) * _PAGE_SIZE,))
@@ -121,6 +125,13 @@ def growth_workloads(persons: int, directory: Path) -> dict[str, Workload]:
         "contains": [Request("GET", f"{first}&{_CONTAINS}=n.{number}%40") for number in ids],
         "serial": [Request("GET", _sorted_page("serial"))],
         "owner": [Request("GET", _sorted_page("owner.last_name"))],
+        "value": [Request("GET", f"{first}&filter%5Blast_name%5D={LAST_NAMES[0]}")],
+        "related": [
+            Request("GET", f"{computers}&filter%5Bowner.last_name%5D={LAST_NAMES[0]}"),
+        ],
+        "many": [
+            Request("GET", f"{first}&filter%5Bcomputers.serial%5D=SN-{number}") for number in ids
+        ],
     }
     return _store(requests, GROWTH_TITLES, directory)
 

@@ -20,9 +20,10 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.listings import Listing
+from registry.storage.reads.read_context import ReadContext
 from tests.support import Api, CommandLog, Database, Response
 
 GRAPH = Graph(RESOURCES)

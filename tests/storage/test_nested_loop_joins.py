@@ -27,10 +27,11 @@ from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads import nested_loop_joins, target_groups
-from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.filter_queries import match
 from registry.storage.reads.listings import Listing
+from registry.storage.reads.read_context import ReadContext
 from registry.storage.repository import Repository
 from tests.support import Database
 
@@ -104,6 +105,7 @@ GROUP_LIMITS = st.fixed_dictionaries(
     {
         "_MAX_GROUP": st.integers(1, 4),
         "_MAX_SORTED": st.integers(1, 8),
+        "_MAX_READ": st.integers(1, 8),
         "_SMALL_GROUP": st.integers(0, 2),
         "_READ_PER_RESULT": st.integers(1, 2),
     }
@@ -326,7 +328,7 @@ COSTS = {
     "user.last_name,user.first_name": (10, 2_500),
     "user.id": (10, 2_500),
     "user.email,brand": (10, 5_000),
-    "user.first_name": (5, 4_000),
+    "user.first_name": (7, 4_000),
     "brand,user.last_name": (10, 2_500),
     "model,user.last_name": (12, 6_000),
 }

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from contextlib import nullcontext
 from typing import Any
 from urllib.parse import quote
 
+import bson
 import pytest
+from bson.raw_bson import RawBSONDocument
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -18,8 +21,9 @@ from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
 from registry.storage.reads.filter_queries import match
 from registry.storage.text_blocks import BLOCK_SIZE, fold
+from registry.storage.writes import text_indexing
 from tests.conftest import Serve
-from tests.support import Api, Database
+from tests.support import Api, CommandLog, Database
 
 LETTERS = [
     *(letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.casefold() != letter),
@@ -149,12 +153,15 @@ async def test_external_writers_may_store_anything(indexed: Api, database: Datab
         {"_id": 9_004, "last_name": 5, "email": "unusual"},
     ]
     await database.persons.insert_many(unusual)
+    for record in ({"_id": 9_005, "last_name": "????"}, {"_id": "????"}):
+        undecodable = bson.encode(record).replace(b"????", b"?\xff??")
+        await database.persons.insert_one(RawBSONDocument(undecodable))
     await database.persons.insert_many(person(number) for number in range(9_100, 9_100 + COUNT))
     expected = await matching(database, contains("last_name", "unusual"))
     assert len(expected) == 4
     assert await count_found(indexed, "last_name", "UNUSUAL") == 4
     await repository(indexed)._maintenance._text_indexing["person"].index()
-    assert await database.persons.count_documents({"text_block": 0}) == 3
+    assert await database.persons.count_documents({"text_block": 0}) == 4
     assert await count_found(indexed, "last_name", "UNUSUAL") == 4
     assert await count_found(indexed, "email", "unusual") == 1
 
@@ -216,6 +223,25 @@ async def test_blocks_serve_combinations(
     assert [int(id_) for id_ in response.ids] == await matching(database, query)
 
 
+async def test_blocks_serve_conditions_on_related_resources(
+    indexed: Api, database: Database, commands: CommandLog
+) -> None:
+    await database.computers.insert_many(
+        {"_id": number, "serial": f"SN-{number}", "person": number} for number in range(1, COUNT)
+    )
+    for text in NEEDLES:
+        expected = await matching(database, contains("last_name", text))
+        commands.names()
+        path = f"/computers?filter[owner.last_name][contains]={quote(text)}&fields[computer]=id"
+        response = await indexed.get(path)
+        assert "persons.text_blocks" in commands.take("aggregate")
+        assert [int(id_) for id_ in response.ids] == [one for one in expected if one < COUNT]
+    response = await indexed.get(
+        "/persons?filter[computers.serial][contains]=N-77&fields[person]=id"
+    )
+    assert response.ids == ["77"]
+
+
 async def test_a_search_examines_the_blocks_and_the_records_that_match(
     indexed: Api, database: Database
 ) -> None:
@@ -227,6 +253,18 @@ async def test_a_search_examines_the_blocks_and_the_records_that_match(
     blocks, outside = COUNT // BLOCK_SIZE, 19
     assert sum(one["docsExamined"] for one in profiles) <= 2 * blocks + outside + 1
     assert sum(one["keysExamined"] for one in profiles) <= 3 * outside
+
+
+async def test_text_that_only_old_records_have_often_is_known_to_be_common(
+    indexed: Api, database: Database, commands: CommandLog
+) -> None:
+    blocks = database["persons.text_blocks"]
+    often = "".join(f"common\x1f{number}\n" for number in range(1, 11))
+    await blocks.insert_many({"_id": number, "email": often} for number in range(100, 160))
+    await blocks.insert_many({"_id": number, "email": ""} for number in range(200, 208))
+    commands.names()
+    assert await found(indexed, "email", "common", "&page[size]=5") == []
+    assert commands.names() == ["aggregate", "find"]
 
 
 async def test_blocks_change_neither_versions_nor_entity_tags(
@@ -256,10 +294,10 @@ async def test_outdated_blocks_are_removed(indexed: Api, database: Database) -> 
     await check(indexed, database, *NEEDLES)
 
 
-async def test_a_record_written_meanwhile_stays_outside_its_block(
-    indexed: Api, database: Database
+async def test_records_that_two_processes_index_while_they_change_are_found(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transaction that indexes it conflicts with the write, and is repeated."""
+    monkeypatch.setattr(text_indexing, "_CONFLICT_SECONDS", 0.001)
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
     one = repository(indexed)._maintenance._text_indexing["person"]
 
@@ -269,5 +307,52 @@ async def test_a_record_written_meanwhile_stays_outside_its_block(
             data = {"type": "person", "attributes": attributes}
             assert (await indexed.patch(f"/persons/{number}", data)).status == 200
 
-    await asyncio.gather(rename(), one.index(), one.index(), return_exceptions=True)
+    await asyncio.gather(rename(), one.index(), one.index())
     await check(indexed, database, "renamed", *NEEDLES)
+
+
+async def test_a_record_that_changes_before_its_block_is_stored_stays_outside(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = range(9_000, 9_000 + BLOCK_SIZE)
+    await database.persons.insert_many(map(person, new))
+    add = text_indexing.TextIndexing._add
+
+    async def change(self: text_indexing.TextIndexing, blocks: list[Any]) -> int:
+        await database.persons.update_one({"_id": new[7]}, {"$set": {"last_name": "Changed"}})
+        return await add(self, blocks)
+
+    monkeypatch.setattr(text_indexing.TextIndexing, "_add", change)
+    await repository(indexed)._maintenance._text_indexing["person"].index()
+    outside = await database.persons.distinct("_id", {"text_block": None})
+    assert new[7] in outside
+    assert await found(indexed, "last_name", "CHANGED") == [new[7]]
+
+
+async def test_a_block_that_another_process_fills_is_not_removed(
+    indexed: Api, database: Database
+) -> None:
+    blocks = database["persons.text_blocks"]
+    await blocks.insert_one({"_id": 90, "_filling": True, "last_name": "x\x1f1\n"})
+    await blocks.insert_many({"_id": number, "last_name": ""} for number in (91, 92))
+    await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
+    await repository(indexed)._maintenance._text_indexing["person"].index()
+    assert await blocks.distinct("_id", {"_id": {"$gte": 90}}) == [90, 92, 93, 94, 95]
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_indexing_leaves_time_to_requests_in_progress(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch, is_idle: bool
+) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
+    async with repository(indexed)._bulkheads.streams if not is_idle else nullcontext():
+        monkeypatch.setattr(asyncio, "sleep", pause)
+        await repository(indexed)._maintenance._text_indexing["person"].index()
+    assert any(pauses) is not is_idle

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where the integer at a position is: from `first` to `last`.
+    """The range in which the integer at a position of the set is: from `first` to `last`.
 
-    before, after: how many other integers of the set are in this range on each side of it.
+    before, after: how many other integers of the set are in the range, below and above that one.
     """
 
     first: int

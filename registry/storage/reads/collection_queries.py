@@ -1,98 +1,41 @@
 """Queries on one collection: filtered, sorted, with a limit and an offset."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from functools import cached_property, partial
 
-from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
 from registry.jsonapi.cursors import END
 from registry.jsonapi.filtering import Filter, names_related
-from registry.jsonapi.pagination import Window
 from registry.jsonapi.query import Query
-from registry.jsonapi.sorting import BY_ID, Order
-from registry.model.graph import Graph
+from registry.jsonapi.sorting import Order
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.settings import Settings
-from registry.storage.backlog import Backlog
-from registry.storage.batching import Coalescer
-from registry.storage.bulkheads import Bulkheads
+from registry.model.stored_fields import ID
 from registry.storage.reads.bounded_sorts import find_after, find_first
-from registry.storage.reads.commands import Command, Commands, PointInTime, Session
-from registry.storage.reads.filter_queries import all_of, match
-from registry.storage.reads.id_index import IdIndex, Located, Position
+from registry.storage.reads.commands import Command, PointInTime, Session
+from registry.storage.reads.filter_queries import match
+from registry.storage.reads.id_index import Located, Position
 from registry.storage.reads.join_reads import JoinReads
 from registry.storage.reads.nested_loop_joins import NestedLoopJoin
-from registry.storage.reads.query_cost import (
-    MAX_OFFSET,
-    is_counted_by_index,
-    is_indexed,
-    is_narrow,
-)
-from registry.storage.reads.range_scans import RangeQuery, RangeScans
-from registry.storage.reads.sort_keys import (
-    RELATED,
-    Conditions,
-    position_of,
-    sort_document,
-    sort_field,
-    split,
-)
+from registry.storage.reads.query_commands import QueryCommands
+from registry.storage.reads.query_cost import MAX_OFFSET, is_indexed, is_narrow
+from registry.storage.reads.range_scans import RangeQuery
+from registry.storage.reads.read_context import ReadContext
+from registry.storage.reads.sort_keys import Conditions, position_of, sort_field
 from registry.storage.reads.text_search import TextSearch
-from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import fields_of, only
-
-_TARGET = "_target"
-"""The field with the record of a related resource within the pipeline."""
-
-_MAX_CALLERS = 256
-"""Requests that share the result of one page, or one total."""
-
-
-class ReadContext:
-    """What all collection queries of one database share.
-
-    seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
-    id_indexes, range_scans: by type. pages, totals, bulkheads: coalescing, and the limits on
-    queries in progress. backlog: indexes and text blocks that are not complete.
-    """
-
-    def __init__(
-        self,
-        commands: Commands,
-        graph: Graph,
-        settings: Settings,
-        bulkheads: Bulkheads,
-        backlog: Backlog,
-    ) -> None:
-        self.commands = commands
-        self.graph = graph
-        self.seconds = settings.query_seconds
-        self.total_seconds = settings.queue_seconds + settings.query_seconds
-        names = {resource.type: resource.collection for resource in graph.values()}
-        self.id_indexes = {key: IdIndex(commands, name) for key, name in names.items()}
-        self.range_scans = {key: RangeScans(commands, name) for key, name in names.items()}
-        self.pages = Coalescer[tuple[Window, PointInTime]](name="pages", max_callers=_MAX_CALLERS)
-        self.totals = Coalescer[tuple[int, Timestamp]](name="totals", max_callers=_MAX_CALLERS)
-        self.bulkheads = bulkheads
-        self.backlog = backlog
-
-    async def close(self) -> None:
-        """End what is read in the background."""
-        for index in self.id_indexes.values():
-            await index.close()
 
 
 class CollectionQuery:
     """The records of a type that satisfy the filters, in the order of the request's query.
 
-    names_related: whether the filters have conditions on related resources, which have to be
-    replaced before records are read (`related_filters.narrowed`, `related_pages`). point: the point
-    in time that all its commands read at. The methods raise PyMongoError, ExecutionTimeout after
-    the time limit, or Overloaded.
+    context: what it shares with other queries. names_related: whether the filters have conditions
+    on related resources, which have to be replaced before records are read
+    (`related_filters.narrowed`, `related_pages`). point: the point in time that all its commands
+    read at. The methods raise PyMongoError, ExecutionTimeout after the time limit, or Overloaded.
     """
 
     def __init__(
@@ -108,7 +51,7 @@ class CollectionQuery:
         self.order = query.order
         self.point = point
         self._relationships = {key.relationship for key in query.order if key.relationship}
-        self._context = context
+        self.context = context
         self._id_index = context.id_indexes[resource.type]
         self._resource = resource
         self._query = query
@@ -116,6 +59,7 @@ class CollectionQuery:
         # Cursors contain the values that the order compares.
         sort_fields = (sort_field(key).partition(".")[0] for key in query.order)
         self._projection = only([*fields, *sort_fields])
+        self._commands = QueryCommands(resource, context.graph, query.order, self._projection)
         self.key = resource.type, tuple(filters), query.order, fields
         self._is_indexed = is_indexed(filters, query.order)
         self._is_narrow = self._is_indexed and is_narrow(filters)
@@ -137,7 +81,7 @@ class CollectionQuery:
 
         Its commands belong to the slot of this query, if it has one.
         """
-        query = CollectionQuery(self._context, self._resource, filters, self._query, self.point)
+        query = CollectionQuery(self.context, self._resource, filters, self._query, self.point)
         query._session = self._session
         return query
 
@@ -153,12 +97,12 @@ class CollectionQuery:
         is_heavy: whether they may read many more records than they return. MongoDB then ends them
         if the caller is cancelled.
         """
-        bulkheads = self._context.bulkheads
+        bulkheads = self.context.bulkheads
         if not is_heavy:
             async with bulkheads.small_requests:
                 yield
             return
-        async with bulkheads.heavy_queries, self._context.commands.ended_if_cancelled() as session:
+        async with bulkheads.heavy_queries, self.context.commands.ended_if_cancelled() as session:
             self._session = session
             await self._narrow()
             try:
@@ -169,18 +113,19 @@ class CollectionQuery:
     @property
     def is_by_id(self) -> bool:
         """Whether the order is that of the ids."""
-        return self.order[0].stored_name == BY_ID[0].stored_name and not self._relationships
+        return self.order[0].stored_name == ID and not self._relationships
 
     @property
     def is_indexed(self) -> bool:
         """Whether one index finds the records in this order and no others."""
-        if self._lacks_indexes:
+        if self.lacks_indexes:
             return self.is_by_id and not self._filters
         return self._is_indexed
 
     @property
-    def _lacks_indexes(self) -> bool:
-        return self._resource.type in self._context.backlog.unindexed
+    def lacks_indexes(self) -> bool:
+        """Whether indexes of the type are still being built."""
+        return self._resource.type in self.context.backlog.unindexed
 
     async def find(
         self, conditions: Conditions, order: Order, size: int, offset: int = 0
@@ -189,10 +134,10 @@ class CollectionQuery:
 
         The records may be shared with other requests: callers must not modify them.
         """
-        if offset <= MAX_OFFSET and self._is_range_scan(conditions, order):
+        if offset <= MAX_OFFSET and self._is_range_scan(conditions):
             direction = DESCENDING if order[0].descending else ASCENDING
             query = RangeQuery(conditions, direction, size, self._fields, offset)
-            scans = self._context.range_scans[self._resource.type]
+            scans = self.context.range_scans[self._resource.type]
             records, self.point.time = await scans.find(query, self.point.time)
             return records
         if not self._relationships:
@@ -224,28 +169,6 @@ class CollectionQuery:
     def _position(self, offset: int) -> Position:
         return Position(offset, descending=self.order[0].descending)
 
-    async def count(self) -> int:
-        """Return how many records satisfy the filters. Concurrent requests share one count."""
-        key = self._resource.type, tuple(self._filters), self.point.time
-        total, self.point.time = await self._context.totals.load(key, self._count)
-        return total
-
-    async def _count(self) -> tuple[int, Timestamp]:
-        """Count few index keys as a small request, which most totals are; more as a heavy one."""
-        if is_counted_by_index(self._filters) and not self._lacks_indexes:
-            limit: list[Stage] = [{"$limit": MAX_OFFSET + 1}]
-            counted, time = await self._count_matching(limit, is_heavy=False)
-            if counted <= MAX_OFFSET:
-                return counted, time
-        return await self._count_matching([], is_heavy=True)
-
-    async def _count_matching(self, limit: list[Stage], *, is_heavy: bool) -> tuple[int, Timestamp]:
-        async with self.slot(is_heavy=is_heavy):
-            stages = [{"$match": all_of(self.conditions)}, *limit, {"$count": "total"}]
-            command = self._limited(self._aggregate(stages))
-            found = await self._context.commands.run(command, self.point.time, self._session)
-        return found.records[0]["total"] if found.records else 0, found.time
-
     @asynccontextmanager
     async def stream(self, batch_size: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
         """Yield an iterator over all records that satisfy the filters, in batches of this size.
@@ -255,7 +178,7 @@ class CollectionQuery:
         """
         async with AsyncExitStack() as slots:
             if not self._is_narrow:
-                await slots.enter_async_context(self._context.bulkheads.streams)
+                await slots.enter_async_context(self.context.bulkheads.streams)
             read = self._joined_batches if self._join else self._batches
             async with aclosing(read(batch_size, slots)) as batches:
                 yield batches
@@ -264,15 +187,15 @@ class CollectionQuery:
         self, batch_size: int, slots: AsyncExitStack
     ) -> AsyncGenerator[list[Record]]:
         """Read page after page, as no cursor yields the records of a join in order."""
-        heavy_queries = self._context.bulkheads.heavy_queries
-        async with self._context.commands.ended_if_cancelled() as session:
+        heavy_queries = self.context.bulkheads.heavy_queries
+        async with self.context.commands.ended_if_cancelled() as session:
             self._session = session
             async with heavy_queries:
                 await self._narrow()
                 read = partial(find_after, self.find, self.conditions, self.order)
                 records = await read(END, batch_size)
             if self._is_narrow and len(records) == batch_size:
-                await slots.enter_async_context(self._context.bulkheads.streams)
+                await slots.enter_async_context(self.context.bulkheads.streams)
             while len(records) == batch_size:
                 yield records
                 position = position_of(records[-1], self.order)
@@ -284,7 +207,7 @@ class CollectionQuery:
     async def _batches(
         self, batch_size: int, slots: AsyncExitStack
     ) -> AsyncGenerator[list[Record]]:
-        commands, bulkheads = self._context.commands, self._context.bulkheads
+        commands, bulkheads = self.context.commands, self.context.bulkheads
         is_heavy = not self.is_indexed
         async with AsyncExitStack() as resources:
             if is_heavy:
@@ -315,12 +238,16 @@ class CollectionQuery:
 
     async def searched(self, resource: Resource, filters: Sequence[Filter]) -> Sequence[Filter]:
         """Return filters that match the same records of a type, and name those found by text."""
-        on_outside = partial(self._context.backlog.found_outside, resource.type)
+        on_outside = partial(self.context.backlog.found_outside, resource.type)
         return await TextSearch(resource, self.run, on_outside).narrowed(filters)
 
     async def run(self, command: Command) -> list[Record]:
         """Return what a command finds, in any collection, within the time limit."""
-        return await self._run(self._limited(command))
+        found = await self.context.commands.run(
+            self._limited(command), self.point.time, self._session
+        )
+        self.point.time = found.time
+        return found.records
 
     @cached_property
     def _join(self) -> NestedLoopJoin | None:
@@ -328,7 +255,7 @@ class CollectionQuery:
         if len(self._relationships) != 1:
             return None
         (relationship,) = self._relationships
-        target = self._context.graph[relationship.target]
+        target = self.context.graph[relationship.target]
         fields = [key.stored_name for key in self.order if key.relationship]
         reads = JoinReads(
             self._resource,
@@ -339,97 +266,33 @@ class CollectionQuery:
             self._sort_all,
             self.run,
         )
-        return NestedLoopJoin(fields, reads)
+        return NestedLoopJoin(fields, reads, self.context.large_collections)
 
     async def _read(
         self, conditions: Conditions, order: Order, size: int, offset: int
     ) -> list[Record]:
-        return await self._run(self._command(conditions, order, size, offset))
+        command = self._commands.find(conditions, order, skip=offset, limit=size)
+        return await self.run(command)
 
     async def _sort_all(
         self, conditions: Conditions, order: Order, size: int, offset: int
     ) -> list[Record]:
-        stages = self._stages(conditions, order, size, offset)
-        return await self._run(self._limited(self._aggregate(stages)))
-
-    async def _run(self, command: Command) -> list[Record]:
-        found = await self._context.commands.run(command, self.point.time, self._session)
-        self.point.time = found.time
-        return found.records
+        return await self.run(self._commands.join(conditions, order, size, offset))
 
     def _stream_command(self, batch_size: int) -> Command:
-        if not self._relationships:
-            return self._command(self.conditions, self.order, batch_size=batch_size)
-        stages = self._stages(self.conditions, self.order, 0, 0)
-        return self._limited(self._aggregate(stages, batch_size))
-
-    def _command(
-        self,
-        conditions: Conditions,
-        order: Order,
-        size: int = 0,
-        offset: int = 0,
-        batch_size: int = ONE_BATCH,
-    ) -> Command:
-        """Return a `find` command. size: the maximum number of records, 0 for no limit."""
-        command: Command = {
-            "find": self._resource.collection,
-            "filter": all_of(conditions),
-            "projection": self._projection,
-            "sort": sort_document(order),
-            "skip": offset,
-            "limit": size,
-            "batchSize": batch_size,
-            "allowDiskUse": True,
-        }
+        if self._relationships:
+            return self._commands.join(self.conditions, self.order, batch_size=batch_size)
+        command = self._commands.find(self.conditions, self.order, batchSize=batch_size)
         # A range scan takes time proportional to its result; a limit would truncate long streams.
-        is_bounded = offset or not self._is_range_scan(conditions, order)
-        return self._limited(command) if is_bounded else command
-
-    def _aggregate(self, stages: list[Stage], batch_size: int = ONE_BATCH) -> Command:
-        cursor = {"batchSize": batch_size}
-        name = self._resource.collection
-        return {"aggregate": name, "pipeline": stages, "cursor": cursor, "allowDiskUse": True}
+        return command if self._is_range_scan(self.conditions) else self._limited(command)
 
     def _limited(self, command: Command) -> Command:
-        return {**command, "maxTimeMS": round(self._context.seconds * 1_000)}
+        return {**command, "maxTimeMS": round(self.context.seconds * 1_000)}
 
-    def _is_range_scan(self, conditions: Conditions, order: Order) -> bool:
+    def _is_range_scan(self, conditions: Conditions) -> bool:
         """Whether the index of the ids alone serves the conditions and the order."""
-        id_field = BY_ID[0].stored_name
-        return (
-            order[0].stored_name == id_field
-            and not self._relationships
-            and not self.conditions
-            and all(condition.keys() == {id_field} for condition in conditions)
-        )
-
-    def _stages(self, conditions: Conditions, order: Order, size: int, offset: int) -> list[Stage]:
-        own, related = split(conditions)
-        return [
-            {"$match": all_of(own)},
-            *self._lookups(),
-            {"$match": all_of(related)},
-            {"$sort": sort_document(order)},
-            *([{"$skip": offset}] if offset else []),
-            *([{"$limit": size}] if size else []),
-            {"$project": self._projection},
-        ]
-
-    def _lookups(self) -> Iterator[Stage]:
-        """Yield the stages that add the sort fields of each related resource."""
-        for relationship in self._relationships:
-            fields = [key.stored_name for key in self.order if key.relationship == relationship]
-            # With a pipeline of its own, a `$lookup` takes seven times as long.
-            lookup = {
-                "from": self._context.graph[relationship.target].collection,
-                "localField": relationship.foreign_key,
-                "foreignField": "_id",
-                "as": _TARGET,
-            }
-            yield {"$lookup": lookup}
-            values = {field: {"$first": f"${_TARGET}.{field}"} for field in fields}
-            yield {"$set": {f"{RELATED}.{relationship.name}": values, _TARGET: "$$REMOVE"}}
+        is_by_id = self.is_by_id and not self.conditions
+        return is_by_id and all(condition.keys() == {ID} for condition in conditions)
 
 
 def _has_more(cursor: AsyncIOMotorCommandCursor[Record]) -> bool:

@@ -82,6 +82,14 @@ class JoinReads:
         )
         return bool(await self.run(command))
 
+    async def count(self, limit: int, conditions: Conditions) -> int:
+        """Return how many records satisfy the conditions, at most a limit."""
+        pipeline = [{"$match": all_of(conditions)}, {"$limit": limit}, {"$count": "count"}]
+        found = await self.run(
+            {"aggregate": self.resource.collection, "pipeline": pipeline, "cursor": {}}
+        )
+        return found[0]["count"] if found else 0
+
     async def find_targets(
         self, search: Search, projection: Mapping[str, Any], **options: Any
     ) -> list[Record]:

@@ -9,10 +9,11 @@ from typing import TypeVar
 from registry.jsonapi.pagination import NumberedPage, Page, Window
 from registry.model.record import Record
 from registry.storage.errors import QueryTimeout, translated_errors
-from registry.storage.reads.collection_queries import CollectionQuery, ReadContext
+from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.keyset_pages import keyset_page
 from registry.storage.reads.numbered_pages import numbered_page
+from registry.storage.reads.read_context import ReadContext
 from registry.storage.reads.related_filters import is_narrowed_by_indexes, narrowed
 from registry.storage.reads.related_pages import FEW, related_batches, related_page
 

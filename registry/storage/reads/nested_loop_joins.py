@@ -5,6 +5,7 @@ by the index of the foreign key, a batch at a time, until the page is full. To j
 records takes time proportional to their number.
 """
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, groupby
@@ -13,6 +14,7 @@ from typing import TypeAlias
 
 from registry.jsonapi.sorting import Key, Order
 from registry.model.record import Record
+from registry.model.resource import Resource
 from registry.storage.reads.bounded_sorts import find_first
 from registry.storage.reads.join_reads import JoinReads, Search
 from registry.storage.reads.sort_keys import (
@@ -44,24 +46,49 @@ _MANY_TARGETS = 2_000
 _MAX_RECORDS = 6
 """Records of a batch for each that is needed; a batch that has more is divided."""
 
+_LARGE_SECONDS = 10.0
+"""How long a collection that had more than _FEW records is taken to have them: to skip as many
+takes as long as a page."""
+
 _Group: TypeAlias = Sequence[Record]
 """The targets that share a value of the first sort key."""
 
 
+class LargeCollections:
+    """The types with so many records that it need not be checked again for some time."""
+
+    def __init__(self) -> None:
+        self._until: dict[Resource, float] = {}
+
+    def has(self, resource: Resource) -> bool:
+        """Whether the type was added in the last _LARGE_SECONDS."""
+        return time.monotonic() < self._until.get(resource, 0.0)
+
+    def add(self, resource: Resource) -> None:
+        """Add a type."""
+        self._until[resource] = time.monotonic() + _LARGE_SECONDS
+
+
 class NestedLoopJoin:
-    """Finds records in an order that has fields of the targets of one to-one relationship.
+    """Finds records by looking them up for each target, in the order of fields of the targets.
+
+    The targets are those of one to-one relationship.
 
     fields: the related fields of the order. Those of records without a target are null.
+    large_collections: those that have recently had more than _FEW records.
 
     Foreign keys of external writers that name no target are in no index of the targets: their
     records are left out, unless so few satisfy the filters that all are sorted; then their related
     fields are null, too.
     """
 
-    def __init__(self, fields: Sequence[str], reads: JoinReads) -> None:
+    def __init__(
+        self, fields: Sequence[str], reads: JoinReads, large_collections: LargeCollections
+    ) -> None:
         self._fields = fields
         self._reads = reads
         self._groups = TargetGroups(reads)
+        self._large_collections = large_collections
         self._can_sort_all: bool | None = None
 
     async def find(
@@ -73,14 +100,25 @@ class NestedLoopJoin:
         """
         search = Search(*split(conditions))
         if self._can_sort_all is None:
-            self._can_sort_all = not await self._reads.are_more(_FEW, filters)
-        is_small = self._can_sort_all or (
-            any("$eq" in one for part in search.own[len(filters) :] for one in part.values())
-            and not await self._reads.are_more(_FEW, search.own)
-        )
-        if is_small:
+            self._can_sort_all = not await self._are_many(filters)
+        if self._can_sort_all:
             return await self._reads.sort_all(conditions, order, size, 0)
+        if any("$eq" in one for part in search.own[len(filters) :] for one in part.values()):
+            count = await self._reads.count(_FEW + 1, search.own)
+            if not count:
+                return []
+            if count <= _FEW:
+                return await self._reads.sort_all(conditions, order, size, 0)
         return await self._find(search, order, size)
+
+    async def _are_many(self, filters: Conditions) -> bool:
+        """Whether more than _FEW records satisfy the filters."""
+        if filters:
+            return await self._reads.are_more(_FEW, filters)
+        resource = self._reads.resource
+        if not self._large_collections.has(resource) and await self._reads.are_more(_FEW, []):
+            self._large_collections.add(resource)
+        return self._large_collections.has(resource)
 
     async def _find(self, search: Search, order: Order, size: int) -> list[Record]:
         if order[0].relationship:

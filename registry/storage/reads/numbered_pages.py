@@ -8,6 +8,7 @@ from registry.model.record import Record
 from registry.storage.reads.block_counts import Place
 from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.query_cost import MAX_OFFSET
+from registry.storage.reads.totals import count
 
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
@@ -24,7 +25,7 @@ async def numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
         if located := await query.locate(offset):
             total, place = located.total, located.place
         elif page.total:
-            total = await query.count()
+            total = await count(query)
     if total is not None:
         return await _page(query, page, total, place)
     following = await _read(query, page.size + 1, offset)

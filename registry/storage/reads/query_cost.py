@@ -1,8 +1,8 @@
 """How much of a collection a query reads: whether an index serves its filters and its order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, conjuncts
 from registry.jsonapi.sorting import Order
 from registry.model.attributes import Operator
 from registry.model.stored_fields import ID
@@ -24,7 +24,7 @@ def is_indexed(filters: Sequence[Filter], order: Order) -> bool:
         return False
     if _is_merged(filters, order):
         return True
-    conditions = list(_conditions(filters))
+    conditions = _conditions(filters)
     if not conditions:
         return True
     if None in conditions or len({one.stored_name for one in conditions if one}) > 1:
@@ -34,7 +34,7 @@ def is_indexed(filters: Sequence[Filter], order: Order) -> bool:
 
 def is_counted_by_index(filters: Sequence[Filter]) -> bool:
     """Whether one index counts the records that satisfy the filters, and reads no others."""
-    conditions = list(_conditions(filters))
+    conditions = _conditions(filters)
     is_served = all(one and one.operator in _VALUES | _RANGES for one in conditions)
     return is_served and len({one.stored_name for one in conditions if one}) == 1
 
@@ -74,13 +74,6 @@ def _is_indexed(condition: Condition, order: Order) -> bool:
     return condition.operator is Operator.EQ
 
 
-def _conditions(filters: Sequence[Filter]) -> Iterator[Condition | None]:
-    """Yield the conditions that all have to be satisfied; None for what is more complex."""
-    for one in filters:
-        match one:
-            case AllOf(parts):
-                yield from _conditions(parts)
-            case Condition():
-                yield one
-            case _:
-                yield None
+def _conditions(filters: Sequence[Filter]) -> list[Condition | None]:
+    """Return the conditions that all have to be satisfied; None for what is more complex."""
+    return [one if isinstance(one, Condition) else None for one in conjuncts(filters)]

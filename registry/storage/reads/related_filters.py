@@ -1,7 +1,9 @@
 """Conditions on related resources, by the ids that link these."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
+
+from bson.int64 import Int64
 
 from registry.jsonapi.filtering import (
     AllOf,
@@ -63,7 +65,7 @@ async def _linked_ids(query: CollectionQuery, related: Related, limit: int) -> s
     """Return the ids that link to matching records; None if more records match than `limit`."""
     field = _linking_field(related.relationship)
     (part,) = await query.searched(related.target, [related.part])
-    ids = {"$addToSet": f"${field}"}  # decoded as one document
+    ids = {"$push": f"${field}"}  # decoded as one document; `$addToSet` takes longer
     stages: list[Stage] = [
         {"$match": match(part) or {field: {"$ne": None}}},
         {"$limit": limit + 1},
@@ -91,7 +93,7 @@ async def linked_ids(query: CollectionQuery, related: Related, ids: Collection[i
         "projection": {"_id": False, field: True},
         "batchSize": ONE_BATCH,
     }
-    return _valid_ids(record.get(field) for record in await query.run(command))
+    return _valid_ids([record.get(field) for record in await query.run(command)])
 
 
 def linked_field(relationship: Relationship) -> str:
@@ -104,7 +106,12 @@ def _linking_field(relationship: Relationship) -> str:
     return relationship.foreign_key if relationship.to_many else ID
 
 
-def _valid_ids(values: Iterable[Any]) -> set[int]:
+def _valid_ids(values: Collection[Any]) -> set[int]:
     """Return the values that are ids: external writers may have stored others."""
+    if set(map(type, values)) <= _INTEGERS:
+        return set(values)
     keys = (key_of({ID: value}, ID) for value in values)
     return {key for key in keys if key is not None}
+
+
+_INTEGERS = {int, Int64}

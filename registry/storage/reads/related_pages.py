@@ -14,7 +14,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Sequence,
 )
 from dataclasses import replace
@@ -28,6 +27,7 @@ from registry.jsonapi.filtering import (
     Filter,
     Not,
     Related,
+    conjuncts,
     names_related,
     related_filters,
 )
@@ -38,6 +38,7 @@ from registry.storage.reads.filter_queries import match
 from registry.storage.reads.keyset_pages import keyset_page
 from registry.storage.reads.related_filters import linked_field, linked_ids, narrowed
 from registry.storage.reads.sort_keys import position_of
+from registry.storage.reads.totals import count
 from registry.storage.records import ONE_BATCH, key_of
 
 _Read: TypeAlias = Callable[[CollectionQuery, Page], Awaitable[Window]]
@@ -120,14 +121,17 @@ async def _total(query: CollectionQuery) -> int:
             matching = _MatchingRecords(query, NumberedPage(sys.maxsize, _MAX_BATCH))
             await matching.extend(math.inf)
             return matching.skipped
-    return await query.with_filters(filters).count()
+    return await count(query.with_filters(filters))
 
 
 class _SemiJoin:
-    """The conditions of a query that depend on related resources. base: the query without them."""
+    """A semi-join: keeps the records of a query that are linked to related records that match.
+
+    base: the query without its conditions on related resources.
+    """
 
     def __init__(self, query: CollectionQuery) -> None:
-        parts = list(_conjuncts(query.filters))
+        parts = list(conjuncts(query.filters))
         self._condition = AllOf(tuple(part for part in parts if names_related(part)))
         self._query = query
         self.base = query.with_filters([part for part in parts if not names_related(part)])
@@ -194,16 +198,38 @@ class _MatchingRecords:
         size = min(_BATCH_PER_MATCH * (page.size + 1), _MAX_BATCH)
         self._next: CursorPage | None = replace(page, size=size)
         self._found: list[Record] = []
+        self._read = 0
         self.skipped = 0
 
     async def extend(self, limit: float) -> bool:
         """Read on, up to about this number of records. Return whether the page is complete."""
-        while self._next and len(self._found) <= self._size and limit > 0:
+        while self._next and not self._is_full and limit > 0:
             read = await keyset_page(self._join.base, self._next)
             self._add(await self._join.matching(read.records))
-            self._next = _following(self._next, read)
+            self._read += len(read.records)
+            self._next = self._following(self._next, read)
             limit -= len(read.records)
-        return not self._next or len(self._found) > self._size
+        return not self._next or self._is_full
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the page is complete, with one more record that shows that others follow."""
+        return len(self._found) > self._size
+
+    def _following(self, page: CursorPage, read: Window) -> CursorPage | None:
+        """Return the next batch after one that was read; None if no others follow.
+
+        It probably completes the page: it has half as many more records as that takes at the rate
+        so far, up to twice as many as the last one.
+        """
+        if not read.more:
+            return None
+        missing = self._skip + self._size + 1 - self.skipped - len(self._found)
+        matched = self.skipped + len(self._found)
+        needed = 3 * missing * self._read // (2 * max(1, matched))
+        size = min(max(needed, self._size), 2 * page.size, _MAX_BATCH)
+        position = read.first if page.backwards else read.last
+        return replace(page, size=size, position=position)
 
     def window(self) -> Window:
         """Return the page, as far as it has been read."""
@@ -227,20 +253,3 @@ def _those_in(found: Iterable[Record], records: Iterable[Record]) -> list[Record
     """Return the records that were found, in their order."""
     identities = set(map(id, found))
     return [record for record in records if id(record) in identities]
-
-
-def _following(page: CursorPage, read: Window) -> CursorPage | None:
-    """Return the next batch after one that was read, twice as large; None if no others follow."""
-    if not read.more:
-        return None
-    position = read.first if page.backwards else read.last
-    return replace(page, size=min(2 * page.size, _MAX_BATCH), position=position)
-
-
-def _conjuncts(filters: Iterable[Filter]) -> Iterator[Filter]:
-    """Yield the conditions that all have to be satisfied, none of which is an AllOf."""
-    for part in filters:
-        if isinstance(part, AllOf):
-            yield from _conjuncts(part.parts)
-        else:
-            yield part

@@ -15,15 +15,18 @@ _MAX_GROUP = 5_000
 """Targets of a group whose records are found by the foreign key. Those of larger groups are found
 sooner, at a million records, by reading all records in order and looking up their targets."""
 
-_SMALL_GROUP = 1_000
-"""Targets of a group that are read before it is known whether the group is larger than _MAX_GROUP,
-which takes a query of its own."""
+_SMALL_GROUP = 100
+"""Targets that are read before the records, which takes less time than a few records."""
+
+_MAX_READ = 2_000
+"""Records to read without knowing whether the group is larger than _MAX_GROUP."""
 
 _MAX_SORTED = 1_000
 """Records of a group that are sorted all at once, which takes 5 ms."""
 
-_READ_PER_RESULT = 6
-"""Records that are read at first for each that is needed, if only some have a target in a group."""
+_READ_PER_RESULT = 10
+"""Records that are read at first for each that is needed: enough if a tenth has a target in the
+group. To read on takes as long as 100 records."""
 
 
 class TargetGroups:
@@ -35,11 +38,9 @@ class TargetGroups:
 
     async def find(self, search: Search, order: Order, size: int) -> list[Record]:
         """Find records whose related fields all have given values, in the order of their own."""
-        ids = await self._ids(search)
-        if ids is None:
+        records = await self._find_among(search, _SMALL_GROUP, order, size)
+        if records is None:
             records = await self._filter(search, order, size)
-        else:
-            records = await self._find_linked(search, ids, order, size) if ids else []
         values = {
             path: one["$eq"]
             for condition in self._reads.on_targets(search)
@@ -50,15 +51,16 @@ class TargetGroups:
             record[RELATED] = {self._reads.relationship.name: values}
         return records
 
-    async def _ids(self, search: Search) -> list[int | None] | None:
-        """Return the foreign keys of records in a group; None if they are more than _MAX_GROUP."""
-        targets = await self._reads.find_targets(search, only(()), limit=_SMALL_GROUP + 1)
-        if len(targets) > _SMALL_GROUP:
-            if await self._reads.find_targets(search, only(()), skip=_MAX_GROUP, limit=1):
-                return None
-            targets = await self._reads.find_targets(search, only(()))
+    async def _find_among(
+        self, search: Search, limit: int, order: Order, size: int
+    ) -> list[Record] | None:
+        """Find records by the targets of the group; None if these are more than a limit."""
+        targets = await self._reads.find_targets(search, only(()), limit=limit + 1)
+        if len(targets) > limit:
+            return None
         untargeted = [None] if search.includes_untargeted else []
-        return [*untargeted, *(target["_id"] for target in targets)]
+        ids = [*untargeted, *(target["_id"] for target in targets)]
+        return await self._find_linked(search, ids, order, size) if ids else []
 
     async def _find_linked(
         self, search: Search, ids: Sequence[int | None], order: Order, size: int
@@ -76,10 +78,14 @@ class TargetGroups:
             return await find_first(self._reads.find, search.own, order, size)
         return await self._reads.sort_some(search, order, _MAX_SORTED, {"$limit": size})
 
-    async def _filter(self, search: Search, order: Order, size: int) -> list[Record]:
+    async def _filter(
+        self, search: Search, order: Order, size: int, *, is_large: bool = False
+    ) -> list[Record]:
         """Read records in order until enough of them have a target in the group of the search.
 
-        If most have one target that is not in the group, begins again without these.
+        is_large: whether the group has more than _MAX_GROUP targets; if it proves to have fewer,
+        and few records have one of them, finds these by the targets instead. If most have one
+        target that is not in the group, begins again without these.
         """
         name = self._foreign_key
         records, offset, count = list[Record](), 0, _READ_PER_RESULT * size
@@ -91,10 +97,15 @@ class TargetGroups:
                 return records[:size]
             if frequent := self._frequent_target(found, members):
                 other = search.where({name: {"$ne": frequent}})
-                return await self._filter(other, order, size)
+                return await self._filter(other, order, size, is_large=is_large)
             offset += count
             # A quarter more than are needed at the rate so far, but at most twice as many.
             needed = 5 * offset * (size - len(records)) // (4 * max(1, len(records)))
+            if needed > _MAX_READ and not is_large:
+                linked = await self._find_among(search, _MAX_GROUP, order, size)
+                if linked is not None:
+                    return linked
+                is_large = True
             count = min(1 + needed, 2 * offset, ONE_BATCH)
 
     def _frequent_target(self, found: Sequence[Record], members: Sequence[Record]) -> int | None:
@@ -106,9 +117,9 @@ class TargetGroups:
     async def _members(self, search: Search, records: Sequence[Record]) -> list[Record]:
         """Return those of the records whose target satisfies the conditions on its fields."""
         name = self._foreign_key
-        keys = {key for record in records if (key := key_of(record, name)) is not None}
-        among = search.where({name: {"$in": list(keys)}})
+        keys = [key_of(record, name) for record in records]
+        among = search.where({name: {"$in": list(set(keys) - {None})}})
         members = {target["_id"] for target in await self._reads.find_targets(among, only(()))}
         if search.includes_untargeted:
             members.add(None)
-        return [record for record in records if key_of(record, name) in members]
+        return [record for record, key in zip(records, keys, strict=True) if key in members]

@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from pymongo import DESCENDING
-
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
 from registry.model.attributes import Operator
 from registry.model.record import TEXT_BLOCK, Record
@@ -26,8 +24,8 @@ _MAX_IDS = 5_000
 """Ids that narrow a filter. Text that more records contain is found soon in any order."""
 
 _SAMPLED_BLOCKS, _MAX_SAMPLED_IDS = 8, 10
-"""The newest blocks, which are searched first, and the ids in them from which on text is taken to
-be common: a search of all blocks would take longer than a page in the order of an index."""
+"""Random blocks, which are searched first, and the ids in them from which on text is taken to be
+common: a search of all blocks would take longer than a page in the order of an index."""
 
 _MAX_SEARCHES = 4
 """Searches per request: each reads all text blocks of a type."""
@@ -78,8 +76,8 @@ class TextSearch:
             return None
         self._searches += 1
         name, part = condition.stored_name, fold(condition.value)[:_MAX_LENGTH]
-        newest: list[Stage] = [{"$sort": {ID: DESCENDING}}, {"$limit": _SAMPLED_BLOCKS}]
-        sampled = self._in_blocks([*newest, *_ids(name, part, _MAX_SAMPLED_IDS)])
+        sample: Stage = {"$sample": {"size": _SAMPLED_BLOCKS}}
+        sampled = self._in_blocks([sample, *_ids(name, part, _MAX_SAMPLED_IDS)])
         if len(await self._run(sampled)) == _MAX_SAMPLED_IDS:
             return None
         ids: list[Any] = []

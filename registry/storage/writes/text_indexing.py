@@ -3,13 +3,17 @@
 import asyncio
 import logging
 import time
-from functools import partial
+from collections.abc import Sequence
+from typing import Any
 
-from pymongo import ASCENDING, DESCENDING
+from pymongo import ASCENDING, DESCENDING, UpdateMany
+from pymongo.errors import BulkWriteError
+from pymongo.write_concern import WriteConcern
 
 from registry.model.record import TEXT_BLOCK, Record
 from registry.model.resource import Resource
 from registry.model.stored_fields import ID
+from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.records import ONE_BATCH
 from registry.storage.text_blocks import (
@@ -20,108 +24,162 @@ from registry.storage.text_blocks import (
     fits,
     searched_names,
 )
-from registry.storage.transactions import Transaction, Transactions
 from registry.storage.visible_fields import only
 
 _log = logging.getLogger("registry")
 
 _BLOCKS_AT_A_TIME = 4
-"""Blocks per transaction, which delays writes of the same records by about 20 ms."""
+"""Blocks per command: while the driver encodes or decodes their records, no other thread runs."""
 
 _CHECKS_PER_BLOCK = 2
 """Blocks that are checked for each new one, so that outdated ones cannot accumulate."""
 
+_CONFLICT_SECONDS = 1.0
+"""The pause after a conflict with another process that adds the same records."""
+
 _LOG_SECONDS = 5.0
+
+_FILLING = "_filling"
+"""The field of a block to which records may still be added. It is kept if the process ends in
+between; the only harm is that the block is never removed."""
 
 
 class TextIndexing:
-    """The text blocks of one type. The methods raise Unavailable or PyMongoError.
+    """The text blocks of one type. The methods raise PyMongoError.
 
-    A transaction stores blocks together with their ids in the records, so that at each point in
-    time every record is either in its block or outside. Ids and versions of resources stay as they
-    are. When two processes index at the same time, one of them raises TransactionConflict.
+    A block is stored before its number is, in those of its records whose texts are still the same.
+    So at each point in time every record is either in its block or outside. A transaction for both
+    would take three times the CPU time of mongod. Ids and versions of resources stay as they are.
+    bulkheads: of the requests, to which half of the time is left.
     """
 
-    def __init__(self, resource: Resource, database: Database, transactions: Transactions) -> None:
+    def __init__(self, resource: Resource, database: Database, bulkheads: Bulkheads) -> None:
         self._resource = resource
         self._records = database[resource.collection]
         self._blocks = database[collection_of(resource)]
-        self._transactions = transactions
-        self._projection = only(searched_names(resource))
-        self._after: int | None = None
+        # Without a wait for the majority: records whose new field is lost are outside again.
+        self._members = self._records.with_options(write_concern=WriteConcern(1))
+        self._filled = self._blocks.with_options(write_concern=WriteConcern(1))
+        self._bulkheads = bulkheads
+        self._names = searched_names(resource)
         self._last_checked = NO_BLOCK
 
     async def index(self) -> None:
         """Add the records outside blocks to new blocks, as long as they fill one."""
-        progress = _Progress(self._resource.collection)
+        progress, newest = _Progress(self._resource.collection), await self._newest()
+        while await self._add_all(progress):
+            pass  # others may have been written with lower ids, or have ids of other types
+        if progress.done:
+            count = _CHECKS_PER_BLOCK * -(-progress.done // BLOCK_SIZE)
+            await self._remove_outdated(count, newest)
+
+    async def _add_all(self, progress: "_Progress") -> int:
+        """Add records in the order of their ids; return how many, 0 if the rest fills no block."""
+        total, after = 0, None
         while True:
             began = time.monotonic()
-            added = await self._add()
-            if not added and self._after is None:
-                break
-            if not added:
-                self._after = None  # others were written before, or have ids of other types
-            elif progress.is_due(added):
+            fitting = await self._outside(after)
+            blocks = [
+                fitting[start : start + BLOCK_SIZE]
+                for start in range(0, len(fitting) - BLOCK_SIZE + 1, BLOCK_SIZE)
+            ]
+            if not blocks:
+                return total
+            added = await self._add(blocks)
+            after = blocks[-1][-1][ID]
+            total += added
+            if progress.is_due(added):
                 progress.log(await self._records.count_documents({TEXT_BLOCK: None}))
-            await asyncio.sleep(time.monotonic() - began)  # leaves half of the time to requests
-        if progress.done:
-            await self._remove_outdated(_CHECKS_PER_BLOCK * -(-progress.done // BLOCK_SIZE))
+            if 2 * added < BLOCK_SIZE * len(blocks):
+                await asyncio.sleep(_CONFLICT_SECONDS)
+            elif not self._bulkheads.are_idle:
+                await asyncio.sleep(time.monotonic() - began)
 
-    async def _add(self) -> int:
-        """Add records to some blocks; return how many, 0 if the rest does not fill one."""
-        return (await self._transactions.attempt(self._add_in)).result
+    async def _outside(self, after: int | None) -> list[Record]:
+        """Return the first records outside blocks after an id; mark those that no block can hold.
 
-    async def _add_in(self, transaction: Transaction) -> int:
-        session = transaction.session
+        They are fewer than _BLOCKS_AT_A_TIME blocks hold only if no others follow.
+        """
         limit = _BLOCKS_AT_A_TIME * BLOCK_SIZE
         query: Record = {TEXT_BLOCK: None}
-        if self._after is not None:
+        if after is not None:
             # In this index, MongoDB skips the entries of the last five minutes one by one.
-            query[ID] = {"$gt": self._after}
-        order = [(ID, ASCENDING)]
-        cursor = self._records.find(
-            query, self._projection, sort=order, limit=limit, session=session
-        )
-        found = await cursor.batch_size(ONE_BATCH).to_list(limit)
-        fitting, others = list[Record](), list[Record]()
-        for record in found:
-            (fitting if fits(self._resource, record) else others).append(record)
-        if others:
-            await self._move(others, NO_BLOCK, transaction)
-        newest = await self._blocks.find_one({}, only(()), sort=_NEWEST, session=session)
-        number = newest[ID] if newest else NO_BLOCK
-        full = len(fitting) // BLOCK_SIZE * BLOCK_SIZE
-        for start in range(0, full, BLOCK_SIZE):
-            number += 1
-            members = fitting[start : start + BLOCK_SIZE]
-            texts = block(self._resource, members)
-            await self._blocks.insert_one({ID: number, **texts}, session=session)
-            await self._move(members, number, transaction)
-        if full:
-            self._after = fitting[full - 1][ID]
-        return full + len(others)
+            query[ID] = {"$gt": after}
+        while True:
+            cursor = self._records.find(query, only(self._names), sort=_OLDEST, limit=limit)
+            found = await cursor.batch_size(ONE_BATCH).to_list(limit)
+            fitting, others = list[Record](), list[Any]()
+            for record in found:
+                if fits(self._resource, record):
+                    fitting.append(record)
+                else:
+                    others.append(record[ID])
+            if not others or not await self._mark(others):
+                return fitting
 
-    async def _move(self, records: list[Record], number: int, transaction: Transaction) -> None:
-        query = {ID: {"$in": [record[ID] for record in records]}}
-        update = {"$set": {TEXT_BLOCK: number}}
-        await self._records.update_many(query, update, session=transaction.session)
+    async def _mark(self, ids: list[Any]) -> bool:
+        """Mark records that no block can hold; return whether any were found.
 
-    async def _remove_outdated(self, count: int) -> None:
-        """Check the next blocks; the records of those that have lost most of them leave them."""
-        query = {ID: {"$gt": self._last_checked}}
-        found = self._blocks.find(query, only(()), sort=[(ID, ASCENDING)], limit=count)
+        Of external writers there may be ids that the driver cannot decode.
+        """
+        query, update = {ID: {"$in": ids}, TEXT_BLOCK: None}, {"$set": {TEXT_BLOCK: NO_BLOCK}}
+        return bool((await self._records.update_many(query, update)).modified_count)
+
+    async def _add(self, blocks: list[list[Record]]) -> int:
+        """Store blocks of these records; return how many of the records were added to them.
+
+        The others have been changed, deleted, or added by another process in the meantime.
+        """
+        first = await self._newest() + 1
+        numbers = range(first, first + len(blocks))
+        stored: list[Record] = []
+        for number, records in zip(numbers, blocks, strict=True):
+            stored.append({ID: number, _FILLING: True, **block(self._resource, records)})
+            await asyncio.sleep(0)  # a block takes about 1 ms
+        try:
+            await self._blocks.insert_many(stored)
+        except BulkWriteError as error:
+            if [one["code"] for one in error.details["writeErrors"]] != [_DUPLICATE_KEY]:
+                raise
+            return 0  # another process has stored blocks with the same numbers
+        additions = [
+            UpdateMany(self._unchanged(records), {"$set": {TEXT_BLOCK: number}})
+            for number, records in zip(numbers, blocks, strict=True)
+        ]
+        result = await self._members.bulk_write(additions, ordered=False)
+        filled = {ID: {"$in": list(numbers)}}
+        await self._filled.update_many(filled, {"$unset": {_FILLING: True}})
+        return result.modified_count
+
+    def _unchanged(self, records: Sequence[Record]) -> Record:
+        """Return the query for those of the records that are outside and have the same texts."""
+        ids = [record[ID] for record in records]
+        texts = [[record.get(name) for name in self._names] for record in records]
+        index = {"$indexOfArray": [{"$literal": ids}, f"${ID}"]}
+        current = [f"${name}" for name in self._names]
+        is_same = {"$eq": [current, {"$arrayElemAt": [{"$literal": texts}, index]}]}
+        return {ID: {"$in": ids}, TEXT_BLOCK: None, "$expr": is_same}
+
+    async def _newest(self) -> int:
+        """Return the number of the newest block, NO_BLOCK if there is none."""
+        newest = await self._blocks.find_one({}, only(()), sort=_NEWEST)
+        return newest[ID] if newest else NO_BLOCK
+
+    async def _remove_outdated(self, count: int, newest: int) -> None:
+        """Check the next blocks; the records of those that have lost most of them leave them.
+
+        newest: the first block that is not checked. As the newest one is never removed, no other
+        gets its number.
+        """
+        query = {ID: {"$gt": self._last_checked, "$lt": newest}, _FILLING: None}
+        found = self._blocks.find(query, only(()), sort=_OLDEST, limit=count)
         numbers = [each[ID] for each in await found.to_list(count)]
+        half = BLOCK_SIZE // 2
         for number in numbers:
-            members = await self._records.count_documents({TEXT_BLOCK: number})
-            if members < BLOCK_SIZE // 2:
-                await self._transactions.attempt(partial(self._remove, number))
+            if await self._records.count_documents({TEXT_BLOCK: number}, limit=half) < half:
+                await self._records.update_many({TEXT_BLOCK: number}, {"$set": {TEXT_BLOCK: None}})
+                await self._blocks.delete_one({ID: number})
         self._last_checked = numbers[-1] if len(numbers) == count else NO_BLOCK
-
-    async def _remove(self, number: int, transaction: Transaction) -> None:
-        session = transaction.session
-        query, update = {TEXT_BLOCK: number}, {"$set": {TEXT_BLOCK: None}}
-        await self._records.update_many(query, update, session=session)
-        await self._blocks.delete_one({ID: number}, session=session)
 
 
 class _Progress:
@@ -144,4 +202,7 @@ class _Progress:
         _log.info(text, self._name, self.done, rest, rate)
 
 
-_NEWEST = [(ID, DESCENDING)]
+_OLDEST, _NEWEST = [(ID, ASCENDING)], [(ID, DESCENDING)]
+
+_DUPLICATE_KEY = 11_000
+"""MongoDB's error code."""

@@ -1,0 +1,54 @@
+"""What the reads of one database share."""
+
+from bson.timestamp import Timestamp
+
+from registry.jsonapi.pagination import Window
+from registry.model.graph import Graph
+from registry.settings import Settings
+from registry.storage.backlog import Backlog
+from registry.storage.batching import Coalescer
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.reads.commands import Commands, PointInTime
+from registry.storage.reads.id_index import IdIndex
+from registry.storage.reads.nested_loop_joins import LargeCollections
+from registry.storage.reads.range_scans import RangeScans
+
+_MAX_CALLERS = 256
+"""Requests that share the result of one page, or one total."""
+
+
+class ReadContext:
+    """What all collection queries of one database share.
+
+    seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
+    id_indexes, range_scans: by type. pages, totals, bulkheads: coalescing, and the limits on
+    queries in progress. backlog: indexes and text blocks that are not complete.
+    """
+
+    def __init__(
+        self,
+        commands: Commands,
+        graph: Graph,
+        settings: Settings,
+        bulkheads: Bulkheads,
+        backlog: Backlog,
+    ) -> None:
+        self.commands = commands
+        self.graph = graph
+        self.seconds = settings.query_seconds
+        self.total_seconds = settings.queue_seconds + settings.query_seconds
+        names = {resource.type: resource.collection for resource in graph.values()}
+        self.id_indexes = {key: IdIndex(commands, name) for key, name in names.items()}
+        self.range_scans = {key: RangeScans(commands, name) for key, name in names.items()}
+        self.pages = Coalescer[tuple[Window, PointInTime]](name="pages", max_callers=_MAX_CALLERS)
+        self.totals = Coalescer[tuple[int, Timestamp | None]](
+            name="totals", max_callers=_MAX_CALLERS
+        )
+        self.bulkheads = bulkheads
+        self.backlog = backlog
+        self.large_collections = LargeCollections()
+
+    async def close(self) -> None:
+        """End what is read in the background."""
+        for index in self.id_indexes.values():
+            await index.close()

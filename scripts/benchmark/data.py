@@ -7,6 +7,7 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.jsonapi.request_documents import Change
+from registry.model.authorship import current_time
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.resources import RESOURCES
@@ -62,7 +63,9 @@ async def remove_created(database: Database, persons: int) -> None:
 
 async def _fill(database: Database, resource: Resource, count: int, fields: dict[str, Any]) -> None:
     """Store records with the ids 1 to `count`. fields: aggregation expressions on `_id`."""
-    constant = new_record(resource, 0, Change(dict.fromkeys(resource.writable, ""), ()))
+    constant = new_record(
+        resource, 0, Change(dict.fromkeys(resource.writable, ""), ()), current_time()
+    )
     del constant["_id"]
     # Two nested ranges, because the array of a single one would exceed the document size limit.
     stages: list[dict[str, Any]] = [

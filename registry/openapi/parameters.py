@@ -15,6 +15,7 @@ from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
 from registry.model.attributes import Operator
+from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.model.stored_fields import StoredField, fieldset_names, stored_fields
@@ -150,9 +151,11 @@ def _filters(resource: Resource, graph: Graph) -> Json:
             "content": {"application/json": {"schema": schema, "example": []}},
         }
     }
-    fields = stored_fields(resource).values()
+    authorship = [stored_fields(resource)[name] for name in AUTHORSHIP]
+    fields = [one for one in stored_fields(resource).values() if one not in authorship]
     described = [*(parameter for field in fields for parameter in _field_filters(field))]
     described += map(_related_filter, related_fields(resource, graph))
+    described += map(_any_operator_filter, authorship)
     for parameter in described:
         component = parameter["name"].removeprefix("filter[").removesuffix("]").replace("][", ".")
         parameters[f"{title(resource)}Filter.{component}"] = parameter
@@ -184,10 +187,17 @@ def _field_filters(field: StoredField) -> Iterator[Json]:
 
 def _related_filter(field: StoredField) -> Json:
     """Return the parameter that filters by a field of related resources, with any operator."""
+    parameter = _any_operator_filter(field)
+    parameter["description"] += " None without a related resource satisfies it."
+    return parameter
+
+
+def _any_operator_filter(field: StoredField) -> Json:
+    """Return the one parameter that filters by a field, with any operator."""
     operators = ", ".join(f"`{one}`" for one in filter_operators(field.attribute))
     description = (
-        f"Resources with a `{field.name}` that equals the value, or one of several; none without a "
-        f"related resource. `filter[{field.name}][...]` compares by an operator: {operators}."
+        f"Resources whose `{field.name}` equals the value, or one of several. "
+        f"`filter[{field.name}][...]` compares by an operator: {operators}."
     )
     return _parameter(f"filter[{field.name}]", description, parameter_schema(field, Operator.IN))
 

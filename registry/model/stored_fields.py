@@ -12,7 +12,8 @@ ID = "_id"
 """The stored field of the id."""
 
 UNINDEXED = frozenset(AUTHORSHIP)
-"""The stored fields that filters and sorts use without an index, which each change would update."""
+"""The stored fields that filters and sorts use without an index. Each change would have to update
+it: with one for `updated_at`, mongod takes a fifth more CPU for a batch of updates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ class UnitOfWork:
     def _link_members(
         self, resource: Resource, id_: int, linkage: Linkage, authorship: Record
     ) -> None:
+        """Link members and unlink others. authorship: the fields that say who does so, and when."""
         foreign_key = linkage.relationship.foreign_key
         targets = self._identity_maps[linkage.relationship.target]
         for member in targets.removed_members(id_, linkage):
@@ -210,7 +211,10 @@ class _IdentityMap:
         self._set(id_, before | changed)
 
     def increment_version(self, id_: int | None, authorship: Record) -> None:
-        """Increment the version of a record, even one that is not loaded or does not exist."""
+        """Increment the version of a record, even one that is not loaded or does not exist.
+
+        authorship: the fields that say who does so, and when.
+        """
         if id_ in self._records:
             self.update(id_, authorship)
         elif id_ is not None:

@@ -67,6 +67,10 @@ class Operation:
         change = replace(self.change, linkages=linkages)
         return replace(self, target=_assign(self.target, ids), change=change)
 
+    def written_by(self, author: str | None) -> Self:
+        """Return the operation with the author of its change."""
+        return self if author is None else replace(self, change=self.change.written_by(author))
+
 
 @dataclass(frozen=True, slots=True)
 class _Target:

@@ -1,10 +1,10 @@
 """Request document -> validated input (JSON:API 1.0, Creating, Updating and Deleting Resources)."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import count, repeat
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import orjson
 from marshmallow import ValidationError
@@ -78,15 +78,23 @@ class Linkage:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The attributes, by name, and the relationships that a request writes."""
+    """The attributes, by name, and the relationships that a request writes.
+
+    author: the name of the principal that sent it, None if it is not known.
+    """
 
     attributes: dict[str, Any]
     linkages: tuple[Linkage, ...]
+    author: str | None = None
 
     @property
     def size(self) -> int:
         """The number of resource identifiers."""
         return sum(len(linkage.identifiers) for linkage in self.linkages)
+
+    def written_by(self, author: str | None) -> Self:
+        """Return the change with its author."""
+        return self if author is None else replace(self, author=author)
 
 
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:

@@ -19,13 +19,19 @@ from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID
 from registry.model.record import FirstPage, LinkedIds, Record
 from registry.model.resource import Relationship, Resource
-from registry.model.serialization import attribute_serializer, compile_function
+from registry.model.serialization import (
+    attribute_serializer,
+    authorship_serializer,
+    compile_function,
+    is_verbatim,
+)
 
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
 """Type -> relationship name -> id of a resource -> the ids it is linked to."""
 
-_Renderer: TypeAlias = Callable[..., list[str]]
-"""Takes records and, for each relationship, the linked ids by id of the resource."""
+_Renderer: TypeAlias = Callable[..., tuple[list[str], list[str]]]
+"""Takes records, whether to escape their values, and for each relationship the linked ids by id of
+the resource. Returns the resource objects, and of each the values that were not escaped."""
 
 _ID = "@id"
 """The placeholder of the id in the template of a resource object. Names cannot contain `@`."""
@@ -42,14 +48,26 @@ def resource_objects(
     """
     attributes, linked = query.attributes(resource), linkage_by_id.get(resource.type, {})
     try:
-        return _renderer(resource, attributes, tuple(linked))(records, *linked.values())
+        return _render(_renderer(resource, attributes, tuple(linked)), records, linked)
     except KeyError:  # some of the resources lack a relationship
         return [
             text
             for record in records
             for own in [{name: ids for name, ids in linked.items() if record["_id"] in ids}]
-            for text in _renderer(resource, attributes, tuple(own))([record], *own.values())
+            for text in _render(_renderer(resource, attributes, tuple(own)), [record], own)
         ]
+
+
+def _render(
+    render: _Renderer, records: Sequence[Record], linked: Mapping[str, Mapping[int, LinkedIds]]
+) -> list[str]:
+    """Return the resource objects of records. Raises KeyError if `linked` lacks an id."""
+    objects, values = render(records, False, *linked.values())
+    if not is_verbatim("".join(values)):
+        for index, text in enumerate(values):
+            if not is_verbatim(text):
+                (objects[index],), _ = render([records[index]], True, *linked.values())
+    return objects
 
 
 def linkage(type_name: str, ids: Iterable[Any]) -> str:
@@ -80,22 +98,28 @@ def _renderer(
     selected = {name: one for name, one in resource.attributes.items() if name in attributes}
     serializer, indent = attribute_serializer(selected), "\n        "
     links = [resource.relationships[name] for name in relationships]
-    statements = [*serializer.lines, *(line for link in links for line in _statements(link))]
+    authorship = authorship_serializer()
+    statements = [*serializer.lines, *authorship.lines]
+    statements += [line for link in links for line in _statements(link)]
     template = orjson.dumps(_template(resource, links)).decode()
     template = template.replace("{", "{{").replace("}", "}}")
     template = _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", template)
+    template = template.removesuffix("}}") + "{meta}}}"
     source = f"""\
-def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])}):
-    objects = []
+def render({", ".join(["records", "escaped", *(f"ids_{name}" for name in relationships)])}):
+    objects, values = [], []
     for record in records:
         number = record["_id"]
         id = number if number.__class__ is int else id_text(number)
         {indent.join(statements)}
         objects.append(f'{template}')
-    return objects
+        values.append(raw_attributes + raw_meta)
+    return objects, values
 """
     helpers = {"id_text": _id_text, "linkage": linkage, "links": partial(_links, resource)}
-    return compile_function("render", source, {**helpers, **serializer.namespace})
+    return compile_function(
+        "render", source, {**helpers, **serializer.namespace, **authorship.namespace}
+    )
 
 
 def _template(resource: Resource, relationships: list[Relationship]) -> dict[str, Any]:

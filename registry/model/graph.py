@@ -8,6 +8,7 @@ from dataclasses import replace
 from marshmallow import ValidationError
 
 from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
+from registry.model.authorship import AUTHORSHIP
 from registry.model.record import TEXT_BLOCK, VERSION, WRITE_ID
 from registry.model.resource import Relationship, Resource
 
@@ -62,10 +63,13 @@ def _relationships(resource: Resource, resources: tuple[Resource, ...]) -> dict[
 
 
 def _check_names(resource: Resource, relationships: list[str]) -> None:
-    """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`."""
+    """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`.
+
+    They also share one with the authorship, which filters and sorts name in the same way.
+    """
     foreign_keys = [link.foreign_key for link in resource.links]
-    fields = ["type", "id", *resource.attributes, *relationships]
-    reserved = ["_id", VERSION, WRITE_ID, TEXT_BLOCK]
+    fields = ["type", "id", *AUTHORSHIP, *resource.attributes, *relationships]
+    reserved = ["_id", VERSION, WRITE_ID, TEXT_BLOCK, *AUTHORSHIP]
     stored_names = [*reserved, *resource.attributes, *resource.hidden, *foreign_keys]
     _check_unique(f"field of {resource.type}", fields)
     _check_unique(f"stored field of {resource.type}", stored_names)

@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from registry.model.attributes import Attribute, ResourceId
+from registry.model.authorship import AUTHORSHIP
 from registry.model.resource import Resource
 
 ID = "_id"
 """The stored field of the id."""
+
+UNINDEXED = frozenset(AUTHORSHIP)
+"""The stored fields that filters and sorts use without an index. Each change would have to update
+it: with one for `updated_at`, mongod takes a fifth more CPU for a batch of updates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +29,17 @@ class StoredField:
 def stored_fields(resource: Resource) -> Mapping[str, StoredField]:
     """Return the fields that resources can be filtered and sorted by, by name.
 
-    They are `id`, the attributes, and the to-one relationships, which are stored as foreign keys.
+    They are `id`, the attributes, the to-one relationships, which are stored as foreign keys, and
+    the authorship.
     """
     foreign_key = ResourceId(nullable=True)
     links = (StoredField(link.name, link.foreign_key, foreign_key) for link in resource.links)
-    return {**attribute_fields(resource), **{field.name: field for field in links}}
+    authorship = (StoredField(name, name, attribute) for name, attribute in AUTHORSHIP.items())
+    return attribute_fields(resource) | {field.name: field for field in (*links, *authorship)}
 
 
 @lru_cache(maxsize=64)
-def attribute_fields(resource: Resource) -> Mapping[str, StoredField]:
+def attribute_fields(resource: Resource) -> dict[str, StoredField]:
     """Return the fields of the resources themselves, without links, by name: `id`, attributes."""
     fields = [
         StoredField("id", ID, ResourceId(nullable=False)),

@@ -9,6 +9,7 @@ from registry.jsonapi.documents import JSONAPI, encode_errors
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.links import related_path, relationship_links, resource_path
 from registry.jsonapi.pagination import NumberedPage, Sizes, Window, page_links
+from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.schemas import Json, absolute
@@ -135,7 +136,14 @@ def _linked(resource: Resource) -> Json:
 def _resource(resource: Resource, names: Collection[str]) -> Json:
     links = {"self": resource_path(resource, 1)}
     attributes = _attributes(resource, names)
-    return {"type": resource.type, "id": "1", "attributes": attributes, "links": links}
+    meta = {name: attribute.sample for name, attribute in AUTHORSHIP.items()}
+    return {
+        "type": resource.type,
+        "id": "1",
+        "attributes": attributes,
+        "links": links,
+        "meta": meta,
+    }
 
 
 def _attributes(resource: Resource, names: Collection[str]) -> Json:

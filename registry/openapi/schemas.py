@@ -7,6 +7,7 @@ from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.links import collection_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
+from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID
 from registry.model.resource import Relationship, Resource
@@ -45,6 +46,7 @@ def schemas(graph: Graph) -> Json:
     errors = {"type": "array", "minItems": 1, "items": reference("schemas", "Error")}
     return components | {
         "AnyResource": _any_resource(graph),
+        "Authorship": _authorship(),
         "JsonApi": object_of({"version": version}),
         "ErrorDocument": object_of({"errors": errors, "jsonapi": reference("schemas", "JsonApi")}),
         "Error": _error(),
@@ -216,7 +218,17 @@ def _resource(resource: Resource, graph: Graph) -> Json:
     required = {"type": type_of(resource), "id": _ID, "attributes": attributes, "links": links}
     relationships = _relationships(resource, graph)
     relationships["description"] = "Those in `include`, and those that the request changed."
-    return object_of(required, {"relationships": relationships})
+    optional = {"relationships": relationships, "meta": reference("schemas", "Authorship")}
+    return object_of(required, optional)
+
+
+def _authorship() -> Json:
+    members = {
+        name: {**one.value_schema, "example": one.sample, **one.metadata}
+        for name, one in AUTHORSHIP.items()
+    }
+    description = "Who created and last changed the resource, and when, as far as it is known."
+    return {**object_of({}, members), "description": description}
 
 
 def _any_resource(graph: Graph) -> Json:

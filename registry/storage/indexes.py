@@ -1,4 +1,4 @@
-"""Indexes: of each field that filters and sorts use, with the id."""
+"""Indexes: of each field that filters and sorts use, except the authorship, with the id."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK
 from registry.model.resource import Resource
-from registry.model.stored_fields import ID, stored_fields
+from registry.model.stored_fields import ID, UNINDEXED, stored_fields
 from registry.storage.backlog import Backlog
 from registry.storage.client import Database
 from registry.storage.text_blocks import searched_names
@@ -59,7 +59,7 @@ class Indexes:
 
     async def _missing(self, resource: Resource) -> list[str]:
         """Return the stored fields that have no index."""
-        stored = {one.stored_name for one in stored_fields(resource).values()} - {ID}
+        stored = {one.stored_name for one in stored_fields(resource).values()} - {ID} - UNINDEXED
         wanted = stored | ({TEXT_BLOCK} if searched_names(resource) else set())
         indexes = await self._database[resource.collection].index_information()
         existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}

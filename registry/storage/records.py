@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.request_documents import Change
+from registry.model.authorship import created
 from registry.model.record import TEXT_BLOCK, VERSION, LinkedIds, Record
 from registry.model.resource import Resource
 from registry.storage.errors import StorageError
@@ -49,9 +50,6 @@ _VERSION_IS_VALID = [
 _CURRENT_VERSION: Stage = {"$cond": [{"$and": _VERSION_IS_VALID}, f"${VERSION}", 0]}
 """`version_of` as an aggregation expression."""
 
-NEXT_VERSION = {VERSION: {"$add": [_CURRENT_VERSION, 1]}}
-"""The fields of a `$set` stage that increments the version."""
-
 
 def version_of(record: Record) -> int:
     """Return the version of a record, 0 if an external writer stored none or an invalid one."""
@@ -59,6 +57,12 @@ def version_of(record: Record) -> int:
     if not isinstance(version, int) or isinstance(version, bool):
         return 0
     return version if 0 <= version <= _MAX_VERSION else 0
+
+
+def next_version(fields: Record) -> Stage:
+    """Return the fields of a `$set` stage that increments the version and sets other fields."""
+    literals = {name: {"$literal": value} for name, value in fields.items()}
+    return {**literals, VERSION: {"$add": [_CURRENT_VERSION, 1]}}
 
 
 def key_of(record: Record, field: str) -> int | None:
@@ -84,8 +88,8 @@ def _sort_key(record: Record) -> tuple[bool, Any]:
     return (False, id_) if isinstance(id_, int | float) else (True, str(id_))
 
 
-def new_record(resource: Resource, id_: int, change: Change) -> Record:
-    """Return the record of a resource that a request creates."""
+def new_record(resource: Resource, id_: int, change: Change, time: str) -> Record:
+    """Return the record of a resource that a request creates. time: of the write, as stored."""
     record = {
         "_id": id_,
         **resource.hidden,
@@ -93,6 +97,7 @@ def new_record(resource: Resource, id_: int, change: Change) -> Record:
         **{link.foreign_key: None for link in resource.links},
         **change.attributes,
         **foreign_keys(change),
+        **created(change.author, time),
         VERSION: 1,
     }
     return record | {name: text.compute(record) for name, text in resource.computed.items()}

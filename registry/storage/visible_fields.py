@@ -3,20 +3,23 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
+from registry.model.authorship import AUTHORSHIP
 from registry.model.record import VERSION
 from registry.model.resource import Resource
 
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the names
 def fields_of(resource: Resource, names: frozenset[str]) -> tuple[str, ...]:
-    """Return the stored fields of the named attributes and all foreign keys, without duplicates.
+    """Return the stored fields of the named attributes, without duplicates.
 
-    A computed attribute is represented by its parts, as serialization computes it from them.
+    All foreign keys and the authorship are among them. A computed attribute is represented by its
+    parts, as serialization computes it from them.
     """
     parts = {name: attribute.parts for name, attribute in resource.computed.items()}
     selected = [name for name in resource.attributes if name in names]
     fields = [part for name in selected for part in parts.get(name, (name,))]
-    return tuple(dict.fromkeys([*fields, *(link.foreign_key for link in resource.links)]))
+    foreign_keys = (link.foreign_key for link in resource.links)
+    return tuple(dict.fromkeys([*fields, *foreign_keys, *AUTHORSHIP]))
 
 
 @lru_cache(maxsize=64)

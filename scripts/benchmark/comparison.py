@@ -93,8 +93,15 @@ async def _response_bodies(
 
 
 def _document(body: bytes, server: Server) -> object:
-    """Return the document without the server's own URL."""
-    return orjson.loads(body.replace(server.url.encode(), b""))
+    """Return the document without the server's own URL, and without `meta` of its resources.
+
+    The naive server does not record who changes a resource.
+    """
+    document = orjson.loads(body.replace(server.url.encode(), b""))
+    primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
+    for resource in [*primary, *document.get("included", ())]:
+        resource.pop("meta", None)
+    return document
 
 
 def _restored(subject: Subject, testbed: Testbed, database: str, persons: int) -> Subject:

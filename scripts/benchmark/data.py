@@ -9,6 +9,7 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
 from registry.jsonapi.request_documents import Change
+from registry.model.authorship import current_time
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK
 from registry.model.resource import Resource
@@ -75,7 +76,8 @@ async def _fill(database: Database, resource: Resource, count: int, fields: dict
 
     Those that fill text blocks belong to them.
     """
-    constant = new_record(resource, 0, Change(dict.fromkeys(resource.writable, ""), ()))
+    change = Change(dict.fromkeys(resource.writable, ""), ())
+    constant = new_record(resource, 0, change, current_time())
     del constant["_id"]
     in_blocks = count // BLOCK_SIZE * BLOCK_SIZE
     number = {"$toInt": {"$ceil": {"$divide": ["$_id", BLOCK_SIZE]}}}

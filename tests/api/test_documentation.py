@@ -626,6 +626,8 @@ def sample(schema: Any) -> Any:
         return {name: sample(one) for name, one in schema["properties"].items()}
     if schema["type"] == "array":
         return [sample(schema["items"])]
+    if schema.get("format") == "date-time":
+        return "2026-02-28T12:30:00Z"
     return {"integer": 1, "boolean": True, "string": "text"}[schema["type"]]
 
 

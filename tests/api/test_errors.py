@@ -475,6 +475,8 @@ async def test_mongodb_operators_in_a_request_are_not_executed(
         "full_name",
         "email",
         "password",
+        "created_at",
+        "updated_at",
         "version",
         "write_id",
     }

@@ -27,6 +27,7 @@ from tests.support import (
     check_document,
     linkage_of,
     stored_records,
+    take_authorship,
     to_many,
 )
 
@@ -38,7 +39,8 @@ async def send(api: Api, document: Any, path: str = "/operations", **headers: st
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     sent = {"Content-Type": EXTENDED} | headers
     async with api.client.post(path, data=io.BytesIO(body), headers=sent) as reply:
-        response = Response(reply.status, reply.headers, json.loads(await reply.read()))
+        document = json.loads(await reply.read())
+        response = Response(reply.status, reply.headers, document, take_authorship(document))
     assert response.headers["X-Request-ID"]
     assert response.headers["Vary"] == "Accept"
     if response.status == 200:

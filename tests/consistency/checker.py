@@ -145,7 +145,8 @@ def _in_versions(history: Sequence[Call]) -> Iterator[Violation]:
             continue
         shown: dict[str, Any] = {}
         if not call.is_linkage:
-            shown = dict(call.primary[0]["attributes"])
+            (resource,) = call.primary
+            shown = {**resource["attributes"], "meta": resource.get("meta")}
         if call.target in call.linkages:
             shown[LINKS[call.target[0]]] = call.linkages[call.target]
         known = states[call.target, call.version]

@@ -27,7 +27,7 @@ from tests.consistency.model import (
 )
 from tests.consistency.queries import Query
 from tests.consistency.scale import SCALE
-from tests.support import MEDIA_TYPE, check_document
+from tests.support import MEDIA_TYPE, check_document, take_authorship
 
 MISSING = 10**15
 """An id that no resource has."""
@@ -41,11 +41,15 @@ QUERIES = 4
 
 @dataclass(frozen=True)
 class Response:
-    """A response: its document is None where the body is empty."""
+    """A response: its document is None where the body is empty.
+
+    document: without `meta` of resources. authorship: `meta` of each resource, by type and id.
+    """
 
     status: int
     headers: HTTPMessage
     document: Any
+    authorship: Mapping[tuple[str, str], Mapping[str, str]]
 
     @property
     def errors(self) -> list[tuple[str, str]]:
@@ -74,7 +78,7 @@ class Client:
         document = json.loads(received) if received else None
         if received:
             check_document(document)
-        return Response(response.status, response.headers, document)
+        return Response(response.status, response.headers, document, take_authorship(document))
 
     def close(self) -> None:
         self._connection.close()
@@ -83,7 +87,8 @@ class Client:
 class Comparison(RuleBasedStateMachine):
     """Steps that send a request to the service and apply it to the model.
 
-    tags: the entity tags that each resource had, with the versions they belong to.
+    tags: the entity tags that each resource had, with the versions they belong to. authorship:
+    `meta` of each version of a resource.
     """
 
     def __init__(self, client: Client) -> None:
@@ -91,6 +96,7 @@ class Comparison(RuleBasedStateMachine):
         self.client = client
         self.model = Model()
         self.tags: dict[Identity, dict[str, int]] = defaultdict(dict)
+        self.authorship: dict[tuple[Identity, int], Mapping[str, str]] = {}
         self._delete_all()
 
     def _delete_all(self) -> None:
@@ -363,6 +369,7 @@ class Comparison(RuleBasedStateMachine):
             shown = self.model.resource_object(identity, query, {identity: {name: None}})
             expected["data"]["relationships"] = shown["relationships"]
         self._compare(response.document, expected)
+        self._check_authorship(response)
 
     def _read_resource(self, identity: Identity, query: Query) -> None:
         links = {"self": resource_path(identity)}
@@ -371,6 +378,16 @@ class Comparison(RuleBasedStateMachine):
         self._compare(response.document, expected)
         if query == Query():
             self._check_tag(identity, response.headers["ETag"])
+
+    def _check_authorship(self, response: Response) -> None:
+        """A resource shows when it was created, and when its version was written."""
+        for (type_name, id_), shown in response.authorship.items():
+            identity = type_name, int(id_)
+            assert shown.keys() == {"created_at", "updated_at"}
+            known = self.authorship.setdefault((identity, self.model.versions[identity]), shown)
+            assert shown == known, "another authorship of the same version"
+            first = self.authorship.setdefault((identity, 0), shown)
+            assert shown["created_at"] == first["created_at"]
 
     def _check_tag(self, identity: Identity, tag: str) -> None:
         """The entity tag changes when the resource or its links change, and only then."""
@@ -448,6 +465,7 @@ class Comparison(RuleBasedStateMachine):
         if tag := response.headers.get("ETag"):
             again = self.client.request("GET", url, None, {"If-None-Match": tag})
             assert (again.status, again.document) == (304, None)
+        self._check_authorship(response)
         return response
 
     def _compare(self, document: Any, expected: Any) -> None:

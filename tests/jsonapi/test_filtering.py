@@ -183,6 +183,7 @@ def test_the_error_for_an_unknown_field_lists_the_available_ones(name: str) -> N
     assert detail == (
         f"Unknown filter field `{name}`; "
         "available: `id`, `first_name`, `last_name`, `full_name`, `email`, "
+        "`created_at`, `created_by`, `updated_at`, `updated_by`, "
         "`computers.id`, `computers.serial`."
     )
 
@@ -438,7 +439,7 @@ def test_has_and_any_take_one_condition_or_a_combination() -> None:
             "computer",
             '{"name": "owner.computers.serial", "op": "eq", "val": "a"}',
             "At `/0/name`: Unknown filter field `owner.computers.serial`; available: `id`, "
-            "`serial`, `owner`, `owner.id`",
+            "`serial`, `owner`, `created_at`, `created_by`, `updated_at`, `updated_by`, `owner.id`",
         ),
         (
             "person",

@@ -6,6 +6,7 @@ import pytest
 
 from registry.jsonapi.errors import ApiErrors
 from registry.jsonapi.sorting import BY_ID, parse_sort, sort_names
+from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 
@@ -20,9 +21,10 @@ def parsed(sort: str, type_name: str) -> str:
 @pytest.mark.covers("i.sorting")
 def test_a_type_is_sorted_by_its_attributes_and_those_of_to_one_relationships() -> None:
     own = ["id", "first_name", "last_name", "full_name", "email"]
-    assert sort_names(PERSON, GRAPH) == own
+    assert sort_names(PERSON, GRAPH) == [*own, *AUTHORSHIP]
     assert sort_names(COMPUTER, GRAPH) == [
         *["id", "serial", "owner"],
+        *AUTHORSHIP,
         *(f"owner.{name}" for name in own),
     ]
 

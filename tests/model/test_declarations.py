@@ -68,6 +68,19 @@ def test_a_valid_attribute_is_accepted(attribute: Attribute) -> None:
     assert list(Graph([declared(model=attribute)])["monitor"].attributes) == ["model"]
 
 
+@pytest.mark.parametrize("name", ["created_at", "created_by", "updated_at", "updated_by"])
+def test_the_names_of_the_authorship_are_refused(name: str) -> None:
+    ticket = Resource("ticket", "tickets", Schema, (Link(name, "monitor", "monitor", "tickets"),))
+    stored = Resource("ticket", "tickets", Schema, (Link("monitor", "monitor", name, "tickets"),))
+    for resources in (
+        [declared(**{name: Text()})],
+        [declared(), ticket],
+        [declared(), stored],
+    ):
+        with pytest.raises(InvalidDeclaration, match=f"field of .* declared twice: {name}$"):
+            Graph(resources)
+
+
 def test_a_many_to_many_link_is_refused() -> None:
     team = Resource("team", "teams", Schema, (Link("users", "user", "user_id", "teams"),))
     user = Resource("user", "users", Schema, (Link("teams", "team", "team_id", "users"),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from marshmallow import Schema
 
 from registry.model.attributes import Boolean, ComputedText, DateTime, Decimal, Email, Integer, Text
 from registry.model.resource import Resource
-from registry.model.serialization import attribute_serializer, compile_function
+from registry.model.serialization import attribute_serializer, compile_function, is_verbatim
 from registry.resources import RESOURCES
 
 DECLARED = {
@@ -48,8 +49,16 @@ def serializer(resource: Resource, names: list[str]) -> Callable[[dict[str, Any]
     """Return the function that serializes these attributes."""
     attributes = {name: one for name, one in resource.attributes.items() if name in names}
     generated = attribute_serializer(attributes)
-    lines = ["def render(record):", *generated.lines, "return attributes"]
-    return compile_function("render", "\n    ".join(lines), generated.namespace)
+    lines = ["def render(record, escaped):", *generated.lines, "return attributes, raw_attributes"]
+    render = compile_function("render", "\n    ".join(lines), generated.namespace)
+
+    def serialize(record: dict[str, Any]) -> str:
+        text, values = render(record, False)
+        escaped: str = render(record, True)[0]
+        assert text == escaped or not is_verbatim(values)
+        return escaped
+
+    return serialize
 
 
 @given(data=st.data(), resource=st.sampled_from(TYPES), is_external=st.booleans())
@@ -97,6 +106,11 @@ def test_a_value_of_another_type_is_serialized_best_effort() -> None:
         "bought": r"b'\xff'",
     }
     assert orjson.loads(serialize({"price": decimal.Decimal("NaN")}))["price"] == "NaN"
+
+
+@given(text=st.text())
+def test_a_text_is_verbatim_exactly_if_json_has_no_escapes_in_it(text: str) -> None:
+    assert is_verbatim(text) == (json.dumps(text, ensure_ascii=False) == f'"{text}"')
 
 
 def test_a_traceback_shows_the_generated_line() -> None:

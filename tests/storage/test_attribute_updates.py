@@ -12,6 +12,7 @@ import pytest
 from bson.objectid import ObjectId
 
 from registry.jsonapi.request_documents import Change
+from registry.model.authorship import current_time
 from registry.model.graph import Graph
 from registry.model.record import WRITE_ID
 from registry.resources import RESOURCES
@@ -43,7 +44,7 @@ def computed_update(record: dict[str, Any], attributes: dict[str, Any]) -> Recor
     """Return the update of a record, computed in memory."""
     update = RecordUpdate(ObjectId(), time.monotonic())
     update.requests.append(UpdateRequest(record["_id"], Change(attributes, ()), None))
-    update.apply(PERSON, record)
+    update.apply(PERSON, record, current_time())
     return update
 
 

@@ -46,6 +46,10 @@ NOT_INDEXED = [
     'filter=[{"or":[{"name":"serial","op":"eq","val":"a"},{"name":"owner","op":"ne","val":1}]}]',
     f'filter=[{{"or":[{{"name":"owner","op":"in","val":{[*range(1, 102)]}}}]}}]',
     'filter=[{"not":{"name":"serial","op":"eq","val":"a"}}]',
+    "sort=-updated_at",
+    "filter[updated_by]=ci",
+    "filter[created_at][ge]=2026-01-01T00:00:00Z&sort=created_at",
+    'filter=[{"or":[{"name":"serial","op":"eq","val":"a"},{"name":"created_by","op":"eq","val":"a"}]}]',
 ]
 
 
@@ -83,6 +87,7 @@ def test_only_values_make_a_collection_narrow(text: str, expected: bool) -> None
         ("filter[serial][contains]=a", False),
         ("filter[serial]=a&filter[owner]=1", False),
         ('filter=[{"or":[{"name":"serial","op":"eq","val":"a"}]}]', False),
+        ("filter[updated_by]=ci", False),
     ],
 )
 def test_an_index_counts_conditions_on_one_field_in_any_order(text: str, expected: bool) -> None:

@@ -22,7 +22,7 @@ from registry.jsonapi.filter_parsing import filter_operators
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.model.resource import Resource
-from registry.model.stored_fields import StoredField, stored_fields
+from registry.model.stored_fields import UNINDEXED, StoredField, stored_fields
 from registry.resources import RESOURCES
 from registry.storage.bulkheads import Bulkhead
 from tests.conftest import Serve
@@ -50,6 +50,10 @@ MORE = [
     "computers?filter[owner]=3,4,null&filter[serial][prefix]=serial",
     "persons/7/computers?sort=serial",
     "persons/7/relationships/computers?",
+    "persons?sort=-updated_at",
+    "persons?sort=updated_by,-last_name",
+    "persons?filter[updated_by]=ci",
+    "persons?filter[created_at][ge]=2026-01-01T00:00:00Z&sort=created_at",
 ]
 """Requests that combine conditions and sort keys, each without its page."""
 
@@ -66,11 +70,14 @@ def filters(one: StoredField) -> Iterator[str]:
 
 
 def requests_of(resource: Resource) -> Iterator[str]:
-    for one in stored_fields(resource).values():
+    indexed = [one for one in stored_fields(resource).values() if one.name not in UNINDEXED]
+    for one in indexed:
         for condition in filters(one):
             for sort in ("", f"&sort={one.name}", f"&sort=-{one.name}"):
                 yield f"{resource.collection}?{condition}{sort}"
     for name in sort_names(resource, GRAPH):
+        if name in UNINDEXED:
+            continue
         yield f"{resource.collection}?sort={name}"
         if name != "id":
             yield f"{resource.collection}?sort=-{name},id"

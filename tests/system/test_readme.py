@@ -18,13 +18,16 @@ from registry.model.resource import Resource
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import Api
+from tests.support import Api, take_authorship
 
 ROOT = Path(__file__).parents[2]
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 ADDRESS = "127.0.0.1:8080"
+
+DIGESTS = re.compile("-[0-9a-f]{24}-[0-9a-f]{16}")
+"""What follows the version in an entity tag: it depends on the time of the last change."""
 
 
 async def output(*command: str) -> str:
@@ -35,13 +38,19 @@ async def output(*command: str) -> str:
 
 
 def comparable(text: str) -> Any:
-    """Return a document without the ids of requests, or text that is not JSON as it is."""
+    """Return a document without the ids of requests and the authorship of resources.
+
+    Of an entity tag, the version is returned; other text that is not JSON as it is.
+    """
+    text = DIGESTS.sub("", text)
     try:
         document = json.loads(text)
     except ValueError:
         return text.strip()
-    for error in document.get("errors", []) if isinstance(document, dict) else []:
-        error["id"] = "..."
+    if isinstance(document, dict):
+        for error in document.get("errors", []):
+            error["id"] = "..."
+        take_authorship(document)
     return document
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias, TypeVar
 from aiohttp import hdrs, web
 
 from registry.compound.include_resolver import resolve
-from registry.http.app_keys import DEADLINES, LIMITS, PROXIES, REPOSITORY, SETTINGS
+from registry.http.app_keys import DEADLINES, LIMITS, PRINCIPAL, PROXIES, REPOSITORY, SETTINGS
 from registry.http.deadlines import Deadlines
 from registry.http.etags import (
     check_if_match,
@@ -97,6 +97,12 @@ class DocumentView(web.View):
     def settings(self) -> Settings:
         """The settings of the service."""
         return self.request.app[SETTINGS]
+
+    @property
+    def author(self) -> str | None:
+        """The name of the principal that sends the request; None if nobody has to be known."""
+        principal = self.request.get(PRINCIPAL)
+        return None if principal is None else principal.name
 
     @property
     def url(self) -> str:

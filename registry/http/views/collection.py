@@ -33,6 +33,7 @@ class CollectionView(ListView):
         check_collection(self.request)
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         reads_related = bool(query.include)
+        change = change.written_by(self.author)
         written = await self.repository.insert(self.resource, change, read_back=reads_related)
         record, snapshot = written.record, self.repository.snapshot(written.time)
         return await self.respond_with_resource(record, query, snapshot, change, status=201)

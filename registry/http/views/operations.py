@@ -31,7 +31,8 @@ class OperationsView(DocumentView):
         _, operations = await self.read_request(self.reject_parameters, load, EXTENSION)
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
-        performed = await self.repository.execute(operations)
+        author = self.author
+        performed = await self.repository.execute([one.written_by(author) for one in operations])
 
         def encode() -> bytes:
             return encode_results([_result(operation, record) for operation, record in performed])

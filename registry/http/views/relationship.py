@@ -142,7 +142,7 @@ class LinkageView(_RelationshipView):
         self.negotiate()
         load = partial(load_linkage, relationship=self.relationship, mode=mode)
         _, change = await self.read_request(self.reject_parameters, load)
-        id_ = self.resource_id
+        id_, change = self.resource_id, change.written_by(self.author)
         await self.write(id_, partial(self.repository.update, self.resource, id_, change))
         return web.Response(status=204)
 

@@ -27,7 +27,7 @@ class DetailView(TypeView):
             partial(self.parse_query, self.scope),
             partial(load, resource=self.resource, creating=False),
         )
-        id_ = self.resource_id
+        id_, change = self.resource_id, change.written_by(self.author)
         update = partial(
             self.repository.update, self.resource, id_, change, read_back=bool(query.include)
         )
@@ -40,5 +40,7 @@ class DetailView(TypeView):
         self.negotiate()
         self.reject_parameters()
         id_ = self.resource_id
-        await self.write(id_, partial(self.repository.delete, self.resource, id_))
+        await self.write(
+            id_, partial(self.repository.delete, self.resource, id_, author=self.author)
+        )
         return web.Response(status=204)

@@ -2,10 +2,17 @@
 
 from collections.abc import Sequence
 
-from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, conjuncts
+from registry.jsonapi.filtering import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Filter,
+    conjuncts,
+    filtered_fields,
+)
 from registry.jsonapi.sorting import Order
 from registry.model.attributes import Operator
-from registry.model.stored_fields import ID
+from registry.model.stored_fields import ID, UNINDEXED
 
 MAX_OFFSET = 1_000
 """Index keys that a page by number may skip to count as cheap."""
@@ -22,6 +29,8 @@ def is_indexed(filters: Sequence[Filter], order: Order) -> bool:
     first = order[0]
     if first.relationship or len(order) > 2 or len({key.descending for key in order}) > 1:
         return False
+    if first.stored_name in UNINDEXED or _names_unindexed(filters):
+        return False
     if _is_merged(filters, order):
         return True
     conditions = _conditions(filters)
@@ -34,6 +43,8 @@ def is_indexed(filters: Sequence[Filter], order: Order) -> bool:
 
 def is_counted_by_index(filters: Sequence[Filter]) -> bool:
     """Whether one index counts the records that satisfy the filters, and reads no others."""
+    if _names_unindexed(filters):
+        return False
     conditions = _conditions(filters)
     is_served = all(one and one.operator in _VALUES | _RANGES for one in conditions)
     return is_served and len({one.stored_name for one in conditions if one}) == 1
@@ -42,6 +53,12 @@ def is_counted_by_index(filters: Sequence[Filter]) -> bool:
 def is_narrow(filters: Sequence[Filter]) -> bool:
     """Whether a field has to have one of a few values, as the foreign key of related resources."""
     return any(one and one.operator in _VALUES for one in _conditions(filters))
+
+
+def _names_unindexed(filters: Sequence[Filter]) -> bool:
+    """Whether filters compare a field that has no index."""
+    fields = (field for one in filters for _, field in filtered_fields(one, ""))
+    return not UNINDEXED.isdisjoint(fields)
 
 
 def _is_merged(filters: Sequence[Filter], order: Order) -> bool:

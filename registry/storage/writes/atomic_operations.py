@@ -52,7 +52,8 @@ async def execute(
 async def _delete(operation: Operation, transaction: Transaction) -> Outcome:
     if operation.target.id is None:
         return None
-    return await delete(transaction, operation.resource, operation.target.id)
+    author = operation.change.author
+    return await delete(transaction, operation.resource, operation.target.id, author=author)
 
 
 def _write_request(operation: Operation) -> WriteRequest:

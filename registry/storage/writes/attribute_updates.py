@@ -17,6 +17,7 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
+from registry.model.authorship import current_time
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher, BatchLimits
@@ -207,14 +208,14 @@ class AttributeUpdates:
             others = modified - list(applied.values()).count(True)
             if others in {0, len(unknown)}:
                 applied |= dict.fromkeys(unknown, others > 0)
-        now = time.monotonic()
+        now, written_at = time.monotonic(), current_time()
         for id_, update in updates.items():
             if applied[id_]:
                 update.is_final = True
             elif applied[id_] is None or (update.fields and now - update.began > _RETRY_SECONDS):
                 update.fail(Unavailable())
             else:
-                update.apply(self._resource, records.get(id_))
+                update.apply(self._resource, records.get(id_), written_at)
         return {id_: update for id_, update in updates.items() if not update.is_final}
 
 

@@ -1,28 +1,34 @@
 """Deletion of a resource and the links to it."""
 
+from registry.model.authorship import current_time, updated
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.errors import VersionConflict
-from registry.storage.records import NEXT_VERSION, Stage, Versions, id_filter, key_of
+from registry.storage.records import Stage, Versions, id_filter, key_of, next_version
 from registry.storage.transactions import Transaction
 from registry.storage.visible_fields import visible
 
 
 async def delete(
-    transaction: Transaction, resource: Resource, id_: int, versions: Versions = None
+    transaction: Transaction,
+    resource: Resource,
+    id_: int,
+    versions: Versions = None,
+    author: str | None = None,
 ) -> Record | None:
     """Delete a resource and all links to it; return its last record, None if there is none.
 
-    Related resources get their next version. Raises PyMongoError, or VersionConflict if the record
-    has none of the versions.
+    Related resources get their next version, of this author. Raises PyMongoError, or
+    VersionConflict if the record has none of the versions.
     """
     collection, session = transaction.collection(resource), transaction.session
     record: Record | None = await collection.find_one_and_delete(
         id_filter(id_, versions), visible(resource), session=session
     )
     if record is not None:
+        change = next_version(updated(author, current_time()))
         for relationship in resource.relationships.values():
-            await _unlink(transaction, relationship, record)
+            await _unlink(transaction, relationship, record, change)
     elif versions is not None and await collection.find_one(
         {"_id": id_}, {"_id": True}, session=session
     ):
@@ -30,13 +36,16 @@ async def delete(
     return record
 
 
-async def _unlink(transaction: Transaction, relationship: Relationship, record: Record) -> None:
+async def _unlink(
+    transaction: Transaction, relationship: Relationship, record: Record, change: Stage
+) -> None:
+    """Unlink related resources. change: the fields that are set in all of them."""
     field = relationship.foreign_key
     if relationship.to_many:
         query: Record = {field: record["_id"]}
-        update: Stage = {field: None, **NEXT_VERSION}
+        update: Stage = {field: None, **change}
     elif (target := key_of(record, field)) is not None:
-        query, update = {"_id": target}, NEXT_VERSION
+        query, update = {"_id": target}, change
     else:
         return
     targets = transaction.collection(transaction.graph[relationship.target])

@@ -6,6 +6,7 @@ from bson.objectid import ObjectId
 from pymongo.errors import ConnectionFailure, NetworkTimeout, ServerSelectionTimeoutError
 
 from registry.jsonapi.request_documents import Change
+from registry.model.authorship import current_time
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher, BatchLimits
@@ -47,9 +48,9 @@ class Insertions:
 
     async def _insert(self, changes: Sequence[Change]) -> Sequence[Record | StorageError]:
         ids = await self._counters.allocate(self._resource, len(changes))
-        write_id = ObjectId()
+        write_id, time = ObjectId(), current_time()
         records = [
-            {**new_record(self._resource, *new), WRITE_ID: write_id}
+            {**new_record(self._resource, *new, time), WRITE_ID: write_id}
             for new in zip(ids, changes, strict=True)
         ]
         with translated_errors():

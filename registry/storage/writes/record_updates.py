@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from bson.objectid import ObjectId
 
 from registry.jsonapi.request_documents import Change
+from registry.model.authorship import updated
 from registry.model.record import VERSION, WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.errors import StorageError, VersionConflict
@@ -59,8 +60,11 @@ class RecordUpdate:
             if not future.done():
                 future.set_result(None)
 
-    def apply(self, resource: Resource, record: Record | None) -> None:
-        """Apply the requests in order to the record as it is stored, None if there is none."""
+    def apply(self, resource: Resource, record: Record | None, time: str) -> None:
+        """Apply the requests in order to the record as it is stored, None if there is none.
+
+        time: of the write, as stored.
+        """
         outcomes: dict[UpdateRequest, Outcome] = {}
         version = self.version = version_of(record or {})
         self.fields = {}
@@ -72,6 +76,7 @@ class RecordUpdate:
             else:
                 if fields := changed_fields(resource, record, request.change.attributes):
                     version += 1
+                    fields |= updated(request.change.author, time)
                     self.fields |= {**fields, VERSION: version, WRITE_ID: self.write_id}
                     record = record | self.fields
                 outcomes[request] = record

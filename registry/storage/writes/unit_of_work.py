@@ -10,12 +10,12 @@ from typing import TypeAlias
 from pymongo import InsertOne, UpdateMany, UpdateOne
 
 from registry.jsonapi.request_documents import Change, Linkage, Mode
+from registry.model.authorship import UPDATED_BY, current_time, updated
 from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import IdTaken, RecordNotFound, VersionConflict
 from registry.storage.records import (
-    NEXT_VERSION,
     ONE_BATCH,
     Outcome,
     Versions,
@@ -23,6 +23,7 @@ from registry.storage.records import (
     foreign_keys,
     key_of,
     new_record,
+    next_version,
     version_of,
 )
 from registry.storage.transactions import Transaction
@@ -64,6 +65,7 @@ class UnitOfWork:
         self._transaction = transaction
         self._graph = transaction.graph
         self._identity_maps = {one.type: _IdentityMap(one) for one in self._graph.values()}
+        self._time = current_time()
 
     async def apply(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
         """Apply the requests in order; return the outcome of each. Raises PyMongoError.
@@ -114,18 +116,19 @@ class UnitOfWork:
             return VersionConflict()
         if (missing := self._missing_targets(change)) is not None:
             return missing
+        authorship = updated(change.author, self._time)
         if before is None:
-            identity_map.add(new_record(request.resource, request.id, change))
+            identity_map.add(new_record(request.resource, request.id, change, self._time))
         else:
             values = change.attributes | foreign_keys(change)
             fields = changed_fields(request.resource, before, values)
             if fields or any(map(partial(self._changes_members, request.id), change.linkages)):
-                identity_map.update(request.id, fields)
+                identity_map.update(request.id, fields | authorship)
         for linkage in change.linkages:
             if linkage.relationship.to_many:
-                self._link_members(request.resource, request.id, linkage)
+                self._link_members(request.resource, request.id, linkage, authorship)
             else:
-                self._link_target(linkage, before or {})
+                self._link_target(linkage, before or {}, authorship)
         return identity_map.get(request.id)
 
     def _changes_members(self, id_: int, linkage: Linkage) -> bool:
@@ -145,21 +148,24 @@ class UnitOfWork:
                 return RecordNotFound.by_identifiers(target, missing)
         return None
 
-    def _link_members(self, resource: Resource, id_: int, linkage: Linkage) -> None:
+    def _link_members(
+        self, resource: Resource, id_: int, linkage: Linkage, authorship: Record
+    ) -> None:
+        """Link members and unlink others. authorship: the fields that say who does so, and when."""
         foreign_key = linkage.relationship.foreign_key
         targets = self._identity_maps[linkage.relationship.target]
         for member in targets.removed_members(id_, linkage):
-            targets.update(member, {foreign_key: None})
+            targets.update(member, {foreign_key: None, **authorship})
         for member, owner in targets.added_members(id_, linkage):
-            targets.update(member, {foreign_key: id_})
-            self._identity_maps[resource.type].increment_version(owner)
+            targets.update(member, {foreign_key: id_, **authorship})
+            self._identity_maps[resource.type].increment_version(owner, authorship)
 
-    def _link_target(self, linkage: Linkage, before: Record) -> None:
+    def _link_target(self, linkage: Linkage, before: Record, authorship: Record) -> None:
         targets = self._identity_maps[linkage.relationship.target]
         previous = key_of(before, linkage.relationship.foreign_key)
         if previous != linkage.linked_ids:
-            targets.increment_version(previous)
-            targets.increment_version(next(iter(linkage.ids), None))
+            targets.increment_version(previous, authorship)
+            targets.increment_version(next(iter(linkage.ids), None), authorship)
 
     async def _flush(self) -> None:
         for type_name, identity_map in self._identity_maps.items():
@@ -179,7 +185,7 @@ class _IdentityMap:
         }
         self._new: list[Record] = []
         self._changed: dict[Hashable, Record] = defaultdict(dict)
-        self._incremented: set[int] = set()
+        self._incremented: dict[int, Record] = {}
 
     def get(self, id_: Hashable) -> Record | None:
         """Return the current state of a record, a dict that later updates do not modify."""
@@ -204,12 +210,15 @@ class _IdentityMap:
         self._changed[id_] |= changed
         self._set(id_, before | changed)
 
-    def increment_version(self, id_: int | None) -> None:
-        """Increment the version of a record, even one that is not loaded or does not exist."""
+    def increment_version(self, id_: int | None, authorship: Record) -> None:
+        """Increment the version of a record, even one that is not loaded or does not exist.
+
+        authorship: the fields that say who does so, and when.
+        """
         if id_ in self._records:
-            self.update(id_, {})
+            self.update(id_, authorship)
         elif id_ is not None:
-            self._incremented.add(id_)
+            self._incremented[id_] = authorship
 
     def removed_members(self, owner: int, linkage: Linkage) -> list[Hashable]:
         """Return the ids of the members that a linkage removes from the owner."""
@@ -231,8 +240,12 @@ class _IdentityMap:
         for id_, values in self._changed.items():
             query = {"_id": self._records[id_]["_id"]}
             yield UpdateOne(query, {"$set": values})
-        if self._incremented:
-            yield UpdateMany({"_id": {"$in": list(self._incremented)}}, [{"$set": NEXT_VERSION}])
+        ids_by_author: dict[str | None, list[int]] = defaultdict(list)
+        for id_, authorship in self._incremented.items():
+            ids_by_author[authorship[UPDATED_BY]].append(id_)
+        for ids in ids_by_author.values():
+            update = {"$set": next_version(self._incremented[ids[0]])}
+            yield UpdateMany({"_id": {"$in": ids}}, [update])
 
     def _set(self, id_: Hashable, record: Record) -> None:
         self._records[id_] = record

@@ -1,0 +1,68 @@
+"""Authorship: who created and last changed a resource, and when. It is `meta` of the resource."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from registry.model.attributes import EQUALITY, Attribute, DateTime, Text
+from registry.model.record import Record
+
+CREATED_AT, CREATED_BY = "created_at", "created_by"
+UPDATED_AT, UPDATED_BY = "updated_at", "updated_by"
+
+
+_DATE_TIME = DateTime()
+
+
+class StoredTime(Attribute):
+    """A point in time that is stored as the text of responses, which sorts by time.
+
+    For two times per resource, BSON dates take ten times as long to decode and to format: 3.3 us.
+    """
+
+    stored_type = str
+    expected = DateTime.expected
+    sample = DateTime.sample
+    value_schema = DateTime.value_schema
+
+    def from_json(self, value: Any) -> Any:
+        """Return the text in UTC, with milliseconds, of a text in any time zone."""
+        return _DATE_TIME.to_json(_DATE_TIME.from_json(value))
+
+    def to_json(self, value: Any) -> Any:
+        """Return the text; BSON dates of external writers are formatted like it."""
+        return _DATE_TIME.to_json(value)
+
+
+class PrincipalName(Text):
+    """The name of a principal: that of an access token, or the subject of a JWT."""
+
+    operators = EQUALITY
+    constraints: Mapping[str, Any] = {}
+    sample = "ci"
+
+
+AUTHORSHIP: Mapping[str, Attribute] = {
+    CREATED_AT: StoredTime(description="When the resource was created."),
+    CREATED_BY: PrincipalName(description="Who created it; absent if not authenticated."),
+    UPDATED_AT: StoredTime(description="When it or one of its relationships was last changed."),
+    UPDATED_BY: PrincipalName(description="Who changed it; absent if not authenticated."),
+}
+"""The members of `meta` and the stored fields with their values, missing or null if unknown."""
+
+
+def current_time() -> str:
+    """Return the time of a write as it is stored, such as `2026-02-28T12:30:00.000Z`."""
+    text = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00") + "Z"
+
+
+def created(by: str | None, time: str) -> Record:
+    """Return the stored fields of a resource that is created. by: None if nobody is known."""
+    names = {} if by is None else {CREATED_BY: by, UPDATED_BY: by}
+    return {CREATED_AT: time, UPDATED_AT: time, **names}
+
+
+def updated(by: str | None, time: str) -> Record:
+    """Return the stored fields that a change of a resource sets. by: None if nobody is known."""
+    return {UPDATED_AT: time, UPDATED_BY: by}

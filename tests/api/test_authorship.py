@@ -1,0 +1,365 @@
+"""`meta` of resources: who created and last changed them, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import operator
+from collections.abc import Awaitable, Callable
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from registry.access.principal import Principal
+from registry.http.app_keys import PRINCIPAL
+from registry.http.error_middleware import error_middleware
+from tests.conftest import Serve
+from tests.support import MEDIA_TYPE, Api, Database, Response, stored_records, to_many
+
+GRACE = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
+EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
+
+NAME = '$version"\\'
+"""The name of a principal that MongoDB and JSON would interpret."""
+
+
+@web.middleware
+async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Take the header `Principal` for the name of the principal."""
+    if name := request.headers.get("Principal"):
+        request[PRINCIPAL] = Principal(name, frozenset({"write"}))
+    return await error_middleware(request, handler)
+
+
+@pytest.fixture
+async def api(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """The running service with an authentication that trusts its clients."""
+    monkeypatch.setattr("registry.app.error_middleware", authenticate)
+    return await serve()
+
+
+async def send(api: Api, by: str, method: str, path: str, data: Any = None) -> Response:
+    """Send a request of a principal."""
+    body = None if data is None else {"data": data}
+    response = await api.request(method, path, body, {"Principal": by} if by else None)
+    assert response.status < 300, response.document
+    return response
+
+
+def shown(response: Response) -> dict[str, str]:
+    """Return the authorship of the only resource in a response."""
+    (authorship,) = response.authorship.values()
+    return dict(authorship)
+
+
+def person(**attributes: Any) -> dict[str, Any]:
+    return {"type": "person", "attributes": attributes}
+
+
+def now() -> str:
+    text = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+async def test_a_new_resource_shows_who_created_it_and_when(api: Api, database: Database) -> None:
+    before = now()
+    created = shown(await send(api, "ci", "POST", "/persons", GRACE))
+    time = created["created_at"]
+    assert before <= time <= now()
+    assert created == {
+        "created_at": time,
+        "created_by": "ci",
+        "updated_at": time,
+        "updated_by": "ci",
+    }
+    assert shown(await api.get("/persons/1")) == created
+    (record,), _ = await stored_records(database)
+    assert created.items() <= record.items()
+
+
+async def test_without_authentication_only_the_times_are_known(
+    api: Api, database: Database
+) -> None:
+    created = shown(await send(api, "", "POST", "/persons", GRACE))
+    assert created.keys() == {"created_at", "updated_at"}
+    (record,), _ = await stored_records(database)
+    assert not {"created_by", "updated_by"} & record.keys()
+    await send(api, "ci", "PATCH", "/persons/1", person(first_name="Ada"))
+    updated = shown(await send(api, "", "PATCH", "/persons/1", person(first_name="Bo")))
+    assert updated.keys() == {"created_at", "updated_at"}
+
+
+async def test_an_update_shows_who_made_it_and_when(api: Api) -> None:
+    created = shown(await send(api, "ci", "POST", "/persons", GRACE))
+    before = now()
+    updated = shown(await send(api, NAME, "PATCH", "/persons/1", person(last_name="Murray")))
+    assert before <= updated["updated_at"] <= now()
+    assert updated == {**created, "updated_by": NAME, "updated_at": updated["updated_at"]}
+    assert shown(await api.get("/persons/1")) == updated
+
+
+async def test_a_request_that_changes_nothing_is_no_update(api: Api, database: Database) -> None:
+    created = shown(await send(api, "ci", "POST", "/persons", GRACE))
+    await send(api, "ci", "POST", "/computers", {"type": "computer", "attributes": {"serial": "1"}})
+    before = await stored_records(database)
+    same = GRACE | {"relationships": {"computers": {"data": []}}}
+    for data in (GRACE, same):
+        assert shown(await send(api, "other", "PATCH", "/persons/1", data)) == created
+    await send(api, "other", "DELETE", "/persons/1/relationships/computers", [])
+    assert await stored_records(database) == before
+
+
+async def test_each_of_the_changes_in_a_batch_has_its_own_author(api: Api) -> None:
+    await send(api, "ci", "POST", "/persons", GRACE)
+    names = [f"author-{number}" for number in range(20)]
+    responses = await asyncio.gather(
+        *(send(api, name, "PATCH", "/persons/1", person(last_name=name)) for name in names)
+    )
+    assert [shown(one)["updated_by"] for one in responses] == names
+    last = max(responses, key=lambda one: int(one.headers["ETag"].strip('"').partition("-")[0]))
+    read = await api.get("/persons/1")
+    assert (read.data, read.authorship) == (last.data, last.authorship)
+
+
+def linkage(name: str, data: Any) -> dict[str, Any]:
+    """Return the resource object that replaces a relationship of `computers` or `owner`."""
+    type_name = "person" if name == "computers" else "computer"
+    return {"type": type_name, "relationships": {name: data}}
+
+
+LINKING: list[tuple[str, str, Any]] = [
+    ("PATCH", "/persons/1", linkage("computers", to_many("1", "3", "4"))),
+    ("PATCH", "/persons/1", linkage("computers", to_many()) | person(email="g@example.com")),
+    ("POST", "/persons", GRACE | linkage("computers", to_many("1", "3"))),
+    ("PATCH", "/persons/1/relationships/computers", to_many("2", "3")["data"]),
+    ("POST", "/persons/1/relationships/computers", to_many("3", "4")["data"]),
+    ("DELETE", "/persons/1/relationships/computers", to_many("1", "3")["data"]),
+    ("PATCH", "/computers/1", linkage("owner", {"data": {"type": "person", "id": "2"}})),
+    ("PATCH", "/computers/1/relationships/owner", {"type": "person", "id": "2"}),
+    ("DELETE", "/persons/1", None),
+    ("DELETE", "/computers/1", None),
+]
+
+
+async def owned_computers(api: Api) -> None:
+    """Create two owners of computers, and a computer of nobody."""
+    owners = [await api.person(), await api.person(), None]
+    for number, owner in enumerate([owners[0], owners[0], owners[1], None]):
+        await api.computer(f"SN-{number}", owner)
+
+
+async def check_authors(
+    api: Api, database: Database, change: Callable[[], Awaitable[object]]
+) -> None:
+    """Check that a change has the author NAME exactly in those records whose version it changes."""
+    before = [one for records in await stored_records(database) for one in records]
+    await change()
+    changed = 0
+    for collection, records in zip(
+        ("persons", "computers"), await stored_records(database), strict=True
+    ):
+        for record in records:
+            known = [one for one in before if one.items() <= record.items()]
+            assert (record.get("updated_by") == NAME) == (not known)
+            changed += not known
+            read = await api.get(f"/{collection}/{record['_id']}")
+            stored = {name: record.get(name) for name in ("created_at", "updated_at")}
+            assert stored.items() <= shown(read).items()
+    assert changed >= 1
+
+
+@pytest.mark.parametrize(("method", "path", "data"), LINKING)
+async def test_a_change_of_a_relationship_changes_both_sides(
+    api: Api, database: Database, method: str, path: str, data: Any
+) -> None:
+    await owned_computers(api)
+    await check_authors(api, database, lambda: send(api, NAME, method, path, data))
+    versions = [one["version"] for records in await stored_records(database) for one in records]
+    assert max(versions) > 1
+
+
+async def test_atomic_operations_have_the_author_of_their_request(
+    api: Api, database: Database
+) -> None:
+    await owned_computers(api)
+    operations = [
+        {"op": "add", "data": {**GRACE, "lid": "new"}},
+        {"op": "update", "href": "/persons/2", "data": person(email="g@example.com")},
+        {"op": "remove", "href": "/computers/2"},
+        {
+            "op": "update",
+            "href": "/computers/4/relationships/owner",
+            "data": {"type": "person", "lid": "new"},
+        },
+    ]
+
+    async def change() -> None:
+        headers = {"Content-Type": EXTENDED, "Principal": NAME}
+        body = {"atomic:operations": operations}
+        async with api.client.post("/operations", json=body, headers=headers) as response:
+            document = await response.json(content_type=None)
+        added, updated = [one["data"]["meta"] for one in document["atomic:results"][:2]]
+        assert added["created_by"] == added["updated_by"] == updated["updated_by"] == NAME
+        assert "created_by" not in updated
+
+    await check_authors(api, database, change)
+
+
+async def test_records_of_external_writers_show_what_is_known(api: Api, database: Database) -> None:
+    date = datetime.datetime(2026, 2, 28, 12, 30, tzinfo=datetime.UTC)
+    records: list[dict[str, Any]] = [
+        {},
+        {"created_at": None, "created_by": None, "updated_at": None, "updated_by": None},
+        {"updated_by": 'a "quoted" name'},
+        {"created_at": date, "updated_at": 5, "created_by": {"is": "x"}},
+        {"created_at": 'no "time"', "updated_at": "\n", "created_by": "\\", "updated_by": "é"},
+    ]
+    expected: list[dict[str, str]] = [
+        {},
+        {},
+        {"updated_by": 'a "quoted" name'},
+        {"created_at": "2026-02-28T12:30:00.000Z", "created_by": "{'is': 'x'}", "updated_at": "5"},
+        records[4],
+    ]
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "A", "last_name": "B", **record}
+        for number, record in enumerate(records, 1)
+    )
+    listed = await api.get("/persons")
+    known = {("person", str(number)): one for number, one in enumerate(expected, 1) if one}
+    assert listed.authorship == known
+    pages = await api.pages("/persons?sort=-updated_by&page[size]=2")
+    assert [id_ for page in pages for id_ in page.ids] == ["5", "3", "4", "2", "1"]
+    updated = shown(await send(api, "ci", "PATCH", "/persons/1", person(first_name="C")))
+    assert updated == {"updated_at": updated["updated_at"], "updated_by": "ci"}
+
+
+@pytest.mark.covers("4.8.fields")
+async def test_included_resources_and_sparse_ones_show_it(api: Api) -> None:
+    await owned_computers(api)
+    for path in ("/persons/1?include=computers", "/persons?include=computers&page[size]=9"):
+        whole = await api.get(path)
+        assert ("computer", "2") in whole.authorship
+        sparse = await api.get(f"{path}&fields[person]=&fields[computer]=")
+        assert sparse.authorship == whole.authorship
+    related = await api.get("/persons/1/computers")
+    assert related.authorship.items() <= whole.authorship.items()
+
+
+async def test_requests_cannot_set_it(api: Api) -> None:
+    sent = {"created_by": "me", "created_at": "2026-02-28T12:30:00.000Z"}
+    created = await send(api, "ci", "POST", "/persons", GRACE | {"meta": sent})
+    assert shown(created)["created_by"] == "ci"
+    refused = await api.patch("/persons/1", person(**sent))
+    assert refused.errors == [
+        (422, "/data/attributes/created_by"),
+        (422, "/data/attributes/created_at"),
+    ]
+    assert (await api.get("/persons?fields[person]=created_at")).status == 400
+
+
+TIMES = [None, "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z", "2026-03-01T23:59:59.999Z"]
+NAMES = [None, "ci", "grace", "$null"]
+
+
+def on_values(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Return a comparison that null never satisfies."""
+    return lambda value, operand: value is not None and compare(value, operand)
+
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": on_values(operator.lt),
+    "le": on_values(operator.le),
+    "gt": on_values(operator.gt),
+    "ge": on_values(operator.ge),
+}
+
+
+@pytest.fixture
+async def stored(api: Api, database: Database) -> list[dict[str, Any]]:
+    """Persons with known authorship; in some, what is not known is missing instead of null."""
+    assert api
+    records = []
+    for number in range(24):
+        known = {
+            "created_at": TIMES[number % 4],
+            "updated_at": TIMES[number // 2 % 4],
+            "updated_by": NAMES[number // 3 % 4],
+        }
+        if number % 2:
+            known = {name: value for name, value in known.items() if value is not None}
+        records.append({"_id": number + 1, "first_name": "A", "last_name": "B", **known})
+    await database.persons.insert_many(records)
+    return records
+
+
+async def test_resources_are_filtered_by_it_in_both_notations(
+    api: Api, stored: list[dict[str, Any]]
+) -> None:
+    comparisons = [
+        *(("created_at", name, operand) for name in OPERATORS for operand in TIMES[1:]),
+        *(("updated_by", name, operand) for name in ("eq", "ne") for operand in NAMES[1:]),
+    ]
+    for field, name, operand in comparisons:
+        expected = [str(one["_id"]) for one in stored if OPERATORS[name](one.get(field), operand)]
+        condition = f'[{{"name":"{field}","op":"{name}","val":"{operand}"}}]'
+        for query in (f"filter[{field}][{name}]={operand}", f"filter={condition}"):
+            assert (await api.get(f"/persons?{query}&page[size]=50")).ids == expected, query
+    for field, text, accepted in (
+        ("updated_at", "2026-01-01T01:00:00%2B01:00", TIMES[1:2]),
+        ("updated_at", ",".join(map(str, TIMES[1:3])), TIMES[1:3]),
+        ("updated_by", "ci,null", ["ci", None]),
+    ):
+        expected = [str(one["_id"]) for one in stored if one.get(field) in accepted]
+        assert (await api.get(f"/persons?filter[{field}]={text}")).ids == expected
+        assert (await api.get(f"/persons?filter[{field}]={text}&page[number]=1")).document["meta"][
+            "total"
+        ] == len(expected)
+    unknown = [str(one["_id"]) for one in stored if one.get("updated_by") is None]
+    assert (await api.get("/persons?filter[updated_by][null]=true")).ids == unknown
+
+
+def null_first(key: str, record: dict[str, Any]) -> tuple[bool, str]:
+    value = record.get(key.removeprefix("-"))
+    return value is not None, value or ""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["updated_at"], ["updated_by"], ["created_at", "-updated_by"], ["last_name", "updated_at"]],
+)
+@pytest.mark.parametrize("descending", [False, True])
+async def test_resources_are_sorted_by_it_and_paged_by_cursors(
+    api: Api, stored: list[dict[str, Any]], names: list[str], descending: bool
+) -> None:
+    keys = [f"-{names[0]}", *names[1:]] if descending else names
+    ordered = sorted(stored, key=itemgetter("_id"), reverse=keys[-1].startswith("-"))
+    for key in reversed(keys):
+        ordered.sort(key=partial(null_first, key), reverse=key.startswith("-"))
+    expected = [str(one["_id"]) for one in ordered]
+    path = f"/persons?sort={','.join(keys)}"
+    assert (await api.get(path)).ids == expected
+    pages = await api.pages(f"{path}&page[size]=7")
+    assert [id_ for page in pages for id_ in page.ids] == expected
+    assert (await api.get(f"{path}&page[number]=3&page[size]=5")).ids == expected[10:15]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "filter[created_at]=yesterday",
+        "filter[updated_at][ge]=2026-02-30T00:00:00Z",
+        "filter[updated_by][contains]=c",
+        "filter[updated_by][lt]=c",
+        "filter[computers.updated_at]=2026-02-28T00:00:00Z",
+    ],
+)
+async def test_an_invalid_comparison_is_rejected(api: Api, name: str) -> None:
+    response = await api.get(f"/persons?{name}")
+    assert response.errors == [(400, name.partition("=")[0])]

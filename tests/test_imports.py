@@ -46,6 +46,8 @@ STORAGE_LAYERS = [
     "reads",
     "snapshot",
     "writes",
+    "tokens",
+    "token_lookups",
     "indexes",
     "maintenance",
     "repository",

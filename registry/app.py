@@ -6,7 +6,9 @@ from functools import partial
 
 from aiohttp import web
 
-from registry.http.app_keys import DEADLINES, GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.http.access_middleware import access_middleware
+from registry.http.app_keys import AUTHENTICATOR, DEADLINES, GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.http.authentication import Authenticator
 from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
 from registry.http.limits import Limits
@@ -19,6 +21,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
+from registry.storage.token_lookups import TokenLookups
 
 
 def create_app(
@@ -35,6 +38,8 @@ def create_app(
     the database is unavailable.
     """
     app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
+    if settings.requires_tokens:
+        app.middlewares.append(access_middleware(app))
     app[SETTINGS] = settings
     app[LIMITS] = limits = replace(limits, send_seconds=settings.send_seconds)
     app[DEADLINES] = Deadlines(settings.response_seconds)
@@ -51,5 +56,8 @@ async def _open_repository(
     async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
         app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS])
         await app[REPOSITORY].prepare()
+        lookups = TokenLookups(database, app[SETTINGS])
+        app[AUTHENTICATOR] = Authenticator(lookups)
         yield
+        await lookups.close()
         await app[REPOSITORY].close()

@@ -1,6 +1,7 @@
 """The settings of the service, from command-line flags and environment variables."""
 
 import argparse
+import ipaddress
 import os
 import re
 import sys
@@ -13,6 +14,8 @@ from urllib.parse import urlsplit
 from registry.jsonapi.pagination import Sizes
 
 _MAX_WORKERS = 64
+
+_AUTH = ("auto", "on", "off")
 
 _OTHER_SECONDS = 0.5
 """What a request may take by default beside its wait and its query: with their defaults, it gets a
@@ -65,6 +68,12 @@ def _public_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _auth(text: str) -> str:
+    if text not in _AUTH:
+        raise ValueError(f"{text!r} is not one of {', '.join(_AUTH)}")
+    return text
+
+
 _count = _integer(1, 999_999)
 
 
@@ -88,6 +97,9 @@ class Settings:
     public_url: Annotated[
         str | None, _public_url, "base URL under which clients reach the service"
     ] = None
+    auth: Annotated[
+        str, _auth, "require access tokens: on, off, or auto, which is off on loopback addresses"
+    ] = "auto"
 
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
@@ -122,6 +134,11 @@ class Settings:
         _seconds,
         "time until a response begins, in seconds; none: 0.5 more than the wait and a query",
     ] = None
+
+    @property
+    def requires_tokens(self) -> bool:
+        """Whether requests need an access token."""
+        return self.auth == "on" or (self.auth == "auto" and not _is_loopback(self.host))
 
     @property
     def response_seconds(self) -> float:
@@ -170,6 +187,16 @@ class Settings:
             )
             parser.error(f"{text}: the first is less than the sum of the other two")
         return settings
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether clients on other hosts cannot reach an address: not if that is not certain."""
+    if host.lower() == "localhost":  # never another address (RFC 6761, 6.3)
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,6 +17,7 @@ SETTINGS = [
     ("--port", "REGISTRY_PORT", "8080"),
     ("--workers", "REGISTRY_WORKERS", "1"),
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+    ("--auth", "REGISTRY_AUTH", "auto"),
 ]
 
 CONTRADICTIONS = [
@@ -59,6 +60,9 @@ INVALID = [
     ("--data-dir", ""),
     ("--host", ""),
     ("--mongodb-uri", ""),
+    ("--auth", "yes"),
+    ("--auth", "ON"),
+    ("--auth", ""),
 ]
 
 
@@ -85,7 +89,31 @@ def test_every_setting_has_a_default() -> None:
         port=8080,
         workers=1,
         public_url=None,
+        auth="auto",
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "is_required"),
+    [
+        ("127.0.0.1", False),
+        ("127.8.9.1", False),
+        ("::1", False),
+        ("localhost", False),
+        ("0.0.0.0", True),  # noqa: S104 - no socket is bound
+        ("::", True),
+        ("192.0.2.1", True),
+        ("::ffff:192.0.2.1", True),
+        ("registry.example.com", True),
+        ("localhost.example.com", True),
+    ],
+)
+def test_tokens_are_required_by_default_unless_only_this_host_can_connect(
+    host: str, *, is_required: bool
+) -> None:
+    assert Settings(host=host).requires_tokens is is_required
+    assert Settings(host=host, auth="on").requires_tokens
+    assert not Settings(host=host, auth="off").requires_tokens
 
 
 def test_flags_and_environment_variables_are_equivalent() -> None:
@@ -98,6 +126,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--port": "0",
         "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
+        "--auth": "on",
     }
     expected = Settings(
         mongodb_uri="mongodb://db.example.com",
@@ -108,6 +137,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         port=0,
         workers=2,
         public_url="https://example.com:8443/registry",
+        auth="on",
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected

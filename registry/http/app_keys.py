@@ -3,12 +3,14 @@
 from aiohttp import web
 
 from registry.access.principal import Principal
+from registry.http.authentication import Authenticator
 from registry.http.deadlines import Deadlines
 from registry.http.limits import Limits
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
+AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
 LIMITS = web.AppKey("limits", Limits)

@@ -6,6 +6,8 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from registry.access.errors import InvalidToken
+from registry.access.tokens import redact
 from registry.http.responses import common_headers, new_request_id, request_id
 from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
@@ -24,6 +26,7 @@ from registry.jsonapi.errors import (
     PreconditionFailed,
     QueryTimedOut,
     RequestTimeout,
+    TokenRejected,
     Unavailable,
     quoted,
 )
@@ -81,10 +84,10 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
         logging.ERROR if errors.status >= 500 else logging.INFO,
         "%s %.160a %s -> %d %.160a",  # truncated, so that the line has its end as well
         request.method,
-        request.raw_path,
+        redact(request.raw_path),
         request_id(request),
         errors.status,
-        str(errors),
+        redact(str(errors)),
         exc_info=error if errors.status == InternalError.status else None,
     )
     return errors
@@ -96,6 +99,8 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
             return error
         case ApiError():
             return ApiErrors([error])
+        case InvalidToken():
+            return ApiErrors([TokenRejected(error.reason)])
         case StorageError():
             return from_storage_error(error)
         case web.HTTPException():

@@ -7,7 +7,15 @@ from functools import partial
 from aiohttp import web
 
 from registry.http.access_middleware import access_middleware
-from registry.http.app_keys import AUTHENTICATOR, DEADLINES, GRAPH, LIMITS, REPOSITORY, SETTINGS
+from registry.http.app_keys import (
+    AUTHENTICATOR,
+    DEADLINES,
+    GRAPH,
+    LIMITS,
+    NOTICE,
+    REPOSITORY,
+    SETTINGS,
+)
 from registry.http.authentication import Authenticator
 from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
@@ -22,6 +30,9 @@ from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
 from registry.storage.token_lookups import TokenLookups
+from registry.storage.tokens import Tokens
+
+_NOTICE = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
 
 
 def create_app(
@@ -58,6 +69,8 @@ async def _open_repository(
         await app[REPOSITORY].prepare()
         lookups = TokenLookups(database, app[SETTINGS])
         app[AUTHENTICATOR] = Authenticator(lookups)
+        is_locked = app[SETTINGS].requires_tokens and not await Tokens(database).has_any()
+        app[NOTICE] = _NOTICE if is_locked else ""
         yield
         await lookups.close()
         await app[REPOSITORY].close()

@@ -157,7 +157,7 @@ class Settings:
         A flag takes precedence over its variable; an empty variable counts as unset. An invalid
         value ends the process with status 2 and one line that names the flag or variable.
         """
-        parser = _Parser(
+        parser = Parser(
             prog="python -m registry",
             description="Serve the JSON:API registry of persons and computers.",
             allow_abbrev=False,
@@ -199,7 +199,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """An argument parser whose error messages are one line."""
 
     def parse_value(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
@@ -212,7 +212,8 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"{source}: {error}")
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"registry: {message}; --help lists the settings\n")
+        """Exit with status 2 and the message on standard error."""
+        self.exit(2, f"registry: {message}; --help lists the options\n")
 
 
 def flag(name: str) -> str:

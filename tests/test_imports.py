@@ -23,6 +23,7 @@ LAYERS = [
     "openapi",
     "app",
     "processes",
+    "tokens",
     "__main__",
 ]
 """From the bottom up: a layer may import those before it."""

@@ -14,6 +14,9 @@ AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
 LIMITS = web.AppKey("limits", Limits)
+NOTICE = web.AppKey("notice", str)
+"""What is reported when the service is ready, beside its URLs; may be empty."""
+
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
 

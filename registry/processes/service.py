@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 
 from registry.app import create_app
+from registry.http.app_keys import NOTICE
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
 from registry.openapi import swagger_ui
@@ -45,10 +46,11 @@ async def serve(
         listener = listen()
         await runner.listen(listener)
         url = settings.public_url or _url(listener)
-        announce(
+        ready = (
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
         )
+        announce(". ".join(filter(None, (ready, app[NOTICE]))))
         await failure.wait()
     finally:
         await runner.cleanup()

@@ -43,6 +43,12 @@ def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None
         raise ApiErrors([_error(one, scope) for one in distinct])
 
 
+def required_by_method(method: str, types: Iterable[Resource]) -> list[Requirement]:
+    """Return what every request with a method requires, to a path that stands for these types."""
+    action = Action.READ if method in {"GET", "HEAD"} else Action.WRITE
+    return [Requirement(action, resource) for resource in types]
+
+
 def required_by_query(query: Query, scope: Scope) -> Iterator[Requirement]:
     """Yield what the parameters require beyond the types that the path names.
 

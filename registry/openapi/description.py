@@ -5,7 +5,7 @@ from typing import Any
 
 import registry
 from registry.http.limits import Limits
-from registry.http.routes import OPERATIONS_PATH
+from registry.http.routes import OPERATIONS_PATH, routes
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
 from registry.jsonapi.query import Scope
@@ -19,6 +19,7 @@ from registry.openapi.parameters import ID, PRECONDITIONS, query_parameters
 from registry.openapi.relationships import linkage_item, related_item
 from registry.openapi.resources import collection_item, detail_item
 from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
+from registry.openapi.security import SCHEMES, add_security
 from registry.settings import Settings
 
 _CONVENTIONS = f"""\
@@ -35,6 +36,8 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
     scopes = [Scope(resource, graph, settings.sizes) for resource in graph.values()]
     paths = {path: item for scope in scopes for path, item in _items(scope, errors).items()}
     paths[OPERATIONS_PATH] = operations_item(graph, settings.most_operations, errors)
+    if settings.requires_tokens:
+        add_security(paths, routes(graph, settings.sizes), graph, errors)
     return {
         "openapi": OPENAPI,
         "info": {
@@ -52,6 +55,7 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
             "parameters": _parameters(scopes),
             "responses": _extract_error_responses(paths),
             "headers": HEADERS,
+            **({"securitySchemes": SCHEMES} if settings.requires_tokens else {}),
         },
     }
 

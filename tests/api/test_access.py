@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
 import pytest
-from aiohttp import hdrs
+from aiohttp import hdrs, web
+from aiohttp.test_utils import TestClient, TestServer
 
-from registry.access.tokens import digest_of, new_token
+from registry.access.tokens import new_token
 from registry.app import create_app
 from registry.settings import Settings
-from registry.storage.tokens import Token, Tokens
-from tests.conftest import LIMITS, Serve
+from registry.storage.tokens import Tokens
+from tests.conftest import LIMITS, Grant, Serve
 from tests.support import Api, CommandLog, Database, to_many
 
 ATOMIC = {"Content-Type": 'application/vnd.api+json; ext="https://jsonapi.org/ext/atomic"'}
@@ -45,12 +45,7 @@ TYPES = {
 }
 """The collections whose types each path reads or writes."""
 
-Grant = Callable[..., Awaitable[dict[str, str]]]
-
-
-@pytest.fixture
-def secured(settings: Settings) -> Settings:
-    return replace(settings, auth="on")
+Header = Callable[..., Awaitable[dict[str, str]]]
 
 
 @pytest.fixture
@@ -60,17 +55,13 @@ async def api(serve: Serve, secured: Settings) -> Api:
 
 
 @pytest.fixture
-def grant(database: Database) -> Grant:
-    """A function that stores a token with scopes and returns the header that sends it."""
-    names = map(str, range(1_000))
+def header(grant: Grant) -> Callable[..., Awaitable[dict[str, str]]]:
+    """A function that returns the header with a new token with these scopes."""
 
-    async def grant(*scopes: str, **more: Any) -> dict[str, str]:
-        token = new_token()
-        record = Token(next(names), frozenset(scopes), datetime.now(UTC), **more)
-        await Tokens(database).create(record, digest_of(token))
-        return {"Authorization": f"Bearer {token}"}
+    async def header(*scopes: str, **more: Any) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await grant(*scopes, **more)}"}
 
-    return grant
+    return header
 
 
 def is_sufficient(scope: str, method: str, collections: set[str]) -> bool:
@@ -91,11 +82,11 @@ def supported_methods(secured: Settings) -> dict[str, set[str]]:
 
 
 async def test_every_route_requires_a_token_and_the_scopes_of_its_types(
-    api: Api, grant: Grant, secured: Settings
+    api: Api, header: Header, secured: Settings
 ) -> None:
     routes = supported_methods(secured)
     assert routes.keys() == PUBLIC | TYPES.keys(), "a route is missing in the table"
-    tokens = {scope: await grant(scope) for scope in SCOPES}
+    tokens = {scope: await header(scope) for scope in SCOPES}
     wrong = {"Authorization": f"Bearer {new_token()}"}
     for path, method in product(routes, METHODS):
         target = path.format(id=1, name="index.html")
@@ -106,8 +97,8 @@ async def test_every_route_requires_a_token_and_the_scopes_of_its_types(
         expected = 204 if method == "OPTIONS" else 401
         assert await status(api, method, target, {}) == expected, (method, path)
         assert await status(api, method, target, wrong) == expected, (method, path)
-        for scope, header in tokens.items():
-            found = await status(api, method, target, header)
+        for scope, sent in tokens.items():
+            found = await status(api, method, target, sent)
             if method not in routes[path]:
                 assert found == 405
             elif method == "OPTIONS" or is_sufficient(scope, method, TYPES[path]):
@@ -125,16 +116,16 @@ async def status(api: Api, method: str, path: str, headers: dict[str, str]) -> i
 
 
 async def test_nothing_is_read_from_the_database_without_sufficient_scopes(
-    api: Api, grant: Grant, commands: CommandLog
+    api: Api, header: Header, commands: CommandLog
 ) -> None:
-    header = await grant("computers:read")
-    await api.get("/computers", **header)
+    sent = await header("computers:read")
+    await api.get("/computers", **sent)
     commands.names()
     for path in ("/persons/1", "/persons/999", "/persons/x", "/computers/1?include=owner"):
-        response = await api.get(path, **header)
+        response = await api.get(path, **sent)
         assert response.status == 403
         assert "999" not in str(response.document)
-    assert (await api.request("DELETE", "/persons/1", headers=header)).status == 403
+    assert (await api.request("DELETE", "/persons/1", headers=sent)).status == 403
     assert set(commands.names()) <= {"find"}  # the token itself, in the background
     assert "persons" not in commands.take("find")
 
@@ -153,15 +144,15 @@ async def test_nothing_is_read_from_the_database_without_sufficient_scopes(
     ],
 )
 async def test_parameters_require_the_scopes_of_the_types_they_read(
-    path: str, parameter: str, api: Api, grant: Grant
+    path: str, parameter: str, api: Api, header: Header
 ) -> None:
-    response = await api.get(path, **await grant("persons:read"))
+    response = await api.get(path, **await header("persons:read"))
     assert response.errors == [(403, parameter)]
     assert response.headers["WWW-Authenticate"] == (
         'Bearer realm="registry", error="insufficient_scope", scope="computers:read"'
     )
     assert "`computers:read`" in response.document["errors"][0]["detail"]
-    both = await api.get(path, **await grant("persons:read", "computers:read"))
+    both = await api.get(path, **await header("persons:read", "computers:read"))
     assert both.status in {200, 404}
 
 
@@ -176,22 +167,24 @@ async def test_parameters_require_the_scopes_of_the_types_they_read(
     ],
 )
 async def test_the_owner_of_a_computer_requires_a_scope_for_persons(
-    path: str, parameter: str, api: Api, grant: Grant
+    path: str, parameter: str, api: Api, header: Header
 ) -> None:
-    response = await api.get(path, **await grant("computers:write"))
+    response = await api.get(path, **await header("computers:write"))
     assert response.errors == [(403, parameter)]
     assert 'scope="persons:read"' in response.headers["WWW-Authenticate"]
-    assert (await api.get(path, **await grant("read"))).status == 200
+    assert (await api.get(path, **await header("read"))).status == 200
 
 
-async def test_parameters_of_the_type_itself_require_no_other_scope(api: Api, grant: Grant) -> None:
-    header = await grant("computers:read")
+async def test_parameters_of_the_type_itself_require_no_other_scope(
+    api: Api, header: Header
+) -> None:
+    sent = await header("computers:read")
     path = "/computers?sort=-serial,id&filter[serial][prefix]=SN&page[size]=1&fields[person]=email"
-    assert (await api.get(path, **header)).status == 200
+    assert (await api.get(path, **sent)).status == 200
 
 
-async def test_a_changed_link_requires_write_scopes_of_both_types(api: Api, grant: Grant) -> None:
-    one, both = await grant("computers:write"), await grant("computers:write", "persons:write")
+async def test_a_changed_link_requires_write_scopes_of_both_types(api: Api, header: Header) -> None:
+    one, both = await header("computers:write"), await header("computers:write", "persons:write")
     person = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
     created = await api.request("POST", "/persons", {"data": person}, both)
     owner = {"data": {"type": "person", "id": created.id}}
@@ -206,14 +199,14 @@ async def test_a_changed_link_requires_write_scopes_of_both_types(api: Api, gran
     attributes = {"data": {"type": "computer", "attributes": {"serial": "SN-2"}}}
     assert (await api.request("PATCH", "/computers/1", attributes, one)).status == 200
 
-    reader = await grant("persons:write", "computers:read")
+    reader = await header("persons:write", "computers:read")
     path = f"/persons/{created.id}/relationships/computers"
     assert (await api.request("POST", path, to_many("1"), reader)).errors == [(403, "")]
     assert (await api.request("DELETE", f"/persons/{created.id}", headers=reader)).status == 204
 
 
 async def test_each_operation_requires_the_scopes_of_the_types_it_writes(
-    api: Api, grant: Grant
+    api: Api, header: Header
 ) -> None:
     computer = {"type": "computer", "attributes": {"serial": "SN-1"}}
     person = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
@@ -226,11 +219,11 @@ async def test_each_operation_requires_the_scopes_of_the_types_it_writes(
             {"op": "remove", "ref": {"type": "person", "lid": "p"}},
         ]
     }  # fmt: skip
-    sent = await grant("computers:write") | ATOMIC
+    sent = await header("computers:write") | ATOMIC
     response = await api.request("POST", "/operations", body, sent)
     assert response.errors == [(403, f"/atomic:operations/{index}") for index in (1, 2, 3)]
     assert 'scope="persons:write"' in response.headers["WWW-Authenticate"]
-    everything = await grant("write") | ATOMIC
+    everything = await header("write") | ATOMIC
     url = api.client.make_url("/operations")
     async with api.client.session.post(url, json=body, headers=everything) as performed:
         assert performed.status == 200
@@ -281,72 +274,76 @@ async def test_an_empty_token_is_a_bad_request(value: str, api: Api) -> None:
     assert (code, document["errors"][0]["code"]) == (400, "invalid_request")
 
 
-async def test_a_token_that_is_sent_twice_is_a_bad_request(api: Api, grant: Grant) -> None:
-    line = f"Authorization: {(await grant('read'))['Authorization']}\r\n".encode()
+async def test_a_token_that_is_sent_twice_is_a_bad_request(api: Api, header: Header) -> None:
+    line = f"Authorization: {(await header('read'))['Authorization']}\r\n".encode()
     request = b"GET /persons HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + 2 * line + b"\r\n"
     code, document = await api.raw(request)
     assert (code, document["errors"][0]["code"]) == (400, "invalid_request")
 
 
 async def test_a_token_in_the_url_is_refused_and_not_logged(
-    api: Api, grant: Grant, caplog: pytest.LogCaptureFixture
+    api: Api, header: Header, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    header = await grant("read")
-    token = header["Authorization"].removeprefix("Bearer ")
+    sent = await header("read")
+    token = sent["Authorization"].removeprefix("Bearer ")
     assert (await api.get(f"/persons?access_token={token}")).status == 401
-    response = await api.get(f"/persons?access_token={token}", **header)
+    response = await api.get(f"/persons?access_token={token}", **sent)
     assert response.errors == [(400, "access_token")]
-    assert (await api.get(f"/persons/{token}", **header)).status == 404
+    assert (await api.get(f"/persons/{token}", **sent)).status == 404
     assert "/persons?access_token=..." in caplog.text
     assert token not in caplog.text
 
 
 async def test_expired_and_revoked_tokens_are_rejected_with_the_reason(
-    api: Api, grant: Grant, database: Database
+    api: Api, header: Header, database: Database
 ) -> None:
-    expired = await grant("read", expires=datetime.now(UTC) - timedelta(seconds=1))
-    revoked = await grant("read", revoked=datetime.now(UTC))
+    expired = await header("read", expires=datetime.now(UTC) - timedelta(seconds=1))
+    revoked = await header("read", revoked=datetime.now(UTC))
     foreign = {"Authorization": f"Bearer {new_token()}"}
-    for header, reason in ((expired, "expired"), (revoked, "revoked"), (foreign, "unknown")):
-        response = await api.get("/persons", **header)
+    for sent, reason in ((expired, "expired"), (revoked, "revoked"), (foreign, "unknown")):
+        response = await api.get("/persons", **sent)
         assert response.errors == [(401, "")]
         assert reason in response.document["errors"][0]["detail"]
     assert await database["persons"].count_documents({}) == 0
 
 
 async def test_a_token_works_in_every_service_at_once_and_stops_within_a_second(
-    serve: Serve, secured: Settings, grant: Grant, database: Database
+    serve: Serve, secured: Settings, header: Header, database: Database
 ) -> None:
     services = [await serve(settings=secured), await serve(settings=secured)]
-    header = await grant("read")
+    sent = await header("read")
     for api in services:
-        assert (await api.get("/persons", **header)).status == 200
+        assert (await api.get("/persons", **sent)).status == 200
     (stored,) = await Tokens(database).find_all()
     await Tokens(database).revoke(stored.name)
     await asyncio.sleep(1)
     for api in services:
-        assert (await api.get("/persons", **header)).status == 401
+        assert (await api.get("/persons", **sent)).status == 401
 
 
 async def test_the_scheme_is_case_insensitive_and_spaces_do_not_matter(
-    api: Api, grant: Grant
+    api: Api, header: Header
 ) -> None:
-    header = await grant("read")
-    token = header["Authorization"].removeprefix("Bearer ")
+    sent = await header("read")
+    token = sent["Authorization"].removeprefix("Bearer ")
     assert (await api.get("/persons", Authorization=f"BEARER   {token} ")).status == 200
 
 
 async def test_without_authentication_tokens_are_ignored(serve: Serve) -> None:
     api = await serve()
-    for header in ({}, {"Authorization": "Bearer x"}):
-        assert (await api.get("/persons", **header)).status == 200
+    for sent in ({}, {"Authorization": "Bearer x"}):
+        assert (await api.get("/persons", **sent)).status == 200
 
 
 async def test_a_route_that_declares_no_requirements_is_refused(
-    secured: Settings, grant: Grant, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    secured: Settings, header: Header
 ) -> None:
-    monkeypatch.setattr("registry.http.views.collection.CollectionView.requirements", None)
-    monkeypatch.setattr("registry.http.views.base.DocumentView.__init_subclass__", lambda: None)
-    api = await serve(settings=secured)
-    assert (await api.get("/persons", **await grant("write"))).errors == [(403, "")]
+    async def respond(_: web.Request) -> web.Response:
+        return web.Response()
+
+    app = create_app(secured, limits=LIMITS)
+    app.router.add_get("/new", respond)
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.get("/new")).status == 403
+        assert (await client.get("/new", headers=await header("write"))).status == 403

@@ -9,7 +9,6 @@ from typing import ClassVar, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
 
-from registry.access.principal import Action
 from registry.compound.include_resolver import resolve
 from registry.http.app_keys import DEADLINES, LIMITS, PRINCIPAL, REPOSITORY, SETTINGS
 from registry.http.deadlines import Deadlines
@@ -23,7 +22,12 @@ from registry.http.etags import (
 from registry.http.responses import DocumentResponse
 from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation
-from registry.jsonapi.authorization import Requirement, authorize, required_by_query
+from registry.jsonapi.authorization import (
+    Requirement,
+    authorize,
+    required_by_method,
+    required_by_query,
+)
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
 from registry.jsonapi.errors import (
@@ -53,7 +57,6 @@ _Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.Stream
 _Query = TypeVar("_Query")
 _Document = TypeVar("_Document")
 _Written = TypeVar("_Written")
-_ACTIONS = {hdrs.METH_GET: Action.READ, hdrs.METH_HEAD: Action.READ}
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -73,12 +76,7 @@ class DocumentView(web.View):
         super().__init_subclass__()
         names = {name: name.lower() for name in sorted(hdrs.METH_ALL)}
         cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
-        cls.requirements = {
-            name: [
-                Requirement(_ACTIONS.get(name, Action.WRITE), resource) for resource in cls.types
-            ]
-            for name in cls.handlers
-        }
+        cls.requirements = {name: required_by_method(name, cls.types) for name in cls.handlers}
 
     def __await__(self) -> Generator[None, None, web.StreamResponse]:
         """Call the handler of the method. Raises Unavailable if it takes too long."""

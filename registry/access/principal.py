@@ -1,8 +1,8 @@
 """The principal: who sends a request, and the scopes that say what it may do."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
 from registry.model.resource import Resource
 
@@ -26,12 +26,11 @@ class Principal:
     name: str
     scopes: frozenset[str]
 
-    def may(self, action: Action, resource: Resource | None) -> bool:
-        """Whether a scope allows the action on resources of a type; None: of all types."""
-        return not self.scopes.isdisjoint(sufficient_scopes(action, resource))
+    def has_one_of(self, scopes: Iterable[str]) -> bool:
+        """Whether the principal has at least one of the scopes."""
+        return not self.scopes.isdisjoint(scopes)
 
 
-@lru_cache(maxsize=256)  # without it, authorization takes three times as long
 def sufficient_scopes(action: Action, resource: Resource | None) -> tuple[str, ...]:
     """Return the scopes each of which allows the action on a type, the narrowest first.
 

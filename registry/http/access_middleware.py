@@ -30,22 +30,21 @@ def access_middleware(app: web.Application) -> Middleware:
             if request.match_info.http_exception is None:
                 raise web.HTTPForbidden
             requirements = {}  # there is no such path
-        if request.method == hdrs.METH_OPTIONS:
+        if (method := request.method) == hdrs.METH_OPTIONS:
             return await handler(request)
-        token = bearer_token(request)
+        token, authenticator = bearer_token(request), app[AUTHENTICATOR]
         if token is None:
             raise AuthenticationRequired
-        authenticator = app[AUTHENTICATOR]
         principal = authenticator.recall(token)
         if principal is not None:
-            authorize(principal, requirements.get(request.method, ()))
+            authorize(principal, requirements.get(method, ()))
             request[PRINCIPAL] = principal
             return await handler(request)
         # The verification counts towards the time that the request may take.
         task = app[DEADLINES].start()
         try:
             principal = await authenticator.verify(token)
-            authorize(principal, requirements.get(request.method, ()))
+            authorize(principal, requirements.get(method, ()))
             request[PRINCIPAL] = principal
             return await handler(request)
         finally:

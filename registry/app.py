@@ -32,7 +32,7 @@ from registry.storage.repository import Repository
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
 
-_NOTICE = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
+_ADVICE = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
 
 
 def create_app(
@@ -69,8 +69,8 @@ async def _open_repository(
         await app[REPOSITORY].prepare()
         lookups = TokenLookups(database, app[SETTINGS])
         app[AUTHENTICATOR] = Authenticator(lookups)
-        is_locked = app[SETTINGS].requires_tokens and not await Tokens(database).has_any()
-        app[NOTICE] = _NOTICE if is_locked else ""
+        is_closed = app[SETTINGS].requires_tokens and not await Tokens(database).has_any()
+        app[NOTICE] = _ADVICE if is_closed else ""
         yield
         await lookups.close()
         await app[REPOSITORY].close()

@@ -34,6 +34,8 @@ def main() -> None:
     token = _token(parser, arguments) if arguments.command == "create" else None
     try:
         asyncio.run(_run(arguments, token, settings))
+    except KeyboardInterrupt:
+        sys.exit(130)
     except StartError as error:
         sys.exit(f"registry: {error}")
     except TokenNameTaken as error:

@@ -25,7 +25,9 @@ _CHECKSUM_LENGTH = 6
 """Base-62 digits of a CRC-32."""
 
 _TOKEN = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_RANDOM_LENGTH + _CHECKSUM_LENGTH}}}")
-_SECRET = re.compile(rf"{PREFIX}[0-9A-Za-z]+|(?<=access_token=)[^&\s]+")
+_SECRET = re.compile(r"reg(?:_|%5F)[0-9A-Z]+|(access(?:_|%5F)token=)[^&\s]+", re.IGNORECASE)
+"""A token, or the parameter for one, also percent-encoded."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -52,7 +54,7 @@ def digest_of(text: str) -> bytes:
 
 def redact(text: str) -> str:
     """Return a text, such as a URL for the log, in which three dots replace each token."""
-    return _SECRET.sub("...", text)
+    return _SECRET.sub(r"\1...", text)
 
 
 def check_name(name: str) -> str:

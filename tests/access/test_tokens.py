@@ -60,6 +60,8 @@ def test_tokens_are_removed_from_texts_for_the_log() -> None:
     assert redact(f"/persons/{token}/computers") == "/persons/.../computers"
     assert redact(f"/persons?access_token={token}&sort=id") == "/persons?access_token=...&sort=id"
     assert redact("/persons?access_token=eyJh.eyJz.c2ln") == "/persons?access_token=..."
+    assert redact(f"/persons/{token.replace('_', '%5f')}") == "/persons/..."
+    assert redact("/persons?sort=id&access%5Ftoken=x%20y") == "/persons?sort=id&access%5Ftoken=..."
     assert redact("/persons?filter[last_name]=reg_") == "/persons?filter[last_name]=reg_"
 
 

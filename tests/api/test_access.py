@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -16,6 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from registry.access.tokens import new_token
 from registry.app import create_app
 from registry.settings import Settings
+from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
 from tests.conftest import LIMITS, Grant, Serve
 from tests.support import Api, CommandLog, Database, to_many
@@ -320,6 +322,14 @@ async def test_a_token_works_in_every_service_at_once_and_stops_within_a_second(
     await asyncio.sleep(1)
     for api in services:
         assert (await api.get("/persons", **sent)).status == 401
+
+
+async def test_the_verification_of_a_token_counts_towards_the_time_of_a_request(
+    serve: Serve, secured: Settings, header: Header, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = await serve(settings=replace(secured, request_seconds=0.1))
+    monkeypatch.setattr(TokenLookups, "find", lambda *_: asyncio.Event().wait())
+    assert (await api.get("/persons", **await header("read"))).errors == [(503, "")]
 
 
 async def test_the_scheme_is_case_insensitive_and_spaces_do_not_matter(

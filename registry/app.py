@@ -9,17 +9,23 @@ from aiohttp import web
 from registry.http.access_middleware import access_middleware
 from registry.http.app_keys import (
     AUTHENTICATOR,
+    CORS,
     DEADLINES,
     GRAPH,
+    HOSTS,
     LIMITS,
     NOTICE,
+    PROXIES,
     REPOSITORY,
     SETTINGS,
 )
 from registry.http.authentication import Authenticator
+from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
+from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
+from registry.http.proxies import TrustedProxies
 from registry.http.routes import routes
 from registry.model.graph import Graph
 from registry.model.resource import Resource
@@ -48,11 +54,17 @@ def create_app(
     Raises InvalidDeclaration if the resources do not fit together; on startup, raises StartError if
     the database is unavailable.
     """
-    app = web.Application(middlewares=[error_middleware], client_max_size=limits.body_bytes)
+    cors = Cors(settings.cors_origin)
+    middlewares = [*cors.middlewares, error_middleware]
+    app = web.Application(middlewares=middlewares, client_max_size=limits.body_bytes)
     if settings.requires_tokens:
         app.middlewares.append(access_middleware(app))
+    app[CORS] = cors
     app[SETTINGS] = settings
-    app[LIMITS] = limits = replace(limits, send_seconds=settings.send_seconds)
+    limits = replace(limits, send_seconds=settings.send_seconds, send_rate=settings.send_rate)
+    app[LIMITS] = limits
+    app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
+    app[HOSTS] = AllowedHosts(settings, proxies)
     app[DEADLINES] = Deadlines(settings.response_seconds)
     app[GRAPH] = graph = Graph(resources)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))

@@ -1,16 +1,17 @@
 """The settings of the service, from command-line flags and environment variables."""
 
 import argparse
-import ipaddress
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
 
+from registry.access.urls import is_loopback, secure_url
 from registry.jsonapi.pagination import Sizes
 
 _MAX_WORKERS = 64
@@ -60,12 +61,47 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def _public_url(text: str) -> str:
+def _base_url(text: str) -> str:
     parts = urlsplit(text)
     plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
     if not plain or not parts.hostname or parts.port == 0:  # an invalid port raises
         raise ValueError(f"{text!r} is not a valid base URL such as https://registry.example.com")
-    return text.rstrip("/")
+    return text
+
+
+def _public_url(text: str) -> str:
+    return _base_url(text).rstrip("/")
+
+
+def _issuer(text: str) -> str:
+    return secure_url(_base_url(text))
+
+
+def _host_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
+        raise ValueError(f"{text!r} is not a host name such as registry.example.com, without port")
+    return text.lower()
+
+
+def _origin(text: str) -> str:
+    if text == "*":
+        return text
+    match = re.fullmatch(
+        r"([a-z][a-z0-9+.-]*)://([\w.-]+|\[[\da-f:.]+\])(:\d+)?", text.lower(), re.ASCII
+    )
+    if not match or urlsplit(text).port == 0:  # an invalid port raises
+        raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
+    # As browsers write it: without the default port (RFC 6454, 6.1).
+    return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not an IP address or network such as 10.1.2.3 or 10.1.2.0/24"
+        ) from None
 
 
 def _auth(text: str) -> str:
@@ -82,7 +118,9 @@ class Settings:
     """The validated settings of one service.
 
     The flag of `data_dir` is `--data-dir`, its environment variable `REGISTRY_DATA_DIR`. Each
-    annotation names the parser of the text and has the description in `--help`.
+    annotation names the parser of the text and has the description in `--help`. A setting whose
+    default is a tuple has any number of values: its flag can be repeated, and its variable has them
+    separated by commas.
     """
 
     mongodb_uri: Annotated[
@@ -100,6 +138,31 @@ class Settings:
     auth: Annotated[
         str, _auth, "require access tokens: on, off, or auto, which is off on loopback addresses"
     ] = "auto"
+    tls_certificate: Annotated[
+        Path | None, Path, "PEM file with the certificate chain for TLS; reloaded on SIGHUP"
+    ] = None
+    tls_key: Annotated[Path | None, Path, "PEM file with the private key of the certificate"] = None
+    allowed_host: Annotated[
+        tuple[str, ...], _host_name, "further host name that requests may be sent to; repeatable"
+    ] = ()
+    cors_origin: Annotated[
+        tuple[str, ...],
+        _origin,
+        "origin whose pages may use the service (CORS), * for all; repeatable",
+    ] = ()
+    trusted_proxy: Annotated[
+        tuple[IPv4Network | IPv6Network, ...],
+        _network,
+        "address or network whose X-Forwarded headers are used; repeatable",
+    ] = ()
+
+    oidc_issuer: Annotated[
+        str | None, _issuer, "OpenID Connect issuer whose JWT access tokens are accepted"
+    ] = None
+    oidc_audience: Annotated[
+        str | None, str, "audience that these tokens are for, such as the public URL"
+    ] = None
+    oidc_scope_claim: Annotated[str, str, "claim of these tokens that has the scopes"] = "scope"
 
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
@@ -108,8 +171,13 @@ class Settings:
         float, _seconds, "time limit of a query with a filter or sort, in seconds"
     ] = 5.0
     send_seconds: Annotated[
-        float, _seconds, "disconnect clients that read nothing of a response for so many seconds"
+        float,
+        _seconds,
+        "period over which the speed of a client that is waited for is measured, in seconds",
     ] = 60.0
+    send_rate: Annotated[
+        int, _count, "disconnect clients that read fewer bytes of a response per second"
+    ] = 4_096
 
     small_requests: Annotated[
         int, _count, "reads by id, pages along an index and small writes in progress per worker"
@@ -138,7 +206,12 @@ class Settings:
     @property
     def requires_tokens(self) -> bool:
         """Whether requests need an access token."""
-        return self.auth == "on" or (self.auth == "auto" and not _is_loopback(self.host))
+        return self.auth == "on" or (self.auth == "auto" and not is_loopback(self.host))
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the URLs of the service: `https` with TLS, otherwise `http`."""
+        return "https" if self.tls_certificate else "http"
 
     @property
     def response_seconds(self) -> float:
@@ -165,20 +238,22 @@ class Settings:
         hints = get_type_hints(cls, include_extras=True)
         options = {name: hint.__metadata__ for name, hint in hints.items()}
         for field in fields(cls):
-            default = "none" if field.default is None else field.default
+            default = "none" if field.default in {None, ()} else field.default
             _, description = options[field.name]
             parser.add_argument(
                 flag(field.name),
+                action="append",
                 metavar="VALUE",
                 help=f"{description} [{_variable(field.name)}, default: {default}]",
             )
         flags = vars(parser.parse_args(arguments))
-        values = {}
-        for name, (parse, _) in options.items():
-            if flags[name] is not None:
-                values[name] = parser.parse_value(flag(name), flags[name], parse)
-            elif text := environment.get(_variable(name)):
-                values[name] = parser.parse_value(_variable(name), text, parse)
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            source, texts = _texts(field, flags[field.name], environment)
+            parse, _ = options[field.name]
+            parsed = tuple(parser.parse_value(source, text, parse) for text in texts)
+            if parsed:
+                values[field.name] = parsed if _is_repeatable(field) else parsed[0]
         settings = cls(**values)
         if settings.response_seconds < settings.queue_seconds + settings.query_seconds:
             text = ", ".join(
@@ -186,17 +261,11 @@ class Settings:
                 for name in ("request_seconds", "queue_seconds", "query_seconds")
             )
             parser.error(f"{text}: the first is less than the sum of the other two")
+        if bool(settings.oidc_issuer) != bool(settings.oidc_audience):
+            parser.error("--oidc-issuer and --oidc-audience require each other")
+        if bool(settings.tls_certificate) != bool(settings.tls_key):
+            parser.error("--tls-certificate and --tls-key: set both or neither")
         return settings
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether clients on other hosts cannot reach an address: not if that is not certain."""
-    if host.lower() == "localhost":  # never another address (RFC 6761, 6.3)
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Parser(argparse.ArgumentParser):
@@ -214,6 +283,23 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and the message on standard error."""
         self.exit(2, f"registry: {message}; --help lists the options\n")
+
+
+def _texts(
+    field: Field[Any], flags: list[str] | None, environment: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Return the flag or variable that sets a field, and the texts of its values."""
+    if flags is not None:
+        return flag(field.name), flags if _is_repeatable(field) else flags[-1:]
+    variable = _variable(field.name)
+    text = environment.get(variable)
+    if not text:
+        return variable, []
+    return variable, [part.strip() for part in text.split(",")] if _is_repeatable(field) else [text]
+
+
+def _is_repeatable(field: Field[Any]) -> bool:
+    return isinstance(field.default, tuple)
 
 
 def flag(name: str) -> str:

@@ -100,7 +100,9 @@ def drop(mongodb_uri: str) -> Iterator[Callable[[str], object]]:
 
 @pytest.fixture
 def settings(mongodb_uri: str) -> Settings:
-    return Settings(mongodb_uri=mongodb_uri, database=f"test_{uuid4().hex}")
+    # The hosts in the raw requests of tests.
+    hosts = ("h", "fleet.example", "proxy.example")
+    return Settings(mongodb_uri=mongodb_uri, database=f"test_{uuid4().hex}", allowed_host=hosts)
 
 
 @pytest.fixture

@@ -290,12 +290,14 @@ class CommandLog(monitoring.CommandListener):
     """Records the commands that this process sends to MongoDB.
 
     Without `hello`, which precedes the first read from a primary, and without the drops of the
-    databases of other tests. unlimited: the names of those without a time limit.
+    databases of other tests. unlimited: the names of those without a time limit. denied: of those
+    for which the user lacks a privilege.
     """
 
     def __init__(self) -> None:
         self._sent: list[tuple[str, str]] = []
         self.unlimited: set[str] = set()
+        self.denied: set[str] = set()
 
     def take(self, command: str) -> list[str]:
         """Clear the log; return the collections that received this command since the last call."""
@@ -321,7 +323,8 @@ class CommandLog(monitoring.CommandListener):
         """Not recorded."""
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Not recorded."""
+        if event.failure.get("codeName") == "Unauthorized":
+            self.denied.add(event.command_name)
 
 
 async def open_cursors(database: Database) -> int:

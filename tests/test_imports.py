@@ -41,6 +41,7 @@ STORAGE_LAYERS = [
     "codecs",
     "mongod",
     "client",
+    "backups",
     "disk_space",
     "orphaned_transactions",
     "transactions",

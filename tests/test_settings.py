@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ SETTINGS = [
     ("--workers", "REGISTRY_WORKERS", "1"),
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
     ("--auth", "REGISTRY_AUTH", "auto"),
+    ("--tls-certificate", "REGISTRY_TLS_CERTIFICATE", "none"),
+    ("--tls-key", "REGISTRY_TLS_KEY", "none"),
+    ("--allowed-host", "REGISTRY_ALLOWED_HOST", "none"),
+    ("--cors-origin", "REGISTRY_CORS_ORIGIN", "none"),
+    ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", "none"),
+    ("--oidc-issuer", "REGISTRY_OIDC_ISSUER", "none"),
+    ("--oidc-audience", "REGISTRY_OIDC_AUDIENCE", "none"),
+    ("--oidc-scope-claim", "REGISTRY_OIDC_SCOPE_CLAIM", "scope"),
 ]
 
 CONTRADICTIONS = [
@@ -57,6 +66,34 @@ INVALID = [
     ("--public-url", "https://registry.example.com:http"),
     ("--public-url", "https://[::1"),
     ("--public-url", "https://registry example.com"),
+    ("--allowed-host", ""),
+    ("--allowed-host", "*"),
+    ("--allowed-host", "a.example:8080"),
+    ("--allowed-host", "https://a.example"),
+    ("--allowed-host", "a..example"),
+    ("--allowed-host", "größe.example"),
+    ("--allowed-host", "a.example b.example"),
+    ("--cors-origin", ""),
+    ("--cors-origin", "null"),
+    ("--cors-origin", "app.example.com"),
+    ("--cors-origin", "https://app.example.com/"),
+    ("--cors-origin", "https://*.example.com"),
+    ("--cors-origin", "https://user@app.example.com"),
+    ("--cors-origin", "https://app.example.com:99999"),
+    ("--cors-origin", "https://app.example.com https://b.example.com"),
+    ("--trusted-proxy", ""),
+    ("--trusted-proxy", "proxy.example"),
+    ("--trusted-proxy", "10.0.0.0/33"),
+    ("--trusted-proxy", "10.0.0.1/8"),
+    ("--trusted-proxy", "::1%lo/64"),
+    ("--oidc-issuer", "https://id.example.com/?tenant=a"),
+    ("--oidc-issuer", "https://user:word@id.example.com"),
+    ("--oidc-issuer", "https://"),
+    ("--oidc-issuer", "http://id.example.com"),
+    ("--oidc-issuer", "http://localhost.example.com"),
+    ("--oidc-issuer", "http://192.0.2.1"),
+    ("--oidc-audience", ""),
+    ("--oidc-scope-claim", ""),
     ("--data-dir", ""),
     ("--host", ""),
     ("--mongodb-uri", ""),
@@ -90,6 +127,9 @@ def test_every_setting_has_a_default() -> None:
         workers=1,
         public_url=None,
         auth="auto",
+        oidc_issuer=None,
+        oidc_audience=None,
+        oidc_scope_claim="scope",
     )
 
 
@@ -127,6 +167,14 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
         "--auth": "on",
+        "--tls-certificate": "/etc/registry/certificate.pem",
+        "--tls-key": "/etc/registry/key.pem",
+        "--allowed-host": "Fleet.example",
+        "--cors-origin": "HTTPS://App.example:443",
+        "--trusted-proxy": "10.0.0.1",
+        "--oidc-issuer": "https://id.example.com/realms/fleet/",
+        "--oidc-audience": "urn:fleet registry",
+        "--oidc-scope-claim": "scp",
     }
     expected = Settings(
         mongodb_uri="mongodb://db.example.com",
@@ -138,6 +186,14 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         workers=2,
         public_url="https://example.com:8443/registry",
         auth="on",
+        tls_certificate=Path("/etc/registry/certificate.pem"),
+        tls_key=Path("/etc/registry/key.pem"),
+        allowed_host=("fleet.example",),
+        cors_origin=("https://app.example",),
+        trusted_proxy=(ip_network("10.0.0.1"),),
+        oidc_issuer="https://id.example.com/realms/fleet/",
+        oidc_audience="urn:fleet registry",
+        oidc_scope_claim="scp",
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected
@@ -147,6 +203,31 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
 def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "82"}).port == 81
     assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
+
+
+def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by_commas() -> None:
+    flags = ["--trusted-proxy=10.0.0.0/8", "--allowed-host=a.example", "--trusted-proxy", "::1"]
+    expected = Settings(
+        allowed_host=("a.example",), trusted_proxy=(ip_network("10.0.0.0/8"), ip_network("::1"))
+    )
+    variables = {
+        "REGISTRY_ALLOWED_HOST": "a.example",
+        "REGISTRY_TRUSTED_PROXY": "10.0.0.0/8, ::1",
+    }
+    assert Settings.parse(flags, {}) == expected
+    assert Settings.parse([], variables) == expected
+    assert Settings.parse(["--allowed-host=b"], variables).allowed_host == ("b",)
+
+
+def test_each_value_of_a_repeatable_setting_is_validated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "'b:1'" in error_line(["--allowed-host=a", "--allowed-host=b:1"], {}, capsys)
+    assert "REGISTRY_ALLOWED_HOST: " in error_line([], {"REGISTRY_ALLOWED_HOST": "a,"}, capsys)
+
+
+def test_of_a_repeated_flag_with_a_single_value_the_last_one_counts() -> None:
+    assert Settings.parse(["--port=80", "--port=81"], {}).port == 81
 
 
 def test_an_empty_variable_is_ignored() -> None:
@@ -179,6 +260,32 @@ def test_a_deadline_shorter_than_the_waits_it_covers_is_reported_with_all_of_the
     line = error_line(arguments, {}, capsys)
     for flag in ("--request-seconds", "--queue-seconds", "--query-seconds"):
         assert f"{flag} " in line
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--oidc-issuer=https://id.example.com"], ["--oidc-audience=registry"]]
+)
+def test_an_issuer_without_an_audience_or_the_reverse_is_reported(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error_line(arguments, {}, capsys)
+    assert "--oidc-issuer and --oidc-audience" in line
+
+
+@pytest.mark.parametrize(
+    "issuer", ["http://127.0.0.1:8085", "http://localhost/realm", "http://[::1]:80"]
+)
+def test_an_issuer_on_a_loopback_address_needs_no_tls(issuer: str) -> None:
+    arguments = [f"--oidc-issuer={issuer}", "--oidc-audience=registry"]
+    assert Settings.parse(arguments, {}).oidc_issuer == issuer
+
+
+@pytest.mark.parametrize("flag", ["--tls-certificate", "--tls-key"])
+def test_a_certificate_and_its_key_are_set_together(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error_line([f"{flag}=file.pem"], {}, capsys)
+    assert "--tls-certificate and --tls-key: set both or neither" in line
 
 
 def test_by_default_a_response_begins_within_10_seconds() -> None:

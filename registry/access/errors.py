@@ -10,3 +10,14 @@ class InvalidToken(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class IssuerUnavailable(Exception):
+    """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified.
+
+    seconds: until the service tries to read them again.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("The keys of the OpenID Connect issuer cannot be read.")
+        self.seconds = seconds

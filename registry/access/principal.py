@@ -39,3 +39,13 @@ def sufficient_scopes(action: Action, resource: Resource | None) -> tuple[str, .
     actions = (Action.WRITE,) if action is Action.WRITE else (Action.READ, Action.WRITE)
     of_type = [f"{resource.collection}:{one.value}" for one in actions] if resource else []
     return (*of_type, *(one.value for one in actions))
+
+
+def known_scopes(resources: Iterable[Resource]) -> frozenset[str]:
+    """Return every scope that allows something on one of the types."""
+    return frozenset(
+        scope
+        for resource in resources
+        for action in Action
+        for scope in sufficient_scopes(action, resource)
+    )

@@ -13,6 +13,7 @@ import struct
 import sys
 import termios
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, cast
 
 from aiohttp import web
@@ -21,12 +22,15 @@ from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.error_responses import error_response, raw_error_response
 from registry.http.limits import Limits
+from registry.http.send_progress import SendProgress
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
 """Reading pauses when so many requests wait for the response to another one of the connection."""
 
-_CHECKS_PER_TIMEOUT = 10
+_TLS_BUFFER = 2**12
+"""Bytes that may wait for encrypted ones to be sent. With a limit of less than the session tickets,
+which wait after a handshake, a TLS connection of the event loop would never be read."""
 
 _PROBE_SECONDS = 0.5
 """Interval of the interim responses that find out whether a client is still there."""
@@ -50,6 +54,7 @@ class Connection(web.RequestHandler):
         "_limits",
         "_probe_timer",
         "_send_timer",
+        "_sending",
     )
 
     def __init__(self, server: web.Server, limits: Limits) -> None:
@@ -65,7 +70,8 @@ class Connection(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
-        self._send_timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.Handle | None = None
+        self._sending = SendProgress()
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
         self._half_closed = False  # by the client
         self._is_ending = False
@@ -98,19 +104,24 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         # A cast, as the transports of uvloop are not instances of those of asyncio.
         sending = cast(asyncio.WriteTransport, transport)
-        sending.set_write_buffer_limits(0)  # beside what the kernel buffers
+        # Beside what the kernel buffers.
+        sending.set_write_buffer_limits(0 if self.ssl_context is None else _TLS_BUFFER)
 
     def pause_writing(self) -> None:
         """Read no further requests until the client reads its responses, but wait for that."""
         super().pause_writing()
         if transport := self.transport:
             transport.pause_reading()
-            self._watch_sending(transport, _unsent(transport), 0)
+            # Soon, as the transport does not count yet what it could not write at once.
+            watch = partial(self._watch_sending, transport)
+            self._send_timer = asyncio.get_running_loop().call_soon(watch)
 
     def resume_writing(self) -> None:
         """Continue: the client has read enough."""
         super().resume_writing()
         self._stop_send_timer()
+        if self.transport is not None:
+            self._sending.pause(_unsent(self.transport))
         is_paused = self._reading_paused or self._buffer_paused or self._half_closed
         if self.transport is not None and not is_paused:
             self.transport.resume_reading()
@@ -130,9 +141,10 @@ class Connection(web.RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
         """Keep the connection open while responses are due: its client may have half-closed it.
 
-        RFC 9112, 9.6. No response is due to a request that has not arrived as a whole.
+        RFC 9112, 9.6. No response is due to a request that has not arrived as a whole. The event
+        loop cannot send anything on a TLS connection that its client has closed.
         """
-        if self._awaits_input:
+        if self._awaits_input or self.ssl_context is not None:
             return False
         self._half_closed = self._is_ending = True
         self._schedule_probe()
@@ -186,21 +198,22 @@ class Connection(web.RequestHandler):
         if isinstance(self._messages[-1][0], _ErrInfo):
             request.content.set_exception(web.RequestPayloadError())
 
-    def _watch_sending(self, transport: asyncio.Transport, unsent: int, checks: int) -> None:
-        """Reset the connection when nothing is sent. checks: how often nothing was, in a row."""
+    def _watch_sending(self, transport: asyncio.Transport) -> None:
+        """Reset the connection when its client has been waited for and has read too little."""
+        limits, sending, loop = self._limits, self._sending, asyncio.get_running_loop()
 
         def check() -> None:
-            if (remaining := _unsent(transport)) != unsent:
-                self._watch_sending(transport, remaining, 0)
-            elif checks + 1 < _CHECKS_PER_TIMEOUT:
-                self._watch_sending(transport, unsent, checks + 1)
-            else:
-                _log.info("A client has read nothing of its response for %g s", seconds)
+            sending.pause(_unsent(transport))
+            if sending.sent < limits.send_rate * limits.send_seconds:
+                text = "A client has read only %d bytes of its responses in %.2g s"
+                _log.info(text, sending.sent, sending.seconds)
                 _reset(transport)
+            else:
+                self._sending = SendProgress()
+                self._watch_sending(transport)
 
-        seconds = self._limits.send_seconds
-        loop = asyncio.get_running_loop()
-        self._send_timer = loop.call_later(seconds / _CHECKS_PER_TIMEOUT, check)
+        sending.start(_unsent(transport))
+        self._send_timer = loop.call_later(limits.send_seconds - sending.seconds, check)
 
     def _stop_send_timer(self) -> None:
         if self._send_timer is not None:

@@ -9,12 +9,14 @@ class Limits:
 
     target_bytes: a longer request target, a path with its query string, is rejected with 400.
     body_bytes: a larger body is rejected with 413. arrival_seconds: the time the head, and after it
-    the body, may take to arrive; 408 after that. linger_seconds: how long the rest of the body of
-    a rejected request is read and discarded, so that the client reads the response before the
-    connection closes. idle_seconds: the idle timeout, after which a connection without a request
-    is closed. stop_idle_seconds: the same while the service stops, so that a client that reuses its
-    connections loses no request. send_seconds: a connection is reset if its client reads nothing of
-    its response for so long.
+    the body, may take to arrive; 408 after that. A TLS handshake may take as long. linger_seconds:
+    how long the rest of the body of a rejected request is read and discarded, so that the client
+    reads the response before the connection closes. idle_seconds: the idle timeout, after which a
+    connection without a request is closed. stop_idle_seconds: the same while the service stops, so
+    that a client that reuses its connections loses no request; also how long the client may take to
+    confirm the end of a TLS connection. send_seconds, send_rate: a connection is reset if its
+    client, whenever it was waited for during so many seconds in total, has read fewer bytes per
+    second.
     """
 
     target_bytes: int = 2**17
@@ -24,3 +26,4 @@ class Limits:
     idle_seconds: float = 75.0
     stop_idle_seconds: float = 5.0
     send_seconds: float = 60.0
+    send_rate: int = 4096

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import select
 import socket
+import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
-from registry.http.app_keys import LIMITS
+from registry.http.app_keys import HOSTS, LIMITS
 from registry.http.connection import Connection
 from registry.http.error_responses import error_response
+from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
-from registry.jsonapi.errors import ExpectationFailed
+from registry.jsonapi.errors import ApiError, ExpectationFailed
 
 _NOTICE_SECONDS = 0.1
 """A stop that takes longer says what it waits for."""
@@ -25,6 +27,9 @@ _CANCEL_SECONDS = 1.0
 
 _ACCEPT_SECONDS = 1.0
 
+_BACKLOG = 128
+"""Connections that the kernel establishes before the event loop accepts them."""
+
 _log = logging.getLogger("registry")
 
 
@@ -33,8 +38,9 @@ class Runner(web.ServerRunner):
 
     def __init__(self, app: web.Application, *, shutdown_timeout: float = 60.0) -> None:
         self._app = app
-        self._connections = _Server(app[LIMITS])
-        self._listeners: list[socket.socket] = []
+        self._connections = _Server(app[LIMITS], app[HOSTS])
+        self._limits = app[LIMITS]
+        self._listening: dict[socket.socket, asyncio.Server] = {}
         self._finish_seconds = shutdown_timeout
         super().__init__(self._connections, shutdown_timeout=_CANCEL_SECONDS)
 
@@ -46,10 +52,18 @@ class Runner(web.ServerRunner):
         self._connections.serve(starter.server)
         await super().setup()
 
-    async def listen(self, listener: socket.socket) -> None:
-        """Serve on a socket that listens already."""
-        self._listeners.append(listener)
-        await web.SockSite(self, listener).start()
+    async def listen(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Serve on a socket that listens already. tls: None for plain HTTP."""
+        # A site of aiohttp would not pass the time limits of TLS on.
+        options: dict[str, Any] = {}
+        if tls is not None:
+            options["ssl"] = tls
+            options["ssl_handshake_timeout"] = self._limits.arrival_seconds
+            options["ssl_shutdown_timeout"] = self._limits.stop_idle_seconds
+        loop = asyncio.get_running_loop()
+        self._listening[listener] = await loop.create_server(
+            self._connections, sock=listener, backlog=_BACKLOG, **options
+        )
 
     async def shutdown(self) -> None:
         """Send the application the signal that the service stops."""
@@ -61,10 +75,10 @@ class Runner(web.ServerRunner):
         Connections stay open until they have received a response with `Connection: close`, or
         have been idle for a while; those that still have a request in the end are reset.
         """
-        for listener in self._listeners:
+        while self._listening:
+            listener, server = self._listening.popitem()
             await _accept_established(listener)
-        for site in self.sites:
-            await site.stop()
+            server.close()
         self._connections.stop()
         if not await self._all_closed(_NOTICE_SECONDS):
             _log.info(
@@ -101,9 +115,10 @@ async def _accept_established(listener: socket.socket) -> None:
 class _Server(web.Server):
     """Creates the connections of one application."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, hosts: AllowedHosts) -> None:
         super().__init__(self._handle, handler_cancellation=True)
         self._limits = limits
+        self._hosts = hosts
         self._is_stopping = False
 
     @property
@@ -129,10 +144,13 @@ class _Server(web.Server):
         return f"open requests: {len(self.open) - idle}, idle connections: {idle}"
 
     def __call__(self) -> web.RequestHandler:
-        connection = Connection(self, self._limits)
-        if self._is_stopping:
-            connection.stop()
-        return connection
+        return Connection(self, self._limits)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Register a connection: with TLS, once its handshake is complete."""
+        super().connection_made(handler, transport)
+        if self._is_stopping and isinstance(handler, Connection):
+            handler.stop()
 
     def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
         # Streams send their head themselves: for them it has to be known when they begin.
@@ -141,12 +159,17 @@ class _Server(web.Server):
         return self._request_of_app(message, payload, protocol, *rest)
 
     def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        # Here, as a middleware would be one more coroutine for every request.
+        try:
+            self._hosts.check(request)
+        except ApiError as error:
+            return _reject(request, error)
         # aiohttp checks `Expect` before any middleware; what it raises would be sent as text.
         expected = request.headers.get(hdrs.EXPECT)
         if expected and request.version >= HttpVersion11 and expected.lower() != "100-continue":
-            return _reject_expectation(request)
+            return _reject(request, ExpectationFailed())
         return self._handle_by_app(request)
 
 
-async def _reject_expectation(request: web.BaseRequest) -> web.StreamResponse:
-    return error_response(request, ExpectationFailed())
+async def _reject(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
+    return error_response(request, error)

@@ -195,6 +195,16 @@ class ExpectationFailed(ApiError, status=417, code="expectation_failed"):
         super().__init__("The only supported expectation is `100-continue`.")
 
 
+class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
+    """The host that the request names is not one of this service."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"This service does not respond to requests for the host {quoted(host)}; the setting "
+            "`--allowed-host` adds a name."
+        )
+
+
 class InvalidField(ApiError, status=422, code="invalid_field"):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
 

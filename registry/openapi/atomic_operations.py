@@ -7,15 +7,16 @@ from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.links import collection_path, relationship_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource import Relationship, Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import Operation, body, response
 from registry.openapi.schemas import (
-    ABSENT,
+    IDENTITIES,
     Json,
     identifier,
     linkage,
+    linkages,
     object_of,
     reference,
     request_resource,
@@ -57,59 +58,82 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     for resource in graph.values():
         for suffix in ("LocalReference", "LocalRemoval"):
             components[title(resource) + suffix] = identifier(resource, suffix)
-        for suffix, creating in (("Addition", True), ("Revision", False)):
-            schema = request_resource(resource, graph, "LocalReference", creating=creating)
-            if creating:
-                lid = text("Identifies the resource in subsequent operations.")
-                schema["properties"]["lid"] = lid
-            components[title(resource) + suffix] = schema
-    operations = [schema for resource in graph.values() for schema in _of_type(resource, graph)]
+        components[f"{title(resource)}LocalReferenceLinkages"] = linkages(
+            resource, graph, "LocalReference"
+        )
+        addition, revision = (
+            request_resource(resource, "LocalReference", creating=creating)
+            for creating in (True, False)
+        )
+        lid = text("Identifies the resource in subsequent operations.")
+        addition["properties"]["lid"] = lid
+        components[f"{title(resource)}Addition"] = addition
+        components[f"{title(resource)}Revision"] = revision
+        properties = {key: one for key, one in revision["properties"].items() if key != "id"}
+        for name, identity in IDENTITIES.items():
+            components[f"{title(resource)}RevisionBy{name}"] = {
+                **revision,
+                "properties": properties | identity,
+                "required": [*revision["required"], *identity],
+            }
+    # Components, as generators name a class after each.
+    operations = dict(one for resource in graph.values() for one in _of_type(resource, graph))
     result = object_of({}, {"data": reference("schemas", "AnyResource")})
     array = {"type": "array", "minItems": 1, "maxItems": max_operations}
     results = {RESULTS: {**array, "items": result}, "jsonapi": reference("schemas", "JsonApi")}
-    requests = {OPERATIONS: {**array, "items": {"anyOf": operations}}}
-    components["Operations"] = object_of(requests, closed=False)
-    return components | {"Results": object_of(results)}
+    items = {"anyOf": [reference("schemas", name) for name in operations]}
+    components["Operations"] = object_of({OPERATIONS: {**array, "items": items}}, closed=False)
+    return components | operations | {"Results": object_of(results)}
 
 
-def _of_type(resource: Resource, graph: Graph) -> Iterator[Json]:
+def _of_type(resource: Resource, graph: Graph) -> Iterator[tuple[str, Json]]:
+    """Yield the name and the schema of each operation on resources of a type."""
+    # Members that exclude each other are not described: generators of clients drop `not`.
     added, revised = (schema_of(resource, suffix) for suffix in ("Addition", "Revision"))
-    local = schema_of(resource, "LocalReference")
     # Without `ref` and `href`, `data` identifies the resource.
-    yield _operation("update", data={"allOf": [revised, local]})
-    yield _operation("add", data=added)
-    yield _operation("add", data=added, href=_href(collection_path(resource)))
+    name = title(resource)
+    for identity in IDENTITIES:
+        data = schema_of(resource, f"RevisionBy{identity}")
+        yield f"Update{name}By{identity}", _operation("update", data=data)
+    addition = _operation("add", data=added)
+    addition["properties"]["href"] = _href(collection_path(resource))
+    yield f"Add{name}", addition
     path = resource_path(resource, "{id}")
-    yield from _by_target("update", _ref(resource), path, revised)
-    yield from _by_target("remove", _ref(resource), path, ABSENT)
-    for name, relationship in resource.relationships.items():
-        path = relationship_path(resource, "{id}", name)
-        ref = _ref(resource, relationship={"type": "string", "enum": [name]})
-        for code in ("add", "update", "remove") if relationship.to_many else ("update",):
-            suffix = "LocalRemoval" if code == "remove" else "LocalReference"
-            yield from _by_target(code, ref, path, linkage(relationship, graph, suffix))
+    yield from _by_target(f"Update{name}", "update", _ref(resource), path, data=revised)
+    yield from _by_target(f"Remove{name}", "remove", _ref(resource), path)
+    for relationship in resource.relationships.values():
+        yield from _of_relationship(resource, relationship, graph)
 
 
-def _by_target(code: str, ref: Json, path: str, data: Json) -> Iterator[Json]:
-    """Yield the schemas of an operation whose target is given by `ref`, and by `href`."""
-    yield _operation(code, ref=ref, data=data)
-    yield _operation(code, href=_href(path), data=data)
+def _of_relationship(
+    resource: Resource, relationship: Relationship, graph: Graph
+) -> Iterator[tuple[str, Json]]:
+    """Yield the name and the schema of each operation on a relationship."""
+    path = relationship_path(resource, "{id}", relationship.name)
+    ref = _ref(resource, relationship={"type": "string", "enum": [relationship.name]})
+    for code in ("add", "update", "remove") if relationship.to_many else ("update",):
+        data = linkage(
+            relationship, graph, "LocalRemoval" if code == "remove" else "LocalReference"
+        )
+        name = f"{code.title()}{title(resource)}{relationship.name.title()}"
+        yield from _by_target(name, code, ref, path, data=data)
+
+
+def _by_target(
+    name: str, code: str, ref: Json, path: str, **members: Json
+) -> Iterator[tuple[str, Json]]:
+    """Yield an operation whose target is given by `ref`, and the same by `href`."""
+    yield f"{name}ByRef", _operation(code, ref=ref, **members)
+    yield f"{name}ByHref", _operation(code, href=_href(path), **members)
 
 
 def _ref(resource: Resource, **more: Json) -> Json:
     identifiers = identifier(resource, "LocalReference")["oneOf"]
-    members = [one["properties"] | {"relationship": ABSENT, **more} for one in identifiers]
-    return {"oneOf": [_open_object(properties) for properties in members]}
+    return {"oneOf": [object_of(one["properties"] | more, closed=False) for one in identifiers]}
 
 
 def _operation(code: str, **members: Json) -> Json:
-    op = {"type": "string", "enum": [code]}
-    return _open_object({"op": op, "ref": ABSENT, "href": ABSENT, **members})
-
-
-def _open_object(members: Json) -> Json:
-    required = {name: schema for name, schema in members.items() if schema is not ABSENT}
-    return object_of(required, members, closed=False)
+    return object_of({"op": {"type": "string", "enum": [code]}, **members}, closed=False)
 
 
 def _href(path: str) -> Json:

@@ -13,9 +13,8 @@ from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas
 from registry.openapi.error_examples import ErrorExamples
-from registry.openapi.filters import filter_schemas
 from registry.openapi.operations import HEADERS
-from registry.openapi.parameters import ID, PRECONDITIONS, query_parameters
+from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_parameters
 from registry.openapi.relationships import linkage_item, related_item
 from registry.openapi.resources import collection_item, detail_item
 from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
@@ -49,9 +48,7 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
         "tags": [*(_tag(resource) for resource in graph.values()), TAG],
         "paths": paths,
         "components": {
-            "schemas": schemas(graph)
-            | filter_schemas(graph)
-            | operations_schemas(graph, settings.most_operations),
+            "schemas": schemas(graph) | operations_schemas(graph, settings.most_operations),
             "parameters": _parameters(scopes),
             "responses": _extract_error_responses(paths),
             "headers": HEADERS,
@@ -88,7 +85,7 @@ def _items(scope: Scope, errors: ErrorExamples) -> Json:
 
 def _parameters(scopes: list[Scope]) -> Json:
     """Return the component parameters."""
-    components = ID | PRECONDITIONS
+    components = ID | ID_TO_WRITE | PRECONDITIONS
     for scope in scopes:
         components |= query_parameters(replace(scope, many=True))
         for relationship in scope.resource.relationships.values():
@@ -102,8 +99,7 @@ def _extract_error_responses(paths: Json) -> Json:
     A component is named after the first operation that has it.
     """
     components: Json = {}
-    methods = (method for item in paths.values() for method in item.values())
-    for operation in (method for method in methods if "responses" in method):
+    for operation in (method for item in paths.values() for method in item.values()):
         for status, response in operation["responses"].items():
             if int(status) >= 400:
                 equal = (name for name, component in components.items() if component == response)

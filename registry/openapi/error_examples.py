@@ -8,7 +8,9 @@ from registry.access.errors import InvalidToken
 from registry.access.principal import Principal
 from registry.access.tokens import check_form
 from registry.http.error_responses import from_storage_error
+from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
+from registry.http.proxies import TrustedProxies
 from registry.jsonapi import errors
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, load_operations
 from registry.jsonapi.authorization import Requirement, authorize
@@ -33,6 +35,7 @@ class ErrorExamples:
         self._settings = settings
         self._limits = limits
         self._bulkheads = Bulkheads.of(settings)
+        self._hosts = AllowedHosts(settings, TrustedProxies(()))
 
     def query(self, scope: Scope) -> list[ApiError]:
         """Return the errors of a request with these query parameters."""
@@ -118,7 +121,8 @@ class ErrorExamples:
     def _any_request(self) -> list[ApiError]:
         return [
             _unsupported_media_type(),
-            errors.MalformedRequest("The header `Host` is not a valid host name."),
+            _raised(lambda: self._hosts.check_authority("example..com:x")),
+            errors.MisdirectedRequest("other.example.org"),
             _raised(lambda: check_accept((f"{MEDIA_TYPE}; charset=utf-8",))),
             errors.RequestTimeout("head", self._limits.arrival_seconds),
             errors.ExpectationFailed(),

@@ -27,16 +27,9 @@ def created(resource: Resource) -> Json:
 
 
 def update(resource: Resource) -> Json:
-    """Return a document that changes all writable attributes and relationships."""
-    attributes = _attributes(resource, resource.writable)
-    data = {"type": resource.type, "id": "1", "attributes": attributes}
-    relationships = {name: {"data": linkage(one)} for name, one in resource.relationships.items()}
-    return {"data": data | ({"relationships": relationships} if relationships else {})}
-
-
-def updated(resource: Resource) -> Json:
-    """Return the response to `update`."""
-    return _document(resource, _linked(resource))
+    """Return a document that changes one attribute."""
+    names = [name for name in resource.attributes if name in resource.writable][:1]
+    return {"data": {"type": resource.type, "id": "1", "attributes": _attributes(resource, names)}}
 
 
 def plain(resource: Resource) -> Json:

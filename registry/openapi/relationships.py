@@ -16,7 +16,7 @@ from registry.openapi.operations import (
     response,
     with_article,
 )
-from registry.openapi.parameters import ID, PRECONDITIONS, query_parameters, references
+from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_parameters
 from registry.openapi.resources import collection_responses
 from registry.openapi.schemas import Json, schema_of, title
 
@@ -46,11 +46,11 @@ def related_item(scope: Scope, relationship: Relationship, errors: ErrorExamples
         operation_id=f"{verb.lower()}_{resource.type}_{name}",
         summary=f"{verb} the {name} of {with_article(resource.type)}",
         description=description,
-        parameters=query_parameters(related) | PRECONDITIONS,
+        parameters=ID | query_parameters(related) | PRECONDITIONS,
         responses=responses,
         errors=[*errors.query(related), *errors.missing(resource), *errors.preconditions()],
     )
-    return {"parameters": references(ID), "get": get.to_object()}
+    return {"get": get.to_object()}
 
 
 def linkage_item(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
@@ -58,7 +58,6 @@ def linkage_item(scope: Scope, relationship: Relationship, errors: ErrorExamples
     methods = {"patch": "replace", "post": "add", "delete": "remove"}
     actions = methods if relationship.to_many else {"patch": "replace"}
     return {
-        "parameters": references(ID),
         "get": _read_linkage(scope, relationship, errors),
         **{name: _change(action, scope, relationship, errors) for name, action in actions.items()},
     }
@@ -90,7 +89,7 @@ def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExample
         operation_id=f"read_{resource.type}_{name}_linkage",
         summary=f"Read the linkage of the {name} of {with_article(resource.type)}",
         description="Resource identifiers only; `include` adds the resources.",
-        parameters=query_parameters(linkage) | PRECONDITIONS,
+        parameters=ID | query_parameters(linkage) | PRECONDITIONS,
         responses={"200": identifiers, **not_modified()},
         errors=[*errors.query(linkage), *errors.missing(resource), *errors.preconditions()],
     ).to_object()
@@ -106,7 +105,7 @@ def _change(action: str, scope: Scope, relationship: Relationship, errors: Error
         operation_id=f"{action}_{resource.type}_{name}",
         summary=f"{_VERBS[action]} the {name} of {with_article(resource.type)}",
         description=_EFFECTS[action] if relationship.to_many else to_one,
-        parameters=PRECONDITIONS,
+        parameters=ID_TO_WRITE | PRECONDITIONS,
         responses=NO_CONTENT,
         errors=[
             *errors.no_query(),

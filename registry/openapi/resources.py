@@ -18,7 +18,7 @@ from registry.openapi.operations import (
     response,
     with_article,
 )
-from registry.openapi.parameters import ID, PRECONDITIONS, query_parameters, references
+from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_parameters
 from registry.openapi.schemas import Json, absolute, schema_of, title
 
 
@@ -30,7 +30,6 @@ def collection_item(scope: Scope, errors: ErrorExamples) -> Json:
 def detail_item(scope: Scope, errors: ErrorExamples) -> Json:
     """Return the Path Item Object of one resource."""
     return {
-        "parameters": references(ID),
         "get": _read(scope, errors),
         "patch": _update(scope, errors),
         "delete": _delete(scope.resource, errors),
@@ -108,7 +107,7 @@ def _read(scope: Scope, errors: ErrorExamples) -> Json:
         operation_id=f"read_{resource.type}",
         summary=f"Read {with_article(resource.type)}",
         description="One resource by its id.",
-        parameters=query_parameters(scope) | PRECONDITIONS,
+        parameters=ID | query_parameters(scope) | PRECONDITIONS,
         responses={"200": document, **not_modified()},
         errors=[*errors.query(scope), *errors.missing(resource), *errors.preconditions()],
     ).to_object()
@@ -116,7 +115,7 @@ def _read(scope: Scope, errors: ErrorExamples) -> Json:
 
 def _update(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
-    schema, documents = schema_of(resource, "Document"), {"updated": examples.updated(resource)}
+    schema, documents = schema_of(resource, "Document"), {"updated": examples.plain(resource)}
     updated = response(f"The updated {resource.type}.", schema, documents, TAGGED)
     return Operation(
         tag=title(resource),
@@ -124,7 +123,7 @@ def _update(scope: Scope, errors: ErrorExamples) -> Json:
         summary=f"Update {with_article(resource.type)}",
         description="Changes only the attributes and relationships in the request, all of them or "
         f"none. {_moves(resource)}Linkage replaces the relationship.",
-        parameters=query_parameters(scope) | PRECONDITIONS,
+        parameters=ID_TO_WRITE | query_parameters(scope) | PRECONDITIONS,
         responses={"200": updated},
         errors=[
             *errors.query(scope),
@@ -142,7 +141,7 @@ def _delete(resource: Resource, errors: ErrorExamples) -> Json:
         operation_id=f"delete_{resource.type}",
         summary=f"Delete {with_article(resource.type)}",
         description="Resources that are linked to it remain, without the link.",
-        parameters=PRECONDITIONS,
+        parameters=ID_TO_WRITE | PRECONDITIONS,
         responses=NO_CONTENT,
         errors=[*errors.no_query(), *errors.missing(resource), *errors.preconditions()],
     ).to_object()

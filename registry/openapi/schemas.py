@@ -18,9 +18,6 @@ OPENAPI = "3.0.0"
 POSITIVE: Json = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
 """The schema of an id or a page number."""
 
-ABSENT: Json = {"not": {}}
-"""The schema of a member that must not be present."""
-
 _ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
 _INTEGER: Json = {"type": "integer", "format": "int64", "minimum": 1}
 _IDS: dict[str, Json] = {
@@ -31,6 +28,11 @@ _IDS: dict[str, Json] = {
 """The `id` of a resource identifier in a response, in a request that links, and in one that
 removes members, where it may be the id of a resource that does not exist."""
 _LOCAL = "Local"
+
+_LOCAL_ID: Json = {"type": "string", "description": "Of a resource that was added before."}
+
+IDENTITIES: dict[str, Json] = {"Id": {"id": _IDS["Reference"]}, "LocalId": {"lid": _LOCAL_ID}}
+"""The member that identifies a resource in an operation, beside its type."""
 
 
 def schemas(graph: Graph) -> Json:
@@ -79,15 +81,20 @@ def object_of(required: Json, optional: Json | None = None, *, closed: bool = Tr
     return schema
 
 
-def request_resource(resource: Resource, graph: Graph, suffix: str, *, creating: bool) -> Json:
-    """Return the schema of a resource object in a request. suffix: of its identifiers."""
-    attributes = _attributes(resource, resource.writable, creating=creating)
-    linkages = {
+def linkages(resource: Resource, graph: Graph, suffix: str) -> Json:
+    """Return the schema of `relationships` in a request. suffix: of the identifiers."""
+    relationships = {
         name: _request(linkage(relationship, graph, suffix))
         for name, relationship in resource.relationships.items()
     }
-    relationships = object_of({}, linkages)
-    relationships["description"] = "Linkage replaces that of the relationship."
+    description = {"description": "Linkage replaces that of the relationship."}
+    return object_of({}, relationships) | description
+
+
+def request_resource(resource: Resource, suffix: str, *, creating: bool) -> Json:
+    """Return the schema of a resource object in a request. suffix: of its identifiers."""
+    attributes = _attributes(resource, resource.writable, creating=creating)
+    relationships = schema_of(resource, f"{suffix}Linkages")
     required = {"type": type_of(resource)}
     optional = {"id": {"description": "Ignored.", "example": "1"}, "relationships": relationships}
     (required if "required" in attributes else optional)["attributes"] = attributes
@@ -109,9 +116,8 @@ def identifier(resource: Resource, suffix: str) -> Json:
     """
     if suffix.startswith(_LOCAL):
         by_id = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
-        by_lid = {"type": type_of(resource), "lid": text("Of a resource that was added before.")}
-        forms = (by_id, {"lid": ABSENT}), (by_lid, {"id": ABSENT})
-        return {"oneOf": [object_of(required, absent, closed=False) for required, absent in forms]}
+        by_lid = {"type": type_of(resource), **IDENTITIES["LocalId"]}
+        return {"oneOf": [object_of(required, closed=False) for required in (by_id, by_lid)]}
     properties = {"type": type_of(resource), "id": _IDS[suffix]}
     return object_of(properties, closed=suffix == "Identifier")
 
@@ -135,9 +141,10 @@ def _type_schemas(resource: Resource, graph: Graph) -> Json:
         "Collection": _document(resources, page_links, meta=_meta()),
         "Resource": _resource(resource, graph),
         "Identifier": identifier(resource, "Identifier"),
-        "Create": _request(request_resource(resource, graph, "Reference", creating=True)),
-        "Update": _request(request_resource(resource, graph, "Reference", creating=False)),
+        "Create": _request(request_resource(resource, "Reference", creating=True)),
+        "Update": _request(request_resource(resource, "Reference", creating=False)),
         "Reference": identifier(resource, "Reference"),
+        "ReferenceLinkages": linkages(resource, graph, "Reference"),
     }
 
 
@@ -273,3 +280,9 @@ def _error() -> Json:
         "meta": object_of({}, {"page": object_of({}, {"maxSize": max_size})}),
     }
     return object_of(required, optional)
+
+
+def query_parameter(name: str, description: str, schema: Json) -> Json:
+    """Return a query parameter; items of an array are separated by commas."""
+    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
+    return {"name": name, "in": "query", "description": description, "schema": schema, **style}

@@ -107,9 +107,6 @@ async def add_security_headers(_: web.Request, response: web.StreamResponse) -> 
     if isinstance(response, web.Response) and response.content_type == "text/html":
         page = response.text or ""
     response.headers["Content-Security-Policy"] = _content_security_policy(page)
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    # Other versions of Swagger UI have files of the same names.
-    response.headers[hdrs.CACHE_CONTROL] = "no-cache"
 
 
 def _content_security_policy(page: str) -> str:

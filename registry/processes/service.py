@@ -1,7 +1,9 @@
 """The service in one process: serves the application until cancelled, then shuts it down."""
 
+import asyncio
 import gc
 import resource
+import signal
 import socket
 from collections.abc import Callable
 
@@ -9,6 +11,7 @@ from registry.app import create_app
 from registry.http.app_keys import NOTICE
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
+from registry.http.tls import Certificate
 from registry.openapi import swagger_ui
 from registry.processes.failure import DatabaseFailure
 from registry.settings import Settings
@@ -31,6 +34,7 @@ async def serve(
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
     service is ready. Raises StartError if the service cannot start, or its database fails.
     """
+    certificate = Certificate(settings) if settings.tls_certificate else None
     _allow_connections()
     failure = DatabaseFailure()
     app = create_app(settings, on_failure=failure.report)
@@ -44,8 +48,11 @@ async def serve(
         gc.freeze()
         gc.set_threshold(10_000, 5, 5)
         listener = listen()
-        await runner.listen(listener)
-        url = settings.public_url or _url(listener)
+        await runner.listen(listener, certificate.context if certificate else None)
+        if certificate:
+            # Instead of stopping, as without TLS.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
+        url = settings.public_url or f"{settings.scheme}://{_authority(listener)}"
         ready = (
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
@@ -67,6 +74,6 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _url(listener: socket.socket) -> str:
+def _authority(listener: socket.socket) -> str:
     host, port, *_ = listener.getsockname()
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

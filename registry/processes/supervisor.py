@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import pickle
+import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -39,7 +40,13 @@ async def supervise(
             stack.push_async_callback(gunicorn.stop)
             settings = replace(settings, mongodb_uri=uri)
         gunicorn.life_pipe.write(pickle.dumps((settings, port.family, port.getsockname())))
-        watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce))
+
+        def announce_ready(line: str) -> None:
+            if settings.tls_certificate:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gunicorn.hang_up)
+            announce(line)
+
+        watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce_ready))
         # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
         exited = asyncio.create_task(gunicorn.process.wait())
         failed = asyncio.create_task(failure.wait())
@@ -110,6 +117,11 @@ class _Gunicorn:
                 raise StartError(text)
             else:
                 _log.error("A worker cannot start: %s", text)
+
+    def hang_up(self) -> None:
+        """Let all workers reload their certificate."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGHUP)
 
     async def stop(self) -> None:
         """Stop gunicorn and its workers; wait until open requests are finished and all exited."""

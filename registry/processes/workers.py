@@ -78,6 +78,10 @@ class _Arbiter(Arbiter):  # type: ignore[misc] # gunicorn has no types
             raise StopIteration  # makes gunicorn's main loop shut down
         super().manage_workers()
 
+    def handle_hup(self) -> None:
+        """Pass SIGHUP on, instead of replacing the workers: they reload their certificate."""
+        self.kill_workers(signal.SIGHUP)
+
 
 class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
     def init_signals(self) -> None:

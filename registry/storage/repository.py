@@ -16,6 +16,7 @@ from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
+from registry.storage.backups import require_complete
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
@@ -91,8 +92,9 @@ class Repository:
         """Create missing indexes, computed fields and counters, before anything else is called.
 
         For large collections, indexes and computed fields are completed in the background, so that
-        the service is ready soon. Raises PyMongoError.
+        the service is ready soon. Raises StartError if the data are incomplete; also PyMongoError.
         """
+        await require_complete(self._database)
         await self._counters.prepare()
         await self._maintenance.prepare()
         await self._disk_space.watch()

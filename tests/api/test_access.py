@@ -254,7 +254,9 @@ async def test_a_malformed_token_is_rejected_without_a_lookup(
 
 
 async def test_a_token_that_is_not_utf_8_is_rejected(api: Api) -> None:
-    head = b"GET /persons HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "
+    head = (
+        b"GET /persons HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer "
+    )
     code, document = await api.raw(head + b"reg_\xff\xfe" * 9 + b"\r\n\r\n")
     assert (code, document["errors"][0]["code"]) == (401, "invalid_token")
 
@@ -271,14 +273,18 @@ async def test_a_token_of_100_kb_is_rejected_and_not_logged(
 
 @pytest.mark.parametrize("value", ["Bearer", "Bearer ", "bearer   "])
 async def test_an_empty_token_is_a_bad_request(value: str, api: Api) -> None:
-    head = f"GET /persons HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {value}"
+    head = (
+        f"GET /persons HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {value}"
+    )
     code, document = await api.raw(head.encode() + b"\r\n\r\n")
     assert (code, document["errors"][0]["code"]) == (400, "invalid_request")
 
 
 async def test_a_token_that_is_sent_twice_is_a_bad_request(api: Api, header: Header) -> None:
     line = f"Authorization: {(await header('read'))['Authorization']}\r\n".encode()
-    request = b"GET /persons HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + 2 * line + b"\r\n"
+    request = (
+        b"GET /persons HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + 2 * line + b"\r\n"
+    )
     code, document = await api.raw(request)
     assert (code, document["errors"][0]["code"]) == (400, "invalid_request")
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
-from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -58,8 +57,8 @@ def resolve(part: Any) -> Any:
 def operations() -> Iterator[tuple[str, str, Any]]:
     """Yield path, method and description of each operation."""
     for path, item in DESCRIPTION["paths"].items():
-        for method in item.keys() - {"parameters"}:
-            yield path, method, item[method]
+        for method, operation in item.items():
+            yield path, method, operation
 
 
 def contents() -> Iterator[tuple[str, Any]]:
@@ -73,18 +72,12 @@ def contents() -> Iterator[tuple[str, Any]]:
 
 
 def parameters() -> Iterator[Any]:
-    for path, _, operation in operations():
-        shared = DESCRIPTION["paths"][path].get("parameters", [])
-        yield from map(resolve, [*shared, *operation["parameters"]])
+    for _, _, operation in operations():
+        yield from map(resolve, operation["parameters"])
 
 
-PREFILLED = {"id", "include", "fields[person]", "fields[computer]", "filter"}
+PREFILLED = {"page[size]", "fields[person]", "fields[computer]"}
 """The parameters with examples, which Swagger UI sends unless the user clears them."""
-
-
-def media_object(parameter: Any) -> Any:
-    """Return the object with the schema and example of a parameter, `content` if it is JSON."""
-    return parameter.get("content", {"application/json": parameter})["application/json"]
 
 
 def examples(content: Any) -> list[Any]:
@@ -167,13 +160,31 @@ def test_every_operation_has_a_summary_a_description_and_a_unique_id() -> None:
 def test_every_parameter_has_a_description_a_schema_and_only_valid_examples() -> None:
     for parameter in parameters():
         assert parameter["description"]
-        assert ("example" in media_object(parameter)) == (parameter["name"] in PREFILLED)
-        if "example" in media_object(parameter):
-            assert (
-                schema_errors(media_object(parameter)["schema"], media_object(parameter)["example"])
-                == []
-            )
-        assert "default" not in media_object(parameter)["schema"]
+        if parameter["name"] != "id":
+            assert ("example" in parameter) == (parameter["name"] in PREFILLED)
+        if "example" in parameter:
+            assert schema_errors(parameter["schema"], parameter["example"]) == []
+        assert "default" not in parameter["schema"]
+
+
+def test_an_id_is_prefilled_only_where_nothing_is_written() -> None:
+    for path, method, operation in operations():
+        if "{id}" in path:
+            (id_,) = [one for one in map(resolve, operation["parameters"]) if one["in"] == "path"]
+            assert ("example" in id_) == (method == "get"), (method, path)
+
+
+def test_the_first_parameter_of_a_collection_limits_its_size() -> None:
+    for path in ("/persons", "/computers", "/persons/{id}/computers"):
+        parameters = map(resolve, DESCRIPTION["paths"][path]["get"]["parameters"])
+        first = next(one for one in parameters if one["in"] == "query")
+        assert (first["name"], first["example"]) == ("page[size]", 10)
+
+
+def test_the_example_of_an_update_changes_one_attribute() -> None:
+    content = DESCRIPTION["paths"]["/persons/{id}"]["patch"]["requestBody"]["content"]
+    data = content[MEDIA_TYPE]["example"]["data"]
+    assert data == {"type": "person", "id": "1", "attributes": {"first_name": "Grace"}}
 
 
 def test_every_document_has_a_schema_and_valid_examples() -> None:
@@ -513,7 +524,6 @@ OPERATIONS: list[Any] = [
     ADDED,
     {**ADDED, "href": "/persons", "meta": {}},
     {**ADDED, "href": "/persons/1"},
-    {**ADDED, "ref": PERSON},
     {"op": "add", "data": {"type": "person"}},
     {"op": "add", "data": {"type": "office"}},
     {"op": "add"},
@@ -532,9 +542,6 @@ OPERATIONS: list[Any] = [
     {"op": "add", "ref": RELATIONSHIP, "data": [COMPUTER, LOCAL]},
     {"op": "update", "ref": RELATIONSHIP, "data": []},
     {"op": "remove", "ref": RELATIONSHIP, "data": [COMPUTER, {"type": "computer", "id": "one"}]},
-    {"op": "remove", "ref": RELATIONSHIP},
-    {"op": "remove", "ref": {**PERSON, "relationship": None}},
-    {"op": "remove", "ref": {**PERSON, "relationship": "owner"}, "data": []},
     {"op": "add", "ref": RELATIONSHIP, "data": COMPUTER},
     {"op": "add", "ref": RELATIONSHIP, "data": [PERSON]},
     {"op": "update", "ref": {**COMPUTER, "relationship": "owner"}, "data": None},
@@ -545,6 +552,13 @@ OPERATIONS: list[Any] = [
     None,
     {"op": "remove", "href": "/persons/1"},
 ]
+EXCLUSIVE: list[Any] = [
+    {**ADDED, "ref": PERSON},
+    {"op": "remove", "ref": RELATIONSHIP},
+    {"op": "remove", "ref": {**PERSON, "relationship": None}},
+    {"op": "remove", "ref": {**PERSON, "relationship": "owner"}, "data": []},
+]
+"""Operations with members that exclude each other, which a schema cannot express without `not`."""
 
 
 async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(api: Api) -> None:
@@ -563,6 +577,21 @@ async def test_operations_are_accepted_if_and_only_if_their_schema_allows_them(a
             )
 
 
+async def test_operations_with_members_that_exclude_each_other_are_rejected(api: Api) -> None:
+    await api.person()
+    for operation in EXCLUSIVE:
+        *_, document, headers = operating(operation)
+        body = json.dumps(document)
+        async with api.client.post("/operations", data=body, headers=headers) as response:
+            assert response.status in {400, 404}, await response.text()
+
+
+def test_no_schema_makes_generators_drop_an_operation() -> None:
+    text = json.dumps(DESCRIPTION)
+    assert '"not":' not in text
+    assert all("schema" in parameter for parameter in parameters())
+
+
 async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:
     await api.computer(owner=await api.person())
     for path, method, operation in operations():
@@ -576,26 +605,33 @@ async def test_every_documented_parameter_value_is_accepted(api: Api) -> None:
 
 def queries(parameter: Any) -> Iterator[str]:
     """Yield queries with each value of a parameter, and with the parameters it requires."""
-    name, schema = parameter["name"], media_object(parameter)["schema"]
+    name, schema = parameter["name"], parameter["schema"]
     required = {"page[total]": "&page[number]=1"}.get(name, "")
     if match := re.fullmatch(r"page\[(.+)\]\[size\]", name):
         required = f"&include={match[1]}"
     if name == "filter":
-        for condition in conditions(resolve(schema["anyOf"][0])["items"]):
-            yield f"{name}={quote(json.dumps([condition]))}"
+        assert schema == {"type": "string"}
+        condition = json.dumps({"name": "id", "op": "eq", "val": 1})
+        yield f'filter=[{condition},{{"not":{condition}}}]'
     elif name == "sort":
-        yield from (f"{name}={value}" for value in schema["items"]["enum"])
+        fields = re.findall(r"`([^`]+)`", parameter["description"].partition("Fields: ")[2])
+        assert fields
+        for value in [*fields, *(f"-{field}" for field in fields), ",".join(fields[1:3])]:
+            assert re.search(schema["pattern"], value)
+            yield f"{name}={value}"
+    elif operators := re.findall(r"`([^`]+)`", parameter["description"].partition("operator: ")[2]):
+        operand = sample(schema["items"])
+        value = str(operand).lower()
+        yield f"{name}={value}"
+        for operator in operators:
+            yield f"{name}[{operator}]={'true' if operator == 'null' else value}"
+            operands = {"null": True, "in": [operand]}
+            field = name.removeprefix("filter[").removesuffix("]")
+            comparison = {"name": field, "op": operator, "val": operands.get(operator, operand)}
+            yield f"filter={quote(json.dumps([comparison]))}"
     elif name not in {"page[after]", "page[before]"}:  # tests/api/test_paging.py tests cursors
         values = schema.get("items", {}).get("enum") or [sample(schema.get("items", schema))]
         yield f"{name}={','.join(map(str, values)).lower()}{required}"
-
-
-def conditions(schema: Any) -> Iterator[Any]:
-    for shape in resolve(schema)["anyOf"]:
-        names = shape["properties"].get("name", {"enum": [""]})["enum"]
-        codes = shape["properties"].get("op", {"enum": [""]})["enum"]
-        for name, code in product(names, codes):
-            yield sample(shape) | ({"name": name, "op": code} if name else {})
 
 
 def sample(schema: Any) -> Any:

@@ -142,5 +142,7 @@ async def test_every_response_has_the_common_headers(
     first, head, _ = parsed(await exchange(api, request))
     assert first.startswith(f"HTTP/1.1 {status} ")
     assert (head["server"], head["vary"]) == ("registry", "Accept")
+    assert head["cache-control"] == "private, no-cache"
+    assert head["x-content-type-options"] == "nosniff"
     assert len(head["x-request-id"]) == 32
     parsedate_to_datetime(head["date"])

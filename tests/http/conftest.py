@@ -12,10 +12,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
-from registry.http.app_keys import LIMITS
+from registry.http.app_keys import HOSTS, LIMITS
 from registry.http.error_middleware import error_middleware
+from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
+from registry.http.proxies import TrustedProxies
 from registry.http.server import Runner
+from registry.settings import Settings
 
 Client = TestClient[web.Request, web.Application]
 Start = Callable[[Handler], Awaitable[Client]]
@@ -41,6 +44,7 @@ def new_app(handler: Handler) -> web.Application:
     """Return an application whose only route, any method at /, has this handler."""
     app = web.Application(middlewares=[error_middleware])
     app[LIMITS] = SHORT_LIMITS
+    app[HOSTS] = AllowedHosts(Settings(allowed_host=("h",)), TrustedProxies(()))
     app.router.add_route("*", "/", handler)
     return app
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from aiohttp import web
 
+from registry.http.app_keys import LIMITS
 from registry.http.responses import DocumentResponse
-from tests.http.conftest import SHORT_LIMITS, Client, Start
+from tests.http.conftest import SHORT_LIMITS, Client, Start, new_app
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 BODY = bytes(50_000)
@@ -42,6 +44,15 @@ async def settled(count: Callable[[], int]) -> int:
         await asyncio.sleep(0.2)
         if count() == before:
             return before
+
+
+async def read_slowly(opened: socket.socket) -> None:
+    """Read a response, each 50,000 bytes of it in a fraction of the time limit."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(10):
+        while True:
+            await loop.sock_recv(opened, 20_000)
+            await asyncio.sleep(SHORT_LIMITS.send_seconds / 50)
 
 
 async def test_a_connection_buffers_one_response_of_a_client_that_does_not_read(
@@ -110,7 +121,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(
         opened.setblocking(True)
         with pytest.raises(ConnectionResetError):
             list(iter(partial(opened.recv, 100_000), b""))
-    assert "A client has read nothing of its response for 0.5 s" in caplog.text
+    assert "A client has read only 0 bytes of its responses in 0.5 s" in caplog.text
 
 
 async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:
@@ -129,3 +140,23 @@ async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) 
             await asyncio.sleep(SHORT_LIMITS.send_seconds / 10)
         while received < size:
             received += len(await loop.sock_recv(opened, 1_000_000))
+
+
+async def test_a_client_that_reads_every_part_of_a_stream_too_slowly_is_disconnected(
+    start_app: Callable[[web.Application], Awaitable[Client]], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(BODY)
+
+    caplog.set_level(logging.INFO)
+    app = new_app(handle)
+    app[LIMITS] = replace(SHORT_LIMITS, send_rate=10_000_000)
+    client = await start_app(app)
+    async with connection(client) as opened:
+        await asyncio.get_running_loop().sock_sendall(opened, GET)
+        with pytest.raises(ConnectionResetError):
+            await read_slowly(opened)
+    assert "A client has read only" in caplog.text

@@ -140,6 +140,23 @@ async def test_a_locked_resource_does_not_delay_the_others(api: Api, database: D
     assert (stored[0]["first_name"], stored[0]["email"]) == ("Grace", "g@example.com")
 
 
+async def test_the_others_of_a_batch_with_a_locked_resource_are_written_in_parts(
+    api: Api, database: Database, commands: CommandLog
+) -> None:
+    records = [{"_id": id_, "first_name": "Ada", "version": 1} for id_ in range(1, 202)]
+    await database.persons.insert_many(records)
+    async with locked(database, "1"):
+        commands.take("update")
+        # The first ones are in smaller batches. MongoDB updates a batch in the order of the ids.
+        order = [*range(2, 62), 1, *range(62, 202)]
+        tasks = {id_: asyncio.create_task(patch(api, str(id_), last_name="New")) for id_ in order}
+        first = tasks.pop(1)
+        assert {response.status for response in await asyncio.gather(*tasks.values())} == {200}
+        assert len(commands.take("update")) < 40
+    assert (await first).status == 200
+    assert await database.persons.count_documents({"last_name": "New", "version": 2}) == 201
+
+
 async def test_a_locked_resource_is_not_acknowledged_after_a_defect(
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,17 @@ async def test_keys_are_divided_among_parallel_batches_unless_these_become_too_s
     assert await asyncio.gather(*tasks) == [key * 10 for key in range(count)]
 
 
+async def test_a_batch_below_the_minimum_is_not_dispatched_in_parallel() -> None:
+    batches = HeldBatches()
+    batcher = Batcher(batches.load, max_batch_size=999, max_in_flight=2, min_parallel_batch=64)
+    tasks = await load(batcher, *range(40)) + await load(batcher, *range(40, 80))
+    assert [len(keys) for keys in batches.loaded] == [40]
+    tasks += await load(batcher, *range(80, 110))
+    assert [len(keys) for keys in batches.loaded] == [40, 64]
+    batches.released.set()
+    assert await asyncio.gather(*tasks) == [key * 10 for key in range(110)]
+
+
 async def test_a_second_batch_is_dispatched_when_it_is_full() -> None:
     batches = HeldBatches()
     batcher = Batcher(batches.load, max_batch_size=3, max_in_flight=2)

@@ -10,12 +10,13 @@ from schemathesis import Case, HookContext, Response
 from schemathesis.core.failures import Failure
 from schemathesis.openapi.checks import RejectedPositiveData, UseAfterFree
 
-DEPENDENT_PARAMETERS = re.compile(
-    r"page\[(number|total|after|before)\]"  # either numbers or a cursor, which depends on `sort`
+INDESCRIBABLE_PARAMETERS = re.compile(
+    r"filter"  # JSON in a string
+    r"|page\[(number|total|after|before)\]"  # either numbers or a cursor, which depends on `sort`
     r"|page\[[^\]]+\]\[size\]"  # only for relationships named in `include`
     r"|sort"  # each field only once, ascending or descending
 )
-"""Parameters whose validity depends on others, which OpenAPI cannot describe."""
+"""Parameters whose validity OpenAPI 3.0 cannot describe."""
 
 
 @schemathesis.hook
@@ -37,6 +38,6 @@ def _is_indescribable(error: dict[str, Any]) -> bool:
     """Return whether the request breaks a rule that OpenAPI 3.0 cannot express."""
     source: dict[str, str] = error.get("source", {})
     if "parameter" in source:
-        return DEPENDENT_PARAMETERS.fullmatch(source["parameter"]) is not None
+        return INDESCRIBABLE_PARAMETERS.fullmatch(source["parameter"]) is not None
     # A `lid` must be unique and refer to an earlier operation; the length of a URL is limited.
     return source.get("pointer", "").endswith("/lid") or "Got more than" in error["detail"]

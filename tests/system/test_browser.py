@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,12 +15,20 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from playwright.async_api import Browser, Locator, Page, Request, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    Error,
+    Locator,
+    Page,
+    Request,
+    async_playwright,
+    expect,
+)
 
 from registry.openapi import swagger_ui
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
-from tests.support import MEDIA_TYPE
+from tests.support import MEDIA_TYPE, Database
 
 ARGUMENTS = [
     "--headless=new",
@@ -155,6 +164,48 @@ async def test_requests_are_authorized_until_the_page_is_closed(
     assert await context.cookies() == []
 
 
+async def test_operations_executed_unedited_change_no_stored_resource(
+    browser: Browser, serve: Serve, database: Database
+) -> None:
+    """Whoever tries out the page presses `Execute` before reading anything."""
+    api = await serve()
+    names = {"first_name": "Grace", "last_name": "Hopper", "full_name": "Grace Hopper"}
+    await database.persons.insert_many({"_id": n, **names} for n in range(1, 10_001))
+    await database.computers.insert_many({"_id": n, "person": 1} for n in range(1, 101))
+    before = await stored(database)
+    visit = Visit(await browser.new_page())
+    await visit.page.goto(str(api.client.make_url("/api/swagger/")))
+    await expect(visit.page.locator(".opblock").first).to_be_visible()
+    async with api.client.get("/api/swagger/swagger.json") as response:
+        description = await response.json()
+    for operation in (one for item in description["paths"].values() for one in item.values()):
+        block = await visit.try_out(f"{operation['tags'][0]}-{operation['operationId']}")
+        await block.get_by_role("button", name="Execute").click()
+        outcome = block.locator(".live-responses-table .response, .parameters .invalid")
+        await expect(outcome.first).to_be_visible()
+        await block.locator(".opblock-summary").click()
+
+    sent = [(one.method, urlsplit(one.url).path) for one in visit.requests]
+    assert sorted(path for method, path in sent if method != "GET") == [
+        "/computers",
+        "/operations",
+        "/persons",
+    ]
+    assert ("GET", "/persons") in sent
+    after = await stored(database)
+    assert before.items() <= after.items()
+    assert len(after) == len(before) + 4  # two that are created one by one, and two by operations
+
+
+async def stored(database: Database) -> dict[tuple[str, int], Any]:
+    """Return all stored resources, by collection and id."""
+    return {
+        (name, record["_id"]): record
+        for name in ("persons", "computers")
+        async for record in database[name].find({}, {"text_block": False})
+    }
+
+
 async def test_the_page_ignores_a_description_named_in_its_url(
     browser: Browser,
     serve: Serve,
@@ -178,3 +229,55 @@ async def test_the_page_ignores_a_description_named_in_its_url(
     )
     await expect(page.locator(".swagger-ui").first).to_be_visible()
     assert requested == []
+
+
+FROM_A_PAGE = """async ([url, id]) => {
+    const type = "application/vnd.api+json"
+    const sent = {"Accept": type, "X-Request-ID": "a", "Idempotency-Key": "a", "traceparent": "a"}
+    const read = await fetch(`${url}/persons/${id}`, {headers: sent})
+    const attributes = {first_name: "Ada"}
+    const changed = await fetch(`${url}/persons/${id}`, {
+        method: "PATCH",
+        headers: {
+            "Content-Type": type, "Authorization": "Bearer x",
+            "If-Match": read.headers.get("ETag"), "If-None-Match": '"other"',
+        },
+        body: JSON.stringify({data: {type: "person", id, attributes}}),
+    })
+    const all = await fetch(`${url}/persons`)
+    const missing = await fetch(`${url}/persons/999`)
+    return {
+        statuses: [read.status, changed.status, all.status, missing.status],
+        name: (await changed.json()).data.attributes.first_name,
+        count: (await all.json()).meta.count,
+        identified: (await missing.json()).errors[0].id == missing.headers.get("X-Request-ID"),
+    }
+}"""
+
+
+async def test_a_page_of_another_origin_uses_the_service_if_it_is_allowed(
+    browser: Browser,
+    serve: Serve,
+    settings: Settings,
+    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
+) -> None:
+    async def show_page(_: web.Request) -> web.Response:
+        return web.Response(text="<title>other</title>", content_type="text/html")
+
+    other = web.Application()
+    other.router.add_get("/", show_page)
+    origin = str((await aiohttp_server(other)).make_url("/")).rstrip("/")
+    page = await browser.new_page()
+    await page.goto(origin)
+
+    api = await serve(settings=replace(settings, cors_origin=(origin,)))
+    person = await api.person("Grace", "Hopper")
+    assert await page.evaluate(FROM_A_PAGE, [api.origin, person]) == {
+        "statuses": [200, 200, 200, 404],
+        "name": "Ada",
+        "count": 1,
+        "identified": True,
+    }
+    closed = await serve(settings=settings)
+    with pytest.raises(Error, match="Failed to fetch"):
+        await page.evaluate(FROM_A_PAGE, [closed.origin, person])

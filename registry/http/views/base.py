@@ -10,7 +10,14 @@ from typing import ClassVar, TypeAlias, TypeVar
 from aiohttp import hdrs, web
 
 from registry.compound.include_resolver import resolve
-from registry.http.app_keys import DEADLINES, LIMITS, PRINCIPAL, REPOSITORY, SETTINGS
+from registry.http.app_keys import (
+    DEADLINES,
+    LIMITS,
+    PRINCIPAL,
+    PROXIES,
+    REPOSITORY,
+    SETTINGS,
+)
 from registry.http.deadlines import Deadlines
 from registry.http.etags import (
     check_if_match,
@@ -46,7 +53,7 @@ from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
 from registry.settings import Settings
 from registry.storage.errors import VersionConflict
 from registry.storage.records import Versions, version_of
@@ -57,6 +64,10 @@ _Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.Stream
 _Query = TypeVar("_Query")
 _Document = TypeVar("_Document")
 _Written = TypeVar("_Written")
+_LONG_TARGET = 1_000
+"""The queries of longer request targets, of which some take milliseconds, are parsed one per
+iteration of the event loop, and not at all if their clients have disconnected by then."""
+
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -86,6 +97,8 @@ class DocumentView(web.View):
         deadlines = self.deadlines
         task = deadlines.start()
         try:
+            if len(self.request.raw_path) > _LONG_TARGET:
+                yield from pause().__await__()
             return (yield from handler(self).__await__())
         finally:
             deadlines.end(task)
@@ -108,7 +121,7 @@ class DocumentView(web.View):
     @property
     def url(self) -> str:
         """The absolute URL as requested."""
-        return absolute_url(self.request, self.settings.public_url)
+        return absolute_url(self.request, self.settings.public_url, self.request.app[PROXIES])
 
     async def options(self) -> web.Response:
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from aiohttp import hdrs, web
 
 from registry.compound.stream import CompoundStream
+from registry.http.app_keys import CORS
 from registry.http.etags import check_if_match, matches_if_none_match
 from registry.http.responses import DocumentResponse, common_headers, request_id
 from registry.http.views.base import TypeView
@@ -50,6 +51,7 @@ class ListView(TypeView):
         headers = common_headers(request_id(self.request))
         headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         response = web.StreamResponse(headers=headers)
+        self.request.app[CORS].add_headers(self.request, response.headers)
         compound = CompoundStream(resource, query, snapshot, self.graph)
         async with (
             listing.chunks() as chunks,

@@ -28,11 +28,14 @@ _Ids: TypeAlias = Collection[int]
 _Fields: TypeAlias = tuple[str, ...]
 _Lookup: TypeAlias = tuple[_Ids, _Fields]
 
-_SINGLE_ID_LIMITS = 256, 2
-"""Batch size and batches in flight, for lookups of one id. While the service renders the records of
-one batch, the database reads the other: twice the reads per second."""
+_SINGLE_ID_LIMITS = 256, 2, 64
+"""Batch size, batches in flight, and the least size of parallel ones, for lookups of one id.
 
-_MANY_IDS_LIMITS = 12, 3
+With many callers, the service renders the records of one batch while the database reads the other.
+At 64 connections, two batches of 32 instead of one would take 14 % more CPU time for each read.
+"""
+
+_MANY_IDS_LIMITS = 12, 3, 8
 """The same for lookups of several ids; the results of larger batches would exceed processor caches.
 Three in flight: 1.28 times the pages per second; apart from lookups of one id: 1.08 times."""
 
@@ -125,11 +128,13 @@ class Lookups:
         key = resource, field, is_single, time
         batcher = self._batchers.get(key)
         if batcher is None:
-            size, in_flight = _SINGLE_ID_LIMITS if is_single else _MANY_IDS_LIMITS
+            limits = _SINGLE_ID_LIMITS if is_single else _MANY_IDS_LIMITS
+            size, in_flight, min_parallel_batch = limits
             batcher = self._batchers[key] = Batcher(
                 partial(self._find_batch, resource, field, time),
                 max_batch_size=size,
                 max_in_flight=in_flight,
+                min_parallel_batch=min_parallel_batch,
                 on_idle=partial(self._batchers.pop, key) if time else None,
             )
         return batcher

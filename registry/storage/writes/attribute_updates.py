@@ -5,6 +5,8 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from math import isqrt
 from typing import Any, TypeAlias
 
 from bson.objectid import ObjectId
@@ -49,15 +51,15 @@ _RETRY_SECONDS = 10.0
 """How long a request retries a record that other processes lock or change."""
 
 _MAX_SEPARATE = 16
-"""Records that are written one at a time in parallel: each takes a thread."""
+"""Parts of batches that are written separately in parallel: each takes a thread."""
 
 
 class AttributeUpdates:
     """Updates the attributes of resources of one type.
 
     A batch takes two commands: one reads the records, the other writes the results that the service
-    has computed. A record is in at most one batch at a time. If one is locked or rejected, each
-    unwritten record of the batch is written separately, while later batches proceed.
+    has computed. A record is in at most one batch at a time. If one is locked or rejected, the
+    unwritten records of the batch are written separately, while later batches proceed.
     """
 
     def __init__(
@@ -118,26 +120,39 @@ class AttributeUpdates:
                 locked = await self._write(await self._pending(updates))
         finally:
             self._end({id_: update for id_, update in updates.items() if id_ not in locked})
-        for id_, update in locked.items():
-            self._writes.begin(self._write_separately(id_, update))
+        self._write_separately(locked)
         return [
             update.outcomes[request] if update.is_final and request in update.outcomes else update
             for request, update in zip(requests, assigned, strict=True)
         ]
 
-    async def _write_separately(self, id_: int, update: RecordUpdate) -> None:
-        pending: _Updates = {id_: update}
+    def _write_separately(self, updates: _Updates) -> None:
+        """Begin to write the records of a batch of which one is locked or rejected, in parts.
+
+        Not one by one: a batch also exceeds its time limit when the database is busy, and single
+        updates would take several times as long.
+        """
+        records, size = iter(updates.items()), isqrt(len(updates))
+        while part := dict(islice(records, size)):
+            self._writes.begin(self._write_part(part))
+
+    async def _write_part(self, part: _Updates) -> None:
+        """Write records in one command; unless it is a single one, divide what is left."""
+        left = part
         try:
-            with _failing(pending):
-                while pending:
+            with _failing(part):
+                while left and (left is part or len(part) == 1):
                     async with self._slots:
-                        pending = await self._write(pending)
-                    self._orphans.suspect(update.began)
+                        left = await self._write(left)
+                    self._orphans.suspect(min(update.began for update in part.values()))
         except Exception:  # a defect: what was not written must not be acknowledged
-            update.fail(Unavailable())
+            for update in left.values():
+                update.fail(Unavailable())
             raise
         finally:
-            self._end({id_: update})
+            left = {id_: update for id_, update in part.items() if not update.is_final}
+            self._end({id_: update for id_, update in part.items() if id_ not in left})
+        self._write_separately(left)
 
     def _end(self, updates: _Updates) -> None:
         for id_, update in updates.items():

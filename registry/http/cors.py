@@ -1,0 +1,85 @@
+"""Cross-origin resource sharing: which pages of other origins may use the service (Fetch, 3.2)."""
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+from multidict import CIMultiDict
+
+from registry.http.responses import REQUEST_ID_HEADER, common_headers, request_id
+
+_PREFLIGHT_HEADERS = {
+    hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",
+    # `*` would not include Authorization.
+    hdrs.ACCESS_CONTROL_ALLOW_HEADERS: ", ".join(
+        (
+            hdrs.ACCEPT,
+            hdrs.AUTHORIZATION,
+            hdrs.CONTENT_TYPE,
+            "Idempotency-Key",
+            hdrs.IF_MATCH,
+            hdrs.IF_NONE_MATCH,
+            "traceparent",
+            "tracestate",
+            REQUEST_ID_HEADER,
+        )
+    ),
+    hdrs.ACCESS_CONTROL_MAX_AGE: "7200",  # seconds: the most that Chromium accepts
+}
+
+_EXPOSED_HEADERS = ", ".join((hdrs.ETAG, hdrs.LOCATION, hdrs.RETRY_AFTER, REQUEST_ID_HEADER))
+
+
+class Cors:
+    """Allows pages of these origins to send requests and to read the responses.
+
+    origins: as in the header `Origin`, or `*` for all; none turns CORS off. Credentials that a
+    browser adds by itself, such as cookies and client certificates, are never allowed.
+    """
+
+    def __init__(self, origins: tuple[str, ...]) -> None:
+        self._origins = frozenset(origins)
+        self._allows_all = "*" in origins
+
+    @property
+    def middlewares(self) -> list[Middleware]:
+        """The middleware that adds the headers and responds to preflight requests, if CORS is on.
+
+        Outside of all others, so that errors have the headers, and a preflight needs no token.
+        """
+        return [self._respond] if self._origins else []
+
+    def add_headers(self, request: web.Request, headers: CIMultiDict[str]) -> None:
+        """Add the headers to those of a response that is not sent yet."""
+        if not self._origins:
+            return
+        if not self._allows_all:
+            headers.add(hdrs.VARY, hdrs.ORIGIN)
+        if self._allows(request):
+            origin = "*" if self._allows_all else request.headers[hdrs.ORIGIN]
+            headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
+            headers[hdrs.ACCESS_CONTROL_EXPOSE_HEADERS] = _EXPOSED_HEADERS
+
+    @web.middleware
+    async def _respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        is_preflight = (
+            request.method == hdrs.METH_OPTIONS
+            and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
+            and self._allows(request)
+        )
+        try:
+            response = _preflight_response(request) if is_preflight else await handler(request)
+        except web.HTTPException as redirect:
+            self.add_headers(request, redirect.headers)
+            raise
+        if not response.prepared:  # streams have the headers
+            self.add_headers(request, response.headers)
+        return response
+
+    def _allows(self, request: web.Request) -> bool:
+        origin = request.headers.get(hdrs.ORIGIN)
+        return origin is not None and (self._allows_all or origin in self._origins)
+
+
+def _preflight_response(request: web.Request) -> web.Response:
+    return web.Response(
+        status=204, headers=common_headers(request_id(request)) | _PREFLIGHT_HEADERS
+    )

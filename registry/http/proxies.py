@@ -1,0 +1,89 @@
+"""What a request says of its client and its target, also through trusted reverse proxies.
+
+Of a trusted proxy, the headers `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` are
+used, as nginx, Caddy and load balancers send them; `Forwarded` (RFC 7239) is not.
+"""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address
+
+from aiohttp import hdrs, web
+
+_MAX_ADDRESSES = 1_024
+"""For how many addresses is kept whether they are trusted."""
+
+_FORWARDED_PROTO = "X-Forwarded-Proto"
+_FORWARDED_ADDRESS = re.compile(r"\s*(\[(?P<v6>[^\]]*)\]|(?P<v4>[\d.]+))(:\d+)?\s*", re.ASCII)
+
+
+class TrustedProxies:
+    """The reverse proxies whose `X-Forwarded` headers are used. networks: their addresses."""
+
+    def __init__(self, networks: tuple[IPv4Network | IPv6Network, ...]) -> None:
+        self._networks = networks
+        self._trusts = lru_cache(_MAX_ADDRESSES)(self._is_in_networks)
+
+    def client_address(self, request: web.BaseRequest) -> str:
+        """Return the IP address of the client, "" if the connection is closed already.
+
+        That is the last address in `X-Forwarded-For` that is not a trusted proxy: what precedes it
+        may be invented by the client.
+        """
+        address = request.remote or ""
+        if not self._trusts(address):
+            return address
+        hops = ",".join(request.headers.getall(hdrs.X_FORWARDED_FOR, ())).split(",")
+        for hop in reversed(hops):
+            forwarded = _address(hop)
+            if forwarded is None:
+                break
+            address = forwarded
+            if not self._trusts(address):
+                break
+        return address
+
+    def authority(self, request: web.BaseRequest) -> str:
+        """Return the host that the client has sent the request to, with its port if it has one.
+
+        RFC 9112, 3.3: the target in absolute form takes precedence over `Host`.
+        """
+        if self._networks and (forwarded := self._forwarded(request, hdrs.X_FORWARDED_HOST)):
+            return forwarded
+        if request.raw_path.startswith("/"):
+            return request.host
+        return request.url.raw_authority
+
+    def origin(self, request: web.BaseRequest) -> str:
+        """Return the scheme and authority by which the client has reached the service."""
+        scheme = self._forwarded(request, _FORWARDED_PROTO).lower()
+        if scheme not in {"http", "https"}:
+            scheme = request.scheme
+        return f"{scheme}://{self.authority(request)}"
+
+    def _forwarded(self, request: web.BaseRequest, name: str) -> str:
+        """Return the value that the last proxy has sent, "" if there is none or it is not trusted.
+
+        The last value of a list: those before it may come from the client.
+        """
+        values = request.headers.getall(name, ())
+        if not values or not self._trusts(request.remote or ""):
+            return ""
+        return values[-1].rpartition(",")[2].strip()
+
+    def _is_in_networks(self, address: str) -> bool:
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)
+
+
+def _address(hop: str) -> str | None:
+    """Return the address in an element of `X-Forwarded-For`, to which some proxies add a port."""
+    match = _FORWARDED_ADDRESS.fullmatch(hop)
+    text = (match["v6"] or match["v4"] or "") if match else hop.strip()
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return None

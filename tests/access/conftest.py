@@ -1,0 +1,80 @@
+"""A provider for all tests of a process, and verifiers of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from registry.access.jwks import JwksLimits
+from registry.access.oidc import ClaimRules, OidcVerifier
+from registry.access.principal import known_scopes
+from registry.resources import RESOURCES
+from tests.access.provider import AUDIENCE, Keys, Provider, generated, running_provider
+
+LIMITS = JwksLimits()
+
+
+class Clock:
+    """The time that the reading of keys sees; it does not pass by itself."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("registry.access.jwks.monotonic", clock)
+    return clock
+
+
+@pytest.fixture(scope="session")
+def first_keys() -> Keys:
+    return generated("first", "RS256", "ES256", "EdDSA")
+
+
+@pytest.fixture(scope="session")
+def provider_process(first_keys: Keys) -> Iterator[Provider]:
+    with running_provider(first_keys) as provider:
+        yield provider
+
+
+@pytest.fixture
+async def provider(provider_process: Provider, first_keys: Keys) -> AsyncIterator[Provider]:
+    """The provider, with its first keys and all of its responses."""
+    yield provider_process
+    await provider_process.respond_with(200)
+    if provider_process.keys is not first_keys:
+        await provider_process.use(first_keys)
+
+
+class Verifiers:
+    """Starts verifiers, and stops them at the end of the test."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+
+    async def start(
+        self, issuer: str, limits: JwksLimits = LIMITS, scope_claim: str = "scope"
+    ) -> OidcVerifier:
+        rules = ClaimRules(issuer, AUDIENCE, scope_claim, known_scopes(RESOURCES))
+        verifier = OidcVerifier(rules, limits)
+        await self._stack.enter_async_context(verifier.refreshed_keys())
+        return verifier
+
+
+@pytest.fixture
+async def verifiers() -> AsyncIterator[Verifiers]:
+    async with AsyncExitStack() as stack:
+        yield Verifiers(stack)
+
+
+@pytest.fixture
+async def verifier(verifiers: Verifiers, provider: Provider) -> OidcVerifier:
+    """A verifier of the tokens of the provider."""
+    return await verifiers.start(provider.issuer)

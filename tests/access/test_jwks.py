@@ -1,0 +1,372 @@
+"""The keys of an issuer: rotation, an issuer that is unavailable, and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from joserfc.errors import SecurityWarning
+from joserfc.jwk import RSAKey
+
+from registry.access.errors import InvalidToken, IssuerUnavailable
+from registry.access.oidc import OidcVerifier
+from tests.access.conftest import LIMITS, Clock, Verifiers
+from tests.access.provider import Keys, Provider, generated, key_set
+
+TIMEOUT = 30
+"""Seconds for what takes a few milliseconds."""
+
+UNUSABLE: dict[str, Any] = {
+    "a text": "key",
+    "an array": [],
+    "no type": {"kid": "other"},
+    "a secret": {"kty": "oct", "kid": "other", "k": "c2VjcmV0"},
+    "an unknown type": {"kty": ["RSA"], "kid": "other"},
+    "no id": {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
+    "an id that is a number": {"kty": "EC", "kid": 1, "crv": "P-256", "x": "AA", "y": "AA"},
+    "no coordinates": {"kty": "EC", "kid": "other", "crv": "P-256"},
+    "coordinates beside the curve": {
+        "kty": "EC",
+        "kid": "other",
+        "crv": "P-256",
+        "x": "AA",
+        "y": "AA",
+    },
+    "an unknown curve": {"kty": "OKP", "kid": "other", "crv": "P-1", "x": "AA"},
+    "no exponent": {"kty": "RSA", "kid": "other", "n": "AQAB", "e": ""},
+    "an operation that is an object": {"kty": "RSA", "kid": "o", "use": "sig", "key_ops": [{}]},
+}
+
+Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Issuer:
+    """An issuer whose configuration and keys a test chooses, and that counts requests."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.keys: Keys = generated("one", "ES256")
+        self.configuration: Any = None
+        self.key_set: Any = key_set(self.keys)
+        self.requests = 0
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        self.requests += 1
+        content = self.key_set
+        if request.path == "/.well-known/openid-configuration":
+            content = self.configuration
+        if isinstance(content, dict):
+            return web.json_response(content)
+        if isinstance(content, bytes):
+            return web.Response(body=content)
+        raise content
+
+    def token(self, **header: str) -> str:
+        return Provider(self.url, self.keys).signed(header=header)
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    issuer = Issuer()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", issuer.respond)
+    async with TestServer(app) as server:
+        issuer.url = str(server.make_url("")).rstrip("/")
+        issuer.configuration = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/jwks"}
+        yield issuer
+
+
+async def seconds_until_retry(verifier: OidcVerifier, token: str) -> float:
+    with pytest.raises(IssuerUnavailable) as unavailable:
+        await verifier.verify(token)
+    return unavailable.value.seconds
+
+
+async def is_accepted(verifier: OidcVerifier, token: str) -> bool:
+    try:
+        await verifier.verify(token)
+    except InvalidToken:
+        return False
+    return True
+
+
+async def test_a_token_of_a_new_key_is_accepted(
+    provider: Provider, verifiers: Verifiers, clock: Clock
+) -> None:
+    verifier = await verifiers.start(provider.issuer)
+    await verifier.verify(provider.signed())
+    await provider.use(generated("second", "ES256"))
+    clock.seconds += LIMITS.pause_seconds
+
+    assert await verifier.verify(await provider.token("ES256"))
+
+
+async def test_a_verified_token_is_refused_after_its_key_was_removed(
+    provider: Provider, verifiers: Verifiers, clock: Clock
+) -> None:
+    verifier = await verifiers.start(provider.issuer)
+    token = provider.signed()
+    await verifier.verify(token)
+    await provider.use(generated("second", "ES256"))
+    clock.seconds += LIMITS.pause_seconds
+    await verifier.verify(provider.signed())
+
+    assert verifier.recall(token) is None
+    assert not await is_accepted(verifier, token)
+
+
+async def test_a_verified_token_is_refused_after_its_key_was_replaced(
+    provider: Provider, verifiers: Verifiers, clock: Clock
+) -> None:
+    verifier = await verifiers.start(provider.issuer)
+    token = provider.signed()
+    await verifier.verify(token)
+    await provider.use(generated("first", "ES256") | generated("second", "EdDSA"))
+    clock.seconds += LIMITS.pause_seconds
+    await verifier.verify(provider.signed("EdDSA"))
+
+    assert verifier.recall(token) is None
+    assert not await is_accepted(verifier, token)
+
+
+async def test_removed_keys_are_noticed_without_a_token_of_a_new_key(
+    provider: Provider, verifiers: Verifiers
+) -> None:
+    limits = replace(LIMITS, refresh_seconds=0.01, pause_seconds=0.0)
+    verifier = await verifiers.start(provider.issuer, limits)
+    token = provider.signed()
+    await verifier.verify(token)
+    await provider.use(generated("second", "ES256"))
+
+    async with asyncio.timeout(TIMEOUT):
+        while verifier.recall(token):  # noqa: ASYNC110 - nothing else reports the refresh
+            await asyncio.sleep(0.005)
+
+
+async def test_keys_are_not_read_again_for_each_unknown_key(
+    provider: Provider, verifiers: Verifiers, clock: Clock
+) -> None:
+    verifier = await verifiers.start(provider.issuer)
+    await verifier.verify(provider.signed())
+    before = await provider.key_requests()
+
+    async def refuse(number: int) -> None:
+        token = provider.signed(header={"kid": f"unknown {number}"})
+        assert not await is_accepted(verifier, token)
+
+    await asyncio.gather(*map(refuse, range(100)))
+    assert await provider.key_requests() == before
+    clock.seconds += LIMITS.pause_seconds
+    await asyncio.gather(*map(refuse, range(100)))
+    await refuse(0)
+    assert await provider.key_requests() == before + 1
+
+
+async def test_the_first_tokens_wait_for_the_keys_that_are_being_read(
+    provider: Provider, verifiers: Verifiers
+) -> None:
+    before = await provider.key_requests()
+    verifier = await verifiers.start(provider.issuer)
+    tokens = [provider.signed(jti=str(number)) for number in range(10)]
+
+    assert len(await asyncio.gather(*map(verifier.verify, tokens))) == 10
+    assert await provider.key_requests() == before + 1
+
+
+async def test_a_client_that_disconnects_does_not_end_the_wait_of_others(
+    provider: Provider, verifiers: Verifiers
+) -> None:
+    verifier = await verifiers.start(provider.issuer)
+    first, second = (asyncio.create_task(verifier.verify(provider.signed())) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+
+    assert await second
+
+
+async def test_tokens_are_verified_once_an_issuer_is_available(
+    provider: Provider, verifiers: Verifiers, clock: Clock
+) -> None:
+    await provider.respond_with(503)
+    verifier = await verifiers.start(provider.issuer)
+    token = provider.signed()
+    assert await seconds_until_retry(verifier, token) == LIMITS.pause_seconds
+    await provider.respond_with(200)
+    clock.seconds += 4.0
+    assert await seconds_until_retry(verifier, token) == LIMITS.pause_seconds - 4.0
+
+    clock.seconds += 6.0
+    assert await verifier.verify(token)
+
+
+async def test_an_address_without_an_issuer_is_unavailable(
+    provider: Provider, verifiers: Verifiers, unused_tcp_port: int
+) -> None:
+    verifier = await verifiers.start(f"http://127.0.0.1:{unused_tcp_port}")
+
+    assert await seconds_until_retry(verifier, provider.signed())
+
+
+async def test_keys_are_used_for_a_limited_time_while_their_issuer_is_unavailable(
+    provider: Provider, verifiers: Verifiers, clock: Clock
+) -> None:
+    verifier = await verifiers.start(provider.issuer)
+    token = provider.signed()
+    await verifier.verify(token)
+    await provider.respond_with(500)
+    unknown = provider.signed(header={"kid": "unknown"})
+    clock.seconds = LIMITS.stale_seconds
+
+    assert await seconds_until_retry(verifier, unknown)
+    assert verifier.recall(token)
+    assert await verifier.verify(provider.signed(jti="another token"))
+    clock.seconds += LIMITS.pause_seconds
+    assert await seconds_until_retry(verifier, unknown)
+    assert verifier.recall(token) is None
+    assert await seconds_until_retry(verifier, token)
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_the_path_of_an_issuer_may_end_with_a_slash(
+    slash: str, issuer: Issuer, verifiers: Verifiers
+) -> None:
+    issuer.url += slash
+    issuer.configuration["issuer"] = issuer.url
+    verifier = await verifiers.start(issuer.url)
+
+    assert await verifier.verify(issuer.token())
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"issuer": "https://issuer.example.com"},
+        {"issuer": None},
+        {"jwks_uri": None},
+        {"jwks_uri": 5},
+        {"jwks_uri": "file:///etc/passwd"},
+        {"jwks_uri": "https://[::1"},
+    ],
+)
+async def test_keys_are_not_read_with_an_invalid_configuration(
+    configuration: dict[str, Any], issuer: Issuer, verifiers: Verifiers
+) -> None:
+    issuer.configuration |= configuration
+    verifier = await verifiers.start(issuer.url)
+
+    assert await seconds_until_retry(verifier, issuer.token())
+    assert issuer.requests == 1
+
+
+@pytest.mark.parametrize(
+    "key_set",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        {"keys": None},
+        b'{"keys": [], "other": "' + b"o" * LIMITS.response_bytes + b'"}',
+        web.HTTPFound("/redirected"),
+        web.HTTPNotFound(text='{"keys": []}'),
+    ],
+    ids=["empty", "HTML", "array", "no array", "too large", "redirect", "not found"],
+)
+async def test_an_invalid_key_set_is_not_used(
+    key_set: Any, issuer: Issuer, verifiers: Verifiers
+) -> None:
+    issuer.key_set = key_set
+    verifier = await verifiers.start(issuer.url)
+
+    assert await seconds_until_retry(verifier, issuer.token())
+    assert issuer.requests == 2
+
+
+async def test_an_issuer_that_does_not_respond_is_unavailable(
+    verifiers: Verifiers, issuer: Issuer
+) -> None:
+    disconnected = asyncio.Event()
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        disconnected.set()
+
+    async with await asyncio.start_server(wait, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        limits = replace(LIMITS, read_seconds=0.05)
+        verifier = await verifiers.start(f"http://127.0.0.1:{port}", limits)
+
+        async with asyncio.timeout(TIMEOUT):
+            assert await seconds_until_retry(verifier, issuer.token())
+            await disconnected.wait()
+
+
+@pytest.mark.parametrize("defect", UNUSABLE)
+async def test_an_unusable_key_does_not_keep_others_from_being_used(
+    defect: str, issuer: Issuer, verifiers: Verifiers
+) -> None:
+    issuer.key_set["keys"].insert(0, UNUSABLE[defect])
+    verifier = await verifiers.start(issuer.url)
+
+    assert await verifier.verify(issuer.token())
+    assert not await is_accepted(verifier, issuer.token(kid="other"))
+
+
+@pytest.mark.parametrize("changes", [{"use": "enc"}, {"alg": "ES384"}, {"key_ops": ["sign"]}])
+async def test_a_key_for_another_purpose_verifies_no_token(
+    changes: dict[str, Any], issuer: Issuer, verifiers: Verifiers
+) -> None:
+    del issuer.key_set["keys"][0]["use"]
+    issuer.key_set["keys"][0] |= changes
+    verifier = await verifiers.start(issuer.url)
+
+    assert not await is_accepted(verifier, issuer.token())
+
+
+async def test_an_rsa_key_of_less_than_2048_bits_verifies_no_token(
+    issuer: Issuer, verifiers: Verifiers
+) -> None:
+    with warnings.catch_warnings(action="ignore", category=SecurityWarning):
+        key = RSAKey.generate_key(1024, {"kid": "short"})
+    issuer.key_set["keys"].append(key.as_dict())
+    with warnings.catch_warnings():  # which pytest would turn into errors
+        warnings.simplefilter("default")
+        verifier = await verifiers.start(issuer.url)
+        token = Provider(issuer.url, {"RS256": key}).signed("RS256")
+
+        assert not await is_accepted(verifier, token)
+
+
+async def test_keys_are_not_read_from_another_host_without_tls(
+    issuer: Issuer, verifiers: Verifiers
+) -> None:
+    keys_url = issuer.configuration["jwks_uri"].replace("127.0.0.1", "0.0.0.0")  # noqa: S104 - reaches the issuer
+    issuer.configuration["jwks_uri"] = keys_url
+    verifier = await verifiers.start(issuer.url)
+
+    assert await seconds_until_retry(verifier, issuer.token())
+
+
+async def test_keys_of_different_types_may_have_the_same_id(
+    issuer: Issuer, verifiers: Verifiers
+) -> None:
+    keys = generated("one", "ES256", "EdDSA")
+    issuer.key_set = {"keys": [key.as_dict(private=False, kid="shared") for key in keys.values()]}
+    verifier = await verifiers.start(issuer.url)
+
+    for algorithm in keys:
+        token = Provider(issuer.url, keys).signed(algorithm, header={"kid": "shared"})
+        assert await verifier.verify(token)
+
+
+async def test_an_issuer_without_keys_is_available(issuer: Issuer, verifiers: Verifiers) -> None:
+    issuer.key_set = {"keys": []}
+    verifier = await verifiers.start(issuer.url)
+
+    assert not await is_accepted(verifier, issuer.token())

@@ -1,0 +1,113 @@
+"""Cross-origin requests: the CORS protocol of the Fetch standard, off by default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from multidict import CIMultiDictProxy
+
+from registry.settings import Settings
+from tests.conftest import Serve
+from tests.support import Api
+
+ORIGIN = "https://app.example"
+
+PREFLIGHT = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "if-match"}
+
+RESPONSES = [
+    ("GET", "/persons/1", 200),
+    ("GET", "/persons", 200),
+    ("HEAD", "/persons", 200),
+    ("GET", "/persons?page[size]=1", 200),
+    ("GET", "/persons/9", 404),
+    ("GET", "/persons?unknown=1", 400),
+    ("GET", "/nothing", 404),
+    ("PUT", "/persons", 405),
+    ("POST", "/persons", 415),
+    ("OPTIONS", "/persons", 204),
+    ("GET", "/api/swagger", 301),
+    ("GET", "/api/swagger/swagger.json", 200),
+    ("DELETE", "/persons/1", 204),
+]
+"""A document, a stream, pages, errors of views, of routing and of the body, and other responses."""
+
+
+@pytest.fixture
+async def shared(serve: Serve, settings: Settings) -> Api:
+    """A service that pages of one origin, and of another, may use."""
+    return await serve(settings=replace(settings, cors_origin=(ORIGIN, "http://127.0.0.1:3000")))
+
+
+async def headers(api: Api, method: str, path: str, **sent: str) -> CIMultiDictProxy[str]:
+    """Return the headers of a response."""
+    async with api.client.request(method, path, headers=sent, allow_redirects=False) as response:
+        return response.headers
+
+
+def cors_headers(received: CIMultiDictProxy[str]) -> dict[str, str]:
+    prefix = "Access-Control-"
+    return {name: value for name, value in received.items() if name.startswith(prefix)}
+
+
+async def test_every_response_has_the_headers_for_an_allowed_origin_once(shared: Api) -> None:
+    await shared.person()
+    for method, path, status in RESPONSES:
+        async with shared.client.request(
+            method, path, headers={"Origin": ORIGIN}, allow_redirects=False
+        ) as response:
+            assert response.status == status, path
+            assert response.headers.getall("Access-Control-Allow-Origin") == [ORIGIN], path
+            (exposed,) = response.headers.getall("Access-Control-Expose-Headers")
+            assert exposed == "Etag, Location, Retry-After, X-Request-ID"
+            assert sorted(response.headers.getall("Vary")) == ["Accept", "Origin"], path
+            assert "Access-Control-Allow-Credentials" not in response.headers
+
+
+async def test_other_origins_get_no_permission(shared: Api) -> None:
+    await shared.person()
+    similar = (f"{ORIGIN}.attacker.example", "http://app.example", ORIGIN[:-1], "null")
+    for origin in similar:
+        for method, path, _ in RESPONSES[:-1]:
+            received = await headers(shared, method, path, Origin=origin)
+            assert cors_headers(received) == {}
+            assert sorted(received.getall("Vary")) == ["Accept", "Origin"]
+        received = await headers(shared, "OPTIONS", "/persons", Origin=origin, **PREFLIGHT)
+        assert cors_headers(received) == {}
+
+
+async def test_a_request_without_an_origin_gets_no_permission(shared: Api) -> None:
+    received = await headers(shared, "GET", "/persons")
+    assert cors_headers(received) == {}
+    assert sorted(received.getall("Vary")) == ["Accept", "Origin"]
+
+
+async def test_a_preflight_allows_all_methods_and_headers_that_a_client_needs(shared: Api) -> None:
+    for path in ("/persons", "/persons/1", "/operations", "/nothing"):
+        async with shared.client.options(path, headers={"Origin": ORIGIN, **PREFLIGHT}) as response:
+            assert response.status == 204
+            received = response.headers
+        assert received["Access-Control-Allow-Origin"] == ORIGIN
+        methods = set(received["Access-Control-Allow-Methods"].split(", "))
+        assert methods == {"GET", "HEAD", "POST", "PATCH", "DELETE"}
+        allowed = set(received["Access-Control-Allow-Headers"].lower().split(", "))
+        assert allowed >= {"authorization", "content-type", "accept", "if-match", "if-none-match"}
+        assert allowed >= {"idempotency-key", "x-request-id", "traceparent"}
+        assert received["Access-Control-Max-Age"] == "7200"
+        assert received["X-Request-ID"]
+
+
+async def test_with_a_wildcard_all_origins_are_allowed(serve: Serve, settings: Settings) -> None:
+    api = await serve(settings=replace(settings, cors_origin=("*",)))
+    for sent in ({}, PREFLIGHT):
+        received = await headers(api, "OPTIONS", "/persons", Origin="null", **sent)
+        assert received["Access-Control-Allow-Origin"] == "*"
+        assert received.getall("Vary") == ["Accept"]
+
+
+async def test_by_default_no_origin_is_allowed(api: Api) -> None:
+    for sent in ({}, PREFLIGHT):
+        received = await headers(api, "OPTIONS", "/persons", Origin=ORIGIN, **sent)
+        assert cors_headers(received) == {}
+        assert received.getall("Vary") == ["Accept"]
+        assert "GET" in received["Allow"]

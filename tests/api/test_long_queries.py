@@ -1,0 +1,57 @@
+"""Long query strings: parsing them leaves the event loop to others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from urllib.parse import quote
+
+import pytest
+
+from registry.jsonapi.query import Query, Scope, parse
+from tests.support import Api
+from tests.test_offloading import Ticker
+
+CONDITIONS = [{"name": "last_name", "op": "contains", "val": f"x{number}"} for number in range(60)]
+LONG = f"/persons?page%5Bsize%5D=1&filter={quote(json.dumps([{'or': CONDITIONS}]))}"
+
+
+async def test_long_queries_are_parsed_one_per_iteration_of_the_event_loop(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iterations: list[int] = []
+
+    def record(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
+        iterations.append(ticker.ticks)
+        return parse(parameters, scope)
+
+    monkeypatch.setattr("registry.http.views.base.parse", record)
+    async with Ticker() as ticker:
+        responses = await asyncio.gather(*(api.get(LONG) for _ in range(20)))
+    assert {response.status for response in responses} == {200}
+    assert len(iterations) == 20
+    assert len(set(iterations)) == 20
+
+
+async def test_a_long_query_is_not_parsed_after_its_client_has_disconnected(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_ever() -> None:
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def fail(*_: object) -> Query:
+        raise AssertionError("parsed")
+
+    monkeypatch.setattr("registry.http.views.base.pause", wait_for_ever)
+    monkeypatch.setattr("registry.http.views.base.parse", fail)
+    request = asyncio.create_task(api.client.get(LONG))
+    await asyncio.wait_for(waiting.wait(), 10)
+    request.cancel()
+    await asyncio.wait_for(ended.wait(), 10)

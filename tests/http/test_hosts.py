@@ -1,0 +1,229 @@
+"""Which hosts requests may be sent to, and what a trusted proxy says of a request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from ipaddress import ip_network
+
+import orjson
+import pytest
+from aiohttp import web
+
+from registry.http.app_keys import HOSTS
+from registry.http.hosts import AllowedHosts
+from registry.http.proxies import TrustedProxies
+from registry.settings import Settings
+from tests.http.conftest import Client, new_app
+
+SETTINGS = Settings(
+    host="fleet.internal",
+    public_url="https://Registry.example.com:8443/fleet",
+    allowed_host=("inventory.example",),
+)
+TRUSTED = replace(SETTINGS, trusted_proxy=(ip_network("127.0.0.0/8"), ip_network("10.0.0.0/8")))
+
+Serve = Callable[[Settings], Awaitable[Client]]
+
+
+@pytest.fixture
+def serve(start_app: Callable[[web.Application], Awaitable[Client]]) -> Serve:
+    """Serve what the service knows of a request: its origin, and the address of its client."""
+
+    async def serve(settings: Settings) -> Client:
+        proxies = TrustedProxies(settings.trusted_proxy)
+
+        async def handle(request: web.Request) -> web.Response:
+            return web.Response(text=f"{proxies.origin(request)} {proxies.client_address(request)}")
+
+        app = new_app(handle)
+        app[HOSTS] = AllowedHosts(settings, proxies)
+        return await start_app(app)
+
+    return serve
+
+
+async def respond(client: Client, *lines: str, target: str = "/", version: str = "1.1") -> bytes:
+    """Send a request with these header lines; return the response."""
+    head = "\r\n".join([f"GET {target} HTTP/{version}", *lines, "Connection: close", "", ""])
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(head.encode())
+    async with asyncio.timeout(10):
+        received = await reader.read()
+    writer.close()
+    return received
+
+
+def status(response: bytes) -> int:
+    return int(response.split(b" ", 2)[1])
+
+
+def body(response: bytes) -> str:
+    return response.partition(b"\r\n\r\n")[2].decode()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "localhost:8080",
+        "LocalHost.:1",
+        "127.0.0.1:8080",
+        "[::1]",
+        "[::1]:8080",
+        "192.0.2.7",
+        "[2001:db8::7]:443",
+        "fleet.internal:8080",
+        "registry.example.com",
+        "REGISTRY.example.com:8443",
+        "inventory.example",
+    ],
+)
+async def test_a_host_of_the_service_is_allowed_with_any_port(serve: Serve, host: str) -> None:
+    response = await respond(await serve(SETTINGS), f"Host: {host}")
+    assert (status(response), body(response)) == (200, f"http://{host} 127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "attacker.example",
+        "attacker.example:8080",
+        "localhost.attacker.example",
+        "127.0.0.1.attacker.example",
+        "sub.registry.example.com",
+        "example.com",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+    ],
+)
+async def test_a_request_for_another_host_gets_421(serve: Serve, host: str) -> None:
+    response = await respond(await serve(SETTINGS), f"Host: {host}")
+    assert status(response) == 421
+    (error,) = orjson.loads(body(response))["errors"]
+    assert (error["status"], error["code"]) == ("421", "misdirected_request")
+    assert f"`{host.partition(':')[0]}`" in error["detail"]
+    assert "--allowed-host" in error["detail"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["Host:"],
+        ["Host: localhost", "Host: localhost"],
+        ["Host: localhost", "Host: attacker.example"],
+        ["Host: attacker.example", "Host: localhost"],
+        ["Host: a b"],
+        ["Host: localhost, localhost"],
+        ["Host: user@localhost"],
+        ["Host: localhost:http"],
+        ["Host: localhost/"],
+        ["Host: [::1"],
+        ["Host: lo\N{LATIN SMALL LETTER O WITH DIAERESIS}calhost"],
+    ],
+)
+async def test_a_request_without_one_valid_host_gets_400(serve: Serve, lines: list[str]) -> None:
+    response = await respond(await serve(SETTINGS), *lines)
+    assert status(response) == 400
+    assert orjson.loads(body(response))["errors"][0]["code"] == "malformed_request"
+
+
+async def test_a_request_of_http_1_0_needs_no_host(serve: Serve) -> None:
+    response = await respond(await serve(SETTINGS), version="1.0")
+    assert (status(response), body(response)) == (200, "http://127.0.0.1 127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "expected"),
+    [
+        ("http://inventory.example:81/", "attacker.example", 200),
+        ("http://[::1]:81/", "attacker.example", 200),
+        ("http://attacker.example/", "inventory.example", 421),
+        ("http://localhost@attacker.example/", "localhost", 400),
+    ],
+)
+async def test_the_host_of_an_absolute_target_counts_instead_of_the_header(
+    serve: Serve, target: str, host: str, expected: int
+) -> None:
+    response = await respond(await serve(SETTINGS), f"Host: {host}", target=target)
+    assert status(response) == expected
+    if expected == 200:
+        assert body(response) == f"{target.rstrip('/')} 127.0.0.1"
+
+
+FORWARDED = (
+    "Host: backend",
+    "X-Forwarded-For: 203.0.113.9, 198.51.100.7, 10.1.2.3",
+    "X-Forwarded-Proto: https",
+    "X-Forwarded-Host: registry.example.com",
+)
+
+
+async def test_the_headers_of_a_trusted_proxy_replace_origin_and_address(serve: Serve) -> None:
+    response = await respond(await serve(TRUSTED), *FORWARDED)
+    assert (status(response), body(response)) == (
+        200,
+        "https://registry.example.com 198.51.100.7",
+    )
+
+
+async def test_the_headers_of_other_clients_are_ignored(serve: Serve) -> None:
+    untrusting = replace(SETTINGS, trusted_proxy=(ip_network("192.0.2.0/24"),))
+    for settings in (SETTINGS, untrusting):
+        client = await serve(settings)
+        assert status(await respond(client, *FORWARDED)) == 421
+        response = await respond(client, "Host: localhost", *FORWARDED[1:])
+        assert body(response) == "http://localhost 127.0.0.1"
+
+
+async def test_a_proxy_cannot_forward_another_host_than_those_of_the_service(serve: Serve) -> None:
+    client = await serve(TRUSTED)
+    for host, expected in (("attacker.example", 421), ("a b", 400)):
+        response = await respond(client, "Host: localhost", f"X-Forwarded-Host: {host}")
+        assert status(response) == expected
+
+
+async def test_of_several_values_the_last_counts_which_the_proxy_has_added(serve: Serve) -> None:
+    response = await respond(
+        await serve(TRUSTED),
+        "Host: localhost",
+        "X-Forwarded-Proto: http, HTTPS",
+        "X-Forwarded-Host: attacker.example",
+        "X-Forwarded-Host: attacker.example, inventory.example:81",
+        "X-Forwarded-For: 203.0.113.9",
+        "X-Forwarded-For: 198.51.100.7",
+    )
+    assert body(response) == "https://inventory.example:81 198.51.100.7"
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "address"),
+    [
+        ("198.51.100.7:4711", "198.51.100.7"),
+        ("[2001:db8::7]:4711", "2001:db8::7"),
+        ("2001:DB8::7", "2001:db8::7"),
+        ("10.0.0.1, 10.0.0.2", "10.0.0.1"),
+        ("198.51.100.7, unknown", "127.0.0.1"),
+        ("198.51.100.7, unknown, 10.0.0.1", "10.0.0.1"),
+        ("", "127.0.0.1"),
+        ("," * 1_000, "127.0.0.1"),
+    ],
+)
+async def test_the_client_is_the_last_address_that_is_not_a_trusted_proxy(
+    serve: Serve, forwarded: str, address: str
+) -> None:
+    response = await respond(
+        await serve(TRUSTED), "Host: localhost", f"X-Forwarded-For: {forwarded}"
+    )
+    assert body(response) == f"http://localhost {address}"
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "", "https://", "javascript"])
+async def test_an_unknown_forwarded_scheme_is_ignored(serve: Serve, scheme: str) -> None:
+    response = await respond(
+        await serve(TRUSTED), "Host: localhost", f"X-Forwarded-Proto: {scheme}"
+    )
+    assert body(response) == "http://localhost 127.0.0.1"

@@ -1,0 +1,392 @@
+"""TLS: what holds for a connection without it holds with it, and its certificate can be renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from cryptography.hazmat.primitives import serialization
+
+from registry.http.responses import DocumentResponse
+from registry.http.server import Runner
+from registry.http.tls import Certificate
+from registry.settings import Settings, StartError
+from tests.certificates import Authority
+from tests.http.conftest import SHORT_LIMITS, new_app
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass
+class Server:
+    """A server with TLS. files: of its certificate and key. context: of a client that trusts it."""
+
+    runner: Runner
+    port: int
+    files: tuple[Path, Path]
+    certificate: Certificate
+    context: ssl.SSLContext
+
+    async def connect(self, sock: socket.socket | None = None) -> Streams:
+        """Open a connection. sock: to use, which is connected."""
+        target = {"sock": sock} if sock else {"host": "127.0.0.1", "port": self.port}
+        options = {"ssl": self.context, "server_hostname": "localhost", "limit": 1_000}
+        return await asyncio.open_connection(**target, **options)  # type: ignore[arg-type]
+
+
+Start = Callable[[Handler], Awaitable[Server]]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+async def start(authority: Authority, tmp_path: Path) -> AsyncIterator[Start]:
+    """Serve a handler with TLS until the test ends, as a service does."""
+    runners: list[Runner] = []
+
+    async def start(handler: Handler) -> Server:
+        files = certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+        install(authority, "first", *files)
+        loaded = Certificate(Settings(tls_certificate=certificate, tls_key=key))
+        runners.append(Runner(new_app(handler), shutdown_timeout=1.0))
+        await runners[-1].setup()
+        listener = socket.create_server(("127.0.0.1", 0))
+        await runners[-1].listen(listener, loaded.context)
+        port = listener.getsockname()[1]
+        return Server(runners[-1], port, files, loaded, authority.client_context())
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+def install(authority: Authority, name: str, certificate: Path, key: Path) -> None:
+    """Issue a certificate, and write it and its key to the files of a server."""
+    issued = authority.issue(name)
+    certificate.write_bytes(issued[0].read_bytes())
+    key.write_bytes(issued[1].read_bytes())
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(10):
+        return await reader.read()
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def respond(_: web.Request) -> web.Response:
+    return web.Response(text="done")
+
+
+async def test_requests_of_a_connection_are_served_by_tls_1_2_or_later(start: Start) -> None:
+    seen = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append((request.scheme, request.remote))
+        return await respond(request)
+
+    server = await start(handle)
+    assert server.certificate.context.minimum_version == ssl.TLSVersion.TLSv1_2
+    server.context.set_alpn_protocols(["h2", "http/1.1"])
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        server.context.minimum_version = server.context.maximum_version = version
+        reader, writer = await server.connect()
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
+        writer.write(GET)
+        assert b"200 OK" in await reader.readuntil(b"done")
+        writer.write(GET + LAST)
+        assert (await read_all(reader)).count(b"HTTP/1.1 200 OK") == 2
+        await close(writer)
+    assert seen == 6 * [("https", "127.0.0.1")]
+
+
+async def test_a_reloaded_certificate_is_used_for_new_connections_while_others_continue(
+    start: Start, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = await start(respond)
+    reader, writer = await server.connect()
+
+    async def serial() -> str:
+        _, other = await server.connect()
+        number: str = other.get_extra_info("peercert")["serialNumber"]
+        await close(other)
+        return number
+
+    first = await serial()
+    install(authority, "second", *server.files)
+    server.certificate.reload()
+    second = await serial()
+    assert second != first
+    assert "The TLS certificate was reloaded" in caplog.text
+    server.files[1].write_bytes(authority.issue("third")[1].read_bytes())
+    server.certificate.reload()
+    assert await serial() == second
+    assert "The previous TLS certificate remains in use: --tls-key: " in caplog.text
+    writer.write(LAST)
+    assert (await read_all(reader)).endswith(b"done")
+    await close(writer)
+
+
+def encrypted(key: Path) -> Path:
+    """Return a copy of the key with a passphrase."""
+    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+    path = key.with_name("encrypted.pem")
+    path.write_bytes(
+        loaded.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    return path
+
+
+def test_files_that_are_not_usable_are_reported_with_their_flag(authority: Authority) -> None:
+    certificate, key, both = authority.issue("usable")
+    _, other_key, _ = authority.issue("other")
+    missing, empty, directory = certificate.with_name("missing"), key.with_name("empty"), key.parent
+    empty.touch()
+    for certificate_file, key_file, expected in (
+        (missing, key, f"--tls-certificate: cannot read {missing} (No such file or directory)"),
+        (certificate, missing, f"--tls-key: cannot read {missing} (No such file or directory)"),
+        (certificate, directory, f"--tls-key: cannot read {directory} (Is a directory)"),
+        (empty, key, f"--tls-certificate: {empty} has no valid certificate (PEM)"),
+        (key, key, f"--tls-certificate: {key} has no valid certificate (PEM)"),
+        (certificate, empty, f"--tls-key: {empty} has no private key (PEM)"),
+        (certificate, certificate, f"--tls-key: {certificate} has no private key (PEM)"),
+        (certificate, other_key, f"--tls-key: {other_key} does not belong to the certificate"),
+        (certificate, encrypted(key), "--tls-key: the private key is encrypted; remove its pass"),
+    ):
+        with pytest.raises(StartError) as caught:
+            Certificate(Settings(tls_certificate=certificate_file, tls_key=key_file))
+        assert str(caught.value).startswith(expected)
+    Certificate(Settings(tls_certificate=both, tls_key=both))
+
+
+def test_an_expired_certificate_is_used_with_a_warning(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    expired = datetime.now(UTC) - timedelta(days=1)
+    certificate, key, _ = authority.issue("expired", expires=expired)
+    Certificate(Settings(tls_certificate=certificate, tls_key=key))
+    (record,) = caplog.records
+    assert f"{certificate} is valid only from " in record.message
+    assert f"to {expired:%Y-%m-%d}" in record.message
+
+
+async def test_a_handshake_that_does_not_end_is_limited_and_delays_no_stop(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start(respond)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    with suppress(ConnectionResetError):
+        assert await read_all(reader) == b""
+    await close(writer)
+    _, pending = await asyncio.open_connection("127.0.0.1", server.port)
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(server.runner.cleanup(), SHORT_LIMITS.arrival_seconds)
+    await close(pending)
+    assert caplog.records == []
+
+
+async def test_a_client_without_tls_is_disconnected_and_fills_no_log(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start(respond)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(GET)
+    with suppress(ConnectionResetError):
+        assert b"200" not in await read_all(reader)
+    await close(writer)
+    assert caplog.records == []
+
+
+def narrow(server: Server) -> socket.socket:
+    """Return a connected socket that buffers little."""
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    opened.connect(("127.0.0.1", server.port))
+    opened.setblocking(False)
+    return opened
+
+
+async def stream(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(bytes(50_000))
+
+
+async def document(_: web.Request) -> web.StreamResponse:
+    return DocumentResponse(200, bytes(8_000_000), {})
+
+
+@pytest.mark.parametrize("handler", [stream, document])
+async def test_a_client_that_reads_nothing_is_disconnected(
+    handler: Handler, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        transport = request.transport
+        assert transport
+
+        async def watch() -> None:
+            while not transport.is_closing():  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.01)
+            ended.set()
+
+        watching.append(asyncio.create_task(watch()))
+        return await handler(request)
+
+    watching: list[asyncio.Task[None]] = []
+    caplog.set_level(logging.INFO)
+    server = await start(handle)
+    reader, writer = await server.connect(narrow(server))
+    writer.write(GET)
+    await asyncio.wait_for(ended.wait(), 10)
+    assert "A client has read nothing of its response for 0.5 s" in caplog.text
+    with pytest.raises((ConnectionResetError, ssl.SSLError)):
+        await read_all(reader)
+    await close(writer)
+
+
+async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:
+    server = await start(document)
+    reader, writer = await server.connect(narrow(server))
+    writer.write(LAST)
+    received = 0
+    for _ in range(30):  # much longer than the time limit
+        received += len(await reader.read(200_000))
+        await asyncio.sleep(SHORT_LIMITS.send_seconds / 10)
+    while part := await reader.read(1_000_000):
+        received += len(part)
+    assert received > 8_000_000
+    await close(writer)
+
+
+async def test_a_client_does_not_take_a_partial_response_for_a_whole_one(start: Start) -> None:
+    async def fail(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        raise RuntimeError("a defect")
+
+    server = await start(fail)
+    reader, writer = await server.connect()
+    writer.write(LAST)
+    with pytest.raises((ConnectionResetError, ssl.SSLError)):
+        await read_all(reader)
+    await close(writer)
+
+
+@pytest.mark.parametrize("by", ["closing", "resetting"])
+async def test_a_client_that_disconnects_ends_its_request_and_fills_no_log(
+    by: str, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError("cannot be reached")
+
+    server = await start(wait)
+    _, writer = await server.connect()
+    writer.write(GET)
+    await begun.wait()
+    if by == "closing":
+        writer.close()
+    else:
+        writer.transport.abort()
+    await asyncio.wait_for(ended.wait(), 10)
+    assert caplog.records == []
+
+
+async def test_the_response_in_progress_when_the_server_stops_closes_the_connection(
+    start: Start,
+) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        begun.set()
+        await finish.wait()
+        return await respond(request)
+
+    server = await start(handle)
+    reader, writer = await server.connect()
+    idle_reader, idle_writer = await server.connect()
+    writer.write(GET)
+    await begun.wait()
+    stopping = asyncio.create_task(server.runner.cleanup())
+    await asyncio.sleep(0.05)
+    finish.set()
+    received = await read_all(reader)
+    assert b"\r\nConnection: close\r\n" in received
+    assert received.endswith(b"done")
+    assert await read_all(idle_reader) == b""
+    await close(writer)
+    await close(idle_writer)
+    await asyncio.wait_for(stopping, 10)
+
+
+async def test_a_handshake_that_ends_while_the_server_stops_leads_to_a_regular_end(
+    start: Start,
+) -> None:
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        begun.set()
+        await finish.wait()
+        return await respond(request)
+
+    server = await start(handle)
+    _, writer = await server.connect()
+    late_reader, late_writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(GET)
+    await begun.wait()
+    stopping = asyncio.create_task(server.runner.cleanup())
+    await asyncio.sleep(0.05)
+    await late_writer.start_tls(server.context, server_hostname="localhost")
+    assert await read_all(late_reader) == b""
+    finish.set()
+    await asyncio.wait_for(stopping, 10)
+    await close(late_writer)
+    await close(writer)
+
+
+async def test_a_client_that_does_not_answer_the_end_of_its_connection_delays_no_stop(
+    start: Start,
+) -> None:
+    server = await start(respond)
+    reader, writer = await server.connect(narrow(server))
+    writer.write(GET)
+    await reader.readuntil(b"done")
+    writer.transport.pause_reading()  # type: ignore[attr-defined] # of asyncio.Transport
+    limit = 3 * SHORT_LIMITS.stop_idle_seconds
+    await asyncio.wait_for(server.runner.cleanup(), limit)
+    await close(writer)

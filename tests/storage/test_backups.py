@@ -1,0 +1,249 @@
+"""Backups: everything at one point in time, checked before it is restored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+from zipfile import ZipFile
+
+import pytest
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
+from motor.motor_asyncio import AsyncIOMotorCollection
+
+from registry.settings import Settings, StartError
+from registry.storage.backups import BackupError, back_up, restore
+from tests.conftest import Serve
+from tests.mongods import client_of
+from tests.storage.waiting import eventually
+from tests.support import Api, Database
+
+Collection = AsyncIOMotorCollection[dict[str, Any]]
+Content = dict[str, list[bytes]]
+
+
+@pytest.fixture
+async def other(mongodb_uri: str, drop: Callable[[str], object]) -> AsyncIterator[Database]:
+    """An empty database."""
+    name = f"test_{uuid4().hex}"
+    async with client_of(mongodb_uri) as client:
+        yield client[name]
+    drop(name)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "registry.backup"
+
+
+async def content_of(database: Database) -> Content:
+    """Return the bytes of all documents, by collection."""
+    raw: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
+    return {
+        name: [each.raw async for each in database.get_collection(name, raw).find().sort("_id")]
+        for name in sorted(await database.list_collection_names())
+    }
+
+
+async def has_documents(collection: Collection) -> bool:
+    return await collection.find_one() is not None
+
+
+def files_in(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
+
+
+async def has_files(directory: Path) -> bool:
+    return files_in(directory) != []
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def write(path: Path, content: bytes | bytearray) -> None:
+    path.write_bytes(content)
+
+
+async def store_some(api: Api, database: Database) -> None:
+    await api.person("Grace", "Hopper")
+    await api.computer("SN-1", owner="1")
+    await database["a/b: %"].insert_many({"_id": n, "text": "x" * n} for n in range(3_000))
+
+
+async def test_a_restored_database_has_every_byte_of_the_one_backed_up(
+    api: Api, database: Database, other: Database, path: Path
+) -> None:
+    await store_some(api, database)
+    before = await content_of(database)
+    manifest = await back_up(database, path)
+
+    assert {one.name: one.documents for one in manifest.collections} == {
+        name: len(documents) for name, documents in before.items()
+    }
+    assert await restore(other, path) == manifest
+    restored = await content_of(other)
+    assert {name: restored.get(name, []) for name in before} == before
+    assert restored.keys() <= before.keys()
+
+
+async def test_a_service_continues_from_a_backup(
+    api: Api, database: Database, other: Database, path: Path, serve: Serve, mongodb_uri: str
+) -> None:
+    await store_some(api, database)
+    await back_up(database, path)
+    await restore(other, path)
+    restored = await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
+
+    url = "/persons/1?include=computers"
+    assert (await restored.get(url)).document == (await api.get(url)).document
+    assert await restored.person("Ada") != "1"
+
+
+async def test_a_backup_shows_one_point_in_time_while_clients_write(
+    database: Database, other: Database, path: Path
+) -> None:
+    """Each write inserts into two collections at once: a backup has both documents or none."""
+    first, second = await database.create_collection("a"), await database.create_collection("z")
+    await database["m"].insert_many({"_id": n, "text": "x" * 10_000} for n in range(3_000))
+    is_done = asyncio.Event()
+
+    async def insert_pairs() -> int:
+        number = 0
+        async with await database.client.start_session() as session:
+            while not is_done.is_set():
+                number += 1
+                async with session.start_transaction():
+                    await first.insert_one({"_id": number}, session=session)
+                    await second.insert_one({"_id": number}, session=session)
+        return number
+
+    writing = asyncio.create_task(insert_pairs())
+    assert await eventually(lambda: has_documents(first))
+    await back_up(database, path)
+    is_done.set()
+    written = await writing
+    await restore(other, path)
+
+    count = await other["a"].count_documents({})
+    assert 0 < count < written
+    assert await other["z"].count_documents({}) == count
+
+
+async def test_a_backup_does_not_overwrite_a_file(database: Database, path: Path) -> None:
+    write(path, b"precious")
+    with pytest.raises(BackupError, match="exists"):
+        await back_up(database, path)
+    assert read(path) == b"precious"
+
+
+async def test_an_interrupted_backup_leaves_no_file(
+    database: Database, path: Path, tmp_path: Path
+) -> None:
+    await database["a"].insert_many({"_id": n, "text": os.urandom(100)} for n in range(50_000))
+    running = asyncio.create_task(back_up(database, path))
+    assert await eventually(partial(has_files, tmp_path))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("position", [0, 30, 0.25, 0.5, 0.9, -100, -70, -1])
+async def test_a_backup_with_a_changed_byte_is_refused(
+    database: Database, other: Database, path: Path, position: float
+) -> None:
+    await database["a"].insert_many({"_id": n} for n in range(100))
+    await back_up(database, path)
+    content = bytearray(read(path))
+    index = int(position * len(content)) if 0 < position < 1 else int(position)
+    content[index] ^= 1
+    write(path, content)
+
+    with pytest.raises(BackupError, match=r"registry\.backup is damaged or incomplete"):
+        await restore(other, path)
+    assert await other.list_collection_names() == []
+
+
+@pytest.mark.parametrize("length", [0, 1, 70, 71, 200, -1])
+async def test_a_truncated_backup_is_refused(
+    database: Database, other: Database, path: Path, length: int
+) -> None:
+    await database["a"].insert_many({"_id": n} for n in range(100))
+    await back_up(database, path)
+    write(path, read(path)[:length])
+
+    with pytest.raises(BackupError, match=r"registry\.backup is "):
+        await restore(other, path)
+    assert await other.list_collection_names() == []
+
+
+async def test_a_database_with_data_is_not_overwritten(
+    database: Database, other: Database, path: Path
+) -> None:
+    await database["a"].insert_one({"_id": 1})
+    await back_up(database, path)
+    await other["persons"].insert_one({"_id": 7})
+
+    with pytest.raises(BackupError, match=r"is not empty: it has persons"):
+        await restore(other, path)
+    assert await other.list_collection_names() == ["persons"]
+
+
+async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
+    database: Database, other: Database, path: Path, serve: Serve, mongodb_uri: str
+) -> None:
+    await database["a"].insert_one({"_id": 1})
+    await back_up(database, path)
+    await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
+
+    await restore(other, path)
+    assert await other["a"].find_one() == {"_id": 1}
+
+
+_RESTORE = """
+import asyncio, sys
+from pathlib import Path
+from motor.motor_asyncio import AsyncIOMotorClient
+from registry.storage.backups import restore
+
+async def main(uri, name, path):
+    await restore(AsyncIOMotorClient(uri)[name], Path(path))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_service_refuses_a_database_that_is_partly_restored(
+    database: Database, other: Database, path: Path, serve: Serve, mongodb_uri: str
+) -> None:
+    await database["a"].insert_many({"_id": n, "text": "x" * 1_000} for n in range(30_000))
+    await back_up(database, path)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _RESTORE, mongodb_uri, other.name, str(path))
+    )
+    assert await eventually(lambda: has_documents(other["a"]))
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    assert await other["a"].count_documents({}) < 30_000  # not complete
+
+    with pytest.raises(StartError, match="only a part of a backup"):
+        await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
+    await restore(other, path)
+    assert await other["a"].count_documents({}) == 30_000
+    await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
+
+
+async def test_the_members_of_the_archive_are_bson_files(database: Database, path: Path) -> None:
+    await database["a"].insert_one({"_id": 1})
+    await back_up(database, path)
+    with ZipFile(path) as archive:
+        assert archive.namelist() == ["a.bson", "manifest.json"]
+        assert archive.read("a.bson") == bytes.fromhex("0e000000105f6964000100000000")

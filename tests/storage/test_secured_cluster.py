@@ -1,0 +1,182 @@
+"""A MongoDB with TLS and users: the privileges that the service needs, and what it reports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pymongo.errors import OperationFailure
+
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings, StartError
+from registry.storage import client, orphaned_transactions
+from registry.storage.client import APP_NAME, connect
+from tests.certificates import Authority
+from tests.conftest import Serve
+from tests.mongods import client_of, program_of
+from tests.support import Api, CommandLog
+
+DATABASE = "registry"
+
+OPTIONS = (
+    *("--replSet", "secured", "--bind_ip", "127.0.0.1", "--nounixsocket"),
+    *("--tlsMode", "requireTLS", "--tlsAllowConnectionsWithoutCertificates"),
+)
+
+
+@asynccontextmanager
+async def secured_mongod(program: str, authority: Authority) -> AsyncIterator[str]:
+    """Start a primary that requires TLS and a password; yield its URI for an administrator."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    *_, certificate = authority.issue("mongod")
+    key = authority.home / "keyfile"
+    key.write_text("x" * 64)
+    key.chmod(0o600)
+    data = authority.home / "data"
+    data.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *(program, "--dbpath", str(data), "--port", port, "--keyFile", str(key), *OPTIONS),
+        *("--tlsCertificateKeyFile", str(certificate), "--tlsCAFile", str(authority.certificate)),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    uri = f"mongodb://localhost:{port}/?tls=true&tlsCAFile={authority.certificate}"
+    try:
+        async with client_of(f"{uri}&directConnection=true") as admin:
+            members = [{"_id": 0, "host": f"localhost:{port}"}]
+            await admin.admin.command("replSetInitiate", {"_id": "secured", "members": members})
+            async with asyncio.timeout(30):
+                while not (await admin.admin.command("hello"))["isWritablePrimary"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await admin.admin.command({"createUser": "admin", "pwd": "secret", "roles": ["root"]})
+        yield uri.replace("//", "//admin:secret@")
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("secured"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def secured_uri(mongodb_uri: str, authority: Authority) -> AsyncIterator[str]:
+    """The URI for a user who may read and write the database of the service, and no more."""
+    program = await program_of(mongodb_uri)
+    async with secured_mongod(program, authority) as uri, client_of(uri) as admin:
+        roles = [{"role": "readWrite", "db": DATABASE}]
+        await admin.admin.command({"createUser": "service", "pwd": "p@ss", "roles": roles})
+        yield uri.replace("admin:secret", "service:p%40ss")
+
+
+@pytest.fixture
+def settings(secured_uri: str) -> Settings:
+    return Settings(mongodb_uri=secured_uri, database=DATABASE, allowed_host=("h",))
+
+
+async def patch(api: Api, id_: str, **members: Any) -> int:
+    return (await api.patch(f"/persons/{id_}", {"type": "person", **members})).status
+
+
+async def test_the_role_read_write_on_the_database_is_enough(
+    serve: Serve,
+    commands: CommandLog,
+    secured_uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(orphaned_transactions, "_SUSPECT_SECONDS", 0.1)
+    caplog.set_level(logging.WARNING)
+    commands.denied.clear()
+    api = await serve()
+    grace, ada = await api.person("Grace"), await api.person("Ada")
+    computer = await api.computer("SN-1", owner=grace)
+    assert (await api.set_computers(ada, computer)).status == 200
+    assert await patch(api, grace, attributes={"email": "grace@example.com"}) == 200
+
+    # Totals come from a change stream once they have been counted.
+    for total in (2, 3):
+        page = await api.get("/persons?page[number]=1&page[size]=1")
+        assert page.document["meta"]["total"] == total
+        await api.person("Alan")
+    assert "aggregate" in commands.names()
+    heavy = "/persons?filter[first_name][contains]=a&sort=-last_name,first_name&page[size]=2"
+    for path in ("/persons?include=computers", heavy, "/computers?sort=owner.last_name"):
+        assert (await api.get(path)).status == 200
+
+    # An orphaned transaction is found ($currentOp) and ended (killSessions).
+    async with (
+        client_of(f"{secured_uri}&appName={APP_NAME}") as orphan,
+        await orphan.start_session() as session,
+    ):
+        session.start_transaction()
+        persons = orphan[DATABASE].persons
+        await persons.update_one({"_id": int(ada)}, {"$set": {"email": None}}, session=session)
+        assert await patch(api, ada, attributes={"last_name": "Lovelace"}) == 200
+    assert (await api.request("DELETE", f"/persons/{ada}")).status == 204
+    assert commands.denied == set()
+    assert caplog.records == []
+
+    # Only the progress of index builds, a line in the log, takes another privilege.
+    async with client_of(secured_uri) as user:
+        with pytest.raises(OperationFailure):
+            await user.admin.aggregate([{"$currentOp": {"allUsers": True}}]).to_list(None)
+    assert commands.denied == {"aggregate"}
+
+
+async def start_error(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the line that says why the cluster cannot be used."""
+    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 300)
+    with pytest.raises(StartError) as caught:
+        async with connect(Settings(mongodb_uri=uri, database=DATABASE), Graph(RESOURCES)):
+            pass
+    message = str(caught.value)
+    assert message.startswith("MONGODB_URI: ")
+    assert not [text for text in ("\n", "p%40ss", "p@ss", "wrong") if text in message]
+    return message
+
+
+async def test_a_wrong_password_is_reported(
+    secured_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = secured_uri.replace("p%40ss", "wrong")
+    assert "Authentication failed" in await start_error(uri, monkeypatch)
+
+
+async def test_a_missing_password_is_reported(
+    secured_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = secured_uri.replace("service:p%40ss@", "")
+    assert "requires authentication" in await start_error(uri, monkeypatch)
+
+
+async def test_a_server_of_another_authority_is_reported(
+    secured_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Authority(tmp_path)
+    uri = secured_uri.partition("tlsCAFile=")[0] + f"tlsCAFile={other.certificate}"
+    assert "certificate verify failed" in await start_error(uri, monkeypatch)
+
+
+async def test_a_server_that_requires_tls_is_reported_to_a_client_without_it(
+    secured_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "connection closed" in await start_error(secured_uri.partition("?")[0], monkeypatch)
+
+
+async def test_a_database_that_the_user_may_not_write_is_reported(
+    settings: Settings,
+) -> None:
+    with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on other"):
+        async with connect(replace(settings, database="other"), Graph(RESOURCES)):
+            pass

@@ -1,0 +1,290 @@
+"""nginx and Caddy in front of the service, with the configurations in docs/."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import aiohttp
+import pytest
+import trustme
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from registry.settings import Settings
+from tests.conftest import Serve
+from tests.support import MEDIA_TYPE, Api
+from tests.system.service import ROOT, TIMEOUT
+
+NAME = "registry.example.com"
+
+NGINX = """
+daemon off;
+master_process off;
+pid {directory}/nginx.pid;
+events {{}}
+http {{
+    client_body_temp_path {directory}/bodies;
+    proxy_temp_path {directory}/responses;
+    include {directory}/registry.conf;
+}}
+"""
+"""What Debian's nginx.conf says around the configuration, for a process without privileges."""
+
+Start = Callable[[int], Awaitable["Proxy"]]
+
+
+class Proxy:
+    """A running reverse proxy."""
+
+    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+        self._url = f"https://127.0.0.1:{port}"
+        self._session = session
+
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, data: object = None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self._session.request(
+            method,
+            self._url + path,
+            headers={"Host": NAME, **(headers or {})},
+            data=data,
+            server_hostname=NAME,
+        )
+
+
+def nginx(directory: Path, port: int, upstream: int) -> list[str]:
+    """Write the configuration of nginx; return its command."""
+    text = (ROOT / "docs" / "nginx.conf").read_text()
+    text = text.replace("listen 443", f"listen 127.0.0.1:{port}").replace("listen [::]:443", "#")
+    text = re.sub(r"/etc/ssl/registry|/var/log/nginx", str(directory), text)
+    text = text.replace("127.0.0.1:8080", f"127.0.0.1:{upstream}")
+    (directory / "registry.conf").write_text(text)
+    (directory / "nginx.conf").write_text(NGINX.format(directory=directory))
+    return [program("nginx"), "-p", str(directory), "-c", "nginx.conf", "-e", "error.log"]
+
+
+def caddy(directory: Path, port: int, upstream: int) -> list[str]:
+    """Write the configuration of Caddy; return its command."""
+    certificate = f"tls {directory}/fullchain.pem {directory}/privkey.pem"
+    text = (ROOT / "docs" / "Caddyfile").read_text()
+    text = text.replace("{\n", "{\n\tadmin off\n", 1)
+    text = text.replace(f"{NAME} {{", f"{NAME}:{port} {{\n\tbind 127.0.0.1\n\t{certificate}")
+    text = text.replace("127.0.0.1:8080", f"127.0.0.1:{upstream}")
+    (directory / "Caddyfile").write_text(text)
+    return [program("caddy"), "run", "--config", str(directory / "Caddyfile")]
+
+
+def program(name: str) -> str:
+    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
+    if path is None:
+        reason = f"{name} IS NOT INSTALLED: its configuration is not tested"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+@pytest.fixture(params=[nginx, caddy])
+async def start(
+    request: pytest.FixtureRequest, tmp_path: Path, unused_tcp_port: int
+) -> AsyncIterator[Start]:
+    """A function that starts a reverse proxy for the service on a port."""
+    authority = trustme.CA()
+    issued = authority.issue_cert(NAME)
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "fullchain.pem"))
+    issued.private_key_pem.write_to_path(str(tmp_path / "privkey.pem"))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    async with AsyncExitStack() as stack:
+
+        async def start(upstream: int) -> Proxy:
+            command = request.param(tmp_path, unused_tcp_port, upstream)
+            await stack.enter_async_context(running(command, tmp_path, unused_tcp_port))
+            connector = aiohttp.TCPConnector(ssl=context)
+            session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+            return Proxy(unused_tcp_port, session)
+
+        yield start
+
+
+@asynccontextmanager
+async def running(command: list[str], directory: Path, port: int) -> AsyncIterator[None]:
+    """Run a reverse proxy until the end of the context."""
+    environment = {**os.environ, "HOME": str(directory), "XDG_DATA_HOME": str(directory)}
+    with (directory / "output").open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, stdout=output, stderr=output
+        )
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            while not await accepts(port):
+                assert process.returncode is None, (directory / "output").read_text()
+                await asyncio.sleep(0.01)
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def accepts(port: int) -> bool:
+    """Return whether a server listens on a port."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True
+
+
+@asynccontextmanager
+async def upstream(
+    respond: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> AsyncIterator[int]:
+    """Serve a handler in place of the service; return the port."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", respond)
+    async with TestServer(app) as server:
+        assert server.port
+        yield server.port
+
+
+@pytest.fixture
+async def public(serve: Serve, settings: Settings) -> Api:
+    """The service under its public URL."""
+    return await serve(settings=replace(settings, public_url=f"https://{NAME}"))
+
+
+def test_nginx_accepts_its_configuration(tmp_path: Path, unused_tcp_port: int) -> None:
+    certificate = trustme.CA().issue_cert(NAME)
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "fullchain.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "privkey.pem"))
+    done = subprocess.run(  # noqa: S603 - of the tests
+        [*nginx(tmp_path, unused_tcp_port, 8080), "-t"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert (done.returncode, "warn" in done.stderr) == (0, False), done.stderr
+
+
+async def test_the_service_learns_who_sent_a_request_and_not_what_the_client_claims(
+    start: Start,
+) -> None:
+    seen: list[web.Request] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        seen.append(request)
+        return web.Response()
+
+    async with upstream(respond) as port:
+        proxy = await start(port)
+        forged = {
+            "X-Forwarded-For": "203.0.113.9",
+            "X-Forwarded-Proto": "http",
+            "X-Forwarded-Host": "attacker.example.com",
+        }
+        async with proxy.request("GET", "/persons", {"Authorization": "Bearer t", **forged}):
+            headers = seen[0].headers
+    assert {name: headers.getall(name) for name in forged} == {
+        "X-Forwarded-For": ["127.0.0.1"],
+        "X-Forwarded-Proto": ["https"],
+        "X-Forwarded-Host": [NAME],
+    }
+    assert headers["Host"] == NAME
+    assert headers["Authorization"] == "Bearer t"
+
+
+async def test_a_collection_arrives_while_it_is_sent(start: Start) -> None:
+    has_arrived = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": MEDIA_TYPE})
+        await response.prepare(request)
+        await response.write(b'{"data": [')
+        await has_arrived.wait()
+        await response.write(b"]}")
+        return response
+
+    async with upstream(respond) as port:
+        proxy = await start(port)
+        async with asyncio.timeout(TIMEOUT), proxy.request("GET", "/persons") as response:
+            assert await response.content.readany() == b'{"data": ['
+            has_arrived.set()
+            assert await response.read() == b"]}"
+
+
+@pytest.mark.parametrize("start", [nginx], indirect=True)  # Caddy: as of 2.8
+async def test_a_collection_that_is_cut_off_is_an_error_for_the_client(start: Start) -> None:
+    has_arrived = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"data": [')
+        await has_arrived.wait()
+        assert request.transport
+        request.transport.abort()
+        return response
+
+    async with upstream(respond) as port:
+        proxy = await start(port)
+        async with asyncio.timeout(TIMEOUT), proxy.request("GET", "/persons") as response:
+            await response.content.readany()
+            has_arrived.set()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+
+
+async def test_clients_read_and_write_under_the_public_url(public: Api, start: Start) -> None:
+    assert public.client.port
+    proxy = await start(public.client.port)
+    body = b'{"data": {"type": "person", "attributes": {"first_name": "A", "last_name": "B"}}}'
+    headers = {"Content-Type": MEDIA_TYPE}
+    for _ in range(3):
+        async with proxy.request("POST", "/persons", headers, body) as response:
+            assert response.status == 201
+    query = "/persons?fields[person]=email&sort=-id"
+    async with proxy.request("GET", query) as response:
+        document = await response.json(content_type=MEDIA_TYPE)
+    direct = await public.get(query)
+
+    assert document == direct.document
+    assert len(document["data"]) == 3
+    assert document["links"]["self"].startswith(f"https://{NAME}/persons?")
+
+
+async def test_errors_of_the_service_reach_the_client(public: Api, start: Start) -> None:
+    assert public.client.port
+    proxy = await start(public.client.port)
+    headers = {"Content-Type": MEDIA_TYPE}
+    body = BytesIO(b" " * (2**20 + 1))
+    async with proxy.request("POST", "/persons", headers, body) as response:
+        too_large = response.status, response.content_type
+    long_query = "/persons?page[after]=" + "a" * 100_000
+    async with proxy.request("GET", long_query) as response:
+        invalid = response.status, response.content_type
+
+    assert too_large == (413, MEDIA_TYPE)
+    assert invalid == (400, MEDIA_TYPE)
+
+
+async def test_metrics_are_not_public(start: Start) -> None:
+    async def respond(_: web.Request) -> web.Response:
+        return web.Response(text="metrics")
+
+    async with upstream(respond) as port:
+        proxy = await start(port)
+        async with proxy.request("GET", "/metrics") as response:
+            assert response.status == 404

@@ -1,0 +1,84 @@
+"""TLS on the command line: its URLs, the reload of the certificate, and what cannot start."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+from contextlib import closing
+from http.client import HTTPSConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import orjson
+import pytest
+
+from tests.certificates import Authority
+from tests.system.conftest import Start
+from tests.system.service import TIMEOUT, Service, eventually, start_error
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def connect(service: Service, authority: Authority) -> HTTPSConnection:
+    url = urlsplit(service.url)
+    context = authority.client_context()
+    return HTTPSConnection(str(url.hostname), url.port, context=context, timeout=TIMEOUT)
+
+
+def serial_number(service: Service, authority: Authority) -> object:
+    """Return the serial number of the certificate that a new connection gets."""
+    with closing(connect(service, authority)) as connection:
+        connection.connect()
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        return (connection.sock.getpeercert() or {})["serialNumber"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sighup_reloads_the_certificate_in_every_worker_and_drops_no_connection(
+    workers: str, start: Start, authority: Authority, mongodb_uri: str
+) -> None:
+    certificate, key, _ = authority.issue("used")
+    options = ("--tls-certificate", certificate, "--tls-key", key, "--workers", workers)
+    database = f"test_{uuid4().hex}"
+    service = start(*options, MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database)
+    assert service.url.startswith("https://127.0.0.1:")
+    first = serial_number(service, authority)
+    with closing(connect(service, authority)) as connection:
+        for number in range(2):
+            connection.request("GET", "/persons")
+            document = orjson.loads(connection.getresponse().read())
+            assert document["links"]["self"] == f"{service.url}/persons"
+            if number == 0:
+                authority.issue("used")
+                service.process.send_signal(signal.SIGHUP)
+                assert eventually(lambda: serial_number(service, authority) != first)
+    assert eventually(
+        lambda: all(serial_number(service, authority) != first for _ in range(20)),
+    )
+    key.write_text("")
+    service.process.send_signal(signal.SIGHUP)
+    while "The previous TLS certificate remains in use" not in (
+        line := service.read_line(service.process.stderr)
+    ):
+        assert "The TLS certificate was reloaded" in line
+    assert serial_number(service, authority) != first
+    service.process.terminate()
+    service.process.communicate(timeout=TIMEOUT)
+    assert service.process.returncode == 0
+
+
+def test_a_certificate_that_is_not_usable_is_reported_before_anything_is_created(
+    authority: Authority, tmp_path: Path
+) -> None:
+    certificate, *_ = authority.issue("used")
+    _, other, _ = authority.issue("other")
+    options = ("--data-dir", tmp_path / "data", "--tls-certificate", certificate)
+    message = start_error(*options, "--tls-key", other)
+    assert f"registry: --tls-key: {other} does not belong to the certificate" in message
+    message = start_error(*options, REGISTRY_TLS_KEY="missing")
+    assert "--tls-key: cannot read missing (No such file or directory)" in message
+    assert not (tmp_path / "data").exists()

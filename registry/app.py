@@ -1,11 +1,14 @@
 """The application: wiring and lifetimes."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
 
+from registry.access.oidc import ClaimRules, OidcVerifier
+from registry.access.principal import known_scopes
 from registry.http.access_middleware import access_middleware
 from registry.http.app_keys import (
     AUTHENTICATOR,
@@ -79,10 +82,20 @@ async def _open_repository(
     async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
         app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS])
         await app[REPOSITORY].prepare()
-        lookups = TokenLookups(database, app[SETTINGS])
-        app[AUTHENTICATOR] = Authenticator(lookups)
-        is_closed = app[SETTINGS].requires_tokens and not await Tokens(database).has_any()
-        app[NOTICE] = _ADVICE if is_closed else ""
-        yield
+        lookups, oidc = TokenLookups(database, app[SETTINGS]), _oidc_verifier(app)
+        app[AUTHENTICATOR] = Authenticator(lookups, oidc)
+        is_open = not app[SETTINGS].requires_tokens or oidc or await Tokens(database).has_any()
+        app[NOTICE] = "" if is_open else _ADVICE
+        async with oidc.refreshed_keys() if oidc else nullcontext():
+            yield
         await lookups.close()
         await app[REPOSITORY].close()
+
+
+def _oidc_verifier(app: web.Application) -> OidcVerifier | None:
+    settings = app[SETTINGS]
+    issuer, audience = settings.oidc_issuer, settings.oidc_audience
+    if not settings.requires_tokens or issuer is None or audience is None:
+        return None
+    scopes = known_scopes(app[GRAPH].values())
+    return OidcVerifier(ClaimRules(issuer, audience, settings.oidc_scope_claim, scopes))

@@ -1,37 +1,37 @@
 """Authentication: the access token of a request -> its principal (RFC 6750)."""
 
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
-
 from aiohttp import hdrs, web
 
+from registry.access.oidc import OidcVerifier
 from registry.access.principal import Principal
 from registry.access.tokens import PREFIX, check_form, digest_of
 from registry.jsonapi.errors import InvalidAuthorization
 from registry.storage.token_lookups import TokenLookups
 
-Verifier: TypeAlias = Callable[[str], Awaitable[Principal]]
-"""Takes a token and returns its principal. Raises InvalidToken."""
-
 
 class Authenticator:
     """Finds the principals of access tokens.
 
-    verify_other: for tokens that the service has not created; None if there are no others.
+    oidc: verifies the tokens of an OpenID Connect issuer; None if only those of the service count.
     """
 
-    def __init__(self, lookups: TokenLookups, verify_other: Verifier | None = None) -> None:
+    def __init__(self, lookups: TokenLookups, oidc: OidcVerifier | None = None) -> None:
         self._lookups = lookups
-        self._verify_other = verify_other
+        self._oidc = oidc
 
     def recall(self, token: str) -> Principal | None:
-        """Return the principal of a token that was verified less than a second ago, else None."""
-        return self._lookups.recall(digest_of(token)) if token.startswith(PREFIX) else None
+        """Return the principal of a token that was verified before, if that still counts."""
+        if token.startswith(PREFIX):
+            return self._lookups.recall(digest_of(token))
+        return self._oidc.recall(token) if self._oidc else None
 
     async def verify(self, token: str) -> Principal:
-        """Return the principal of a token. Raises InvalidToken, Unavailable or Overloaded."""
-        if self._verify_other and not token.startswith(PREFIX):
-            return await self._verify_other(token)
+        """Return the principal of a token.
+
+        Raises InvalidToken; or IssuerUnavailable, Unavailable or Overloaded.
+        """
+        if self._oidc and not token.startswith(PREFIX):
+            return await self._oidc.verify(token)
         check_form(token)
         return await self._lookups.find(digest_of(token))
 

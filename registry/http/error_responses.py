@@ -6,6 +6,7 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from registry.access import errors as access_errors
 from registry.access.errors import InvalidToken
 from registry.access.tokens import redact
 from registry.http.responses import common_headers, new_request_id, request_id
@@ -19,6 +20,7 @@ from registry.jsonapi.errors import (
     BodyTooLarge,
     DiskFull,
     InternalError,
+    IssuerUnavailable,
     MalformedRequest,
     MethodNotAllowed,
     NotFound,
@@ -99,13 +101,19 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
             return error
         case ApiError():
             return ApiErrors([error])
-        case InvalidToken():
-            return ApiErrors([TokenRejected(error.reason)])
+        case InvalidToken() | access_errors.IssuerUnavailable():
+            return ApiErrors([_from_access_error(error)])
         case StorageError():
             return from_storage_error(error)
         case web.HTTPException():
             return ApiErrors([_from_http_exception(request, error)])
     return ApiErrors([InternalError()])
+
+
+def _from_access_error(error: InvalidToken | access_errors.IssuerUnavailable) -> ApiError:
+    if isinstance(error, InvalidToken):
+        return TokenRejected(error.reason)
+    return IssuerUnavailable(str(error), error.seconds)
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:

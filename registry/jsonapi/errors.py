@@ -228,6 +228,13 @@ class Unavailable(ApiError, status=503, code="unavailable", title="Service unava
         )
 
 
+class IssuerUnavailable(ApiError, status=503, code="issuer_unavailable"):
+    """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified."""
+
+    def __init__(self, detail: str, seconds: float) -> None:
+        super().__init__(detail, headers={"Retry-After": str(ceil(seconds))})
+
+
 class Overloaded(ApiError, status=503, code="overloaded"):
     """A limit of requests in progress is reached; nothing was changed."""
 

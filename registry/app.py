@@ -1,22 +1,29 @@
 """The application: wiring and lifetimes."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
 
+from registry.access.oidc import ClaimRules, OidcVerifier
+from registry.access.principal import known_scopes
 from registry.http import health, metrics
+from registry.http.access_middleware import access_middleware
 from registry.http.app_keys import (
+    AUTHENTICATOR,
     CORS,
     DEADLINES,
     GRAPH,
     HOSTS,
     LIMITS,
+    NOTICE,
     PROXIES,
     REPOSITORY,
     SETTINGS,
 )
+from registry.http.authentication import Authenticator
 from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
@@ -33,6 +40,10 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
+from registry.storage.token_lookups import TokenLookups
+from registry.storage.tokens import Tokens
+
+_ADVICE = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
 
 
 def create_app(
@@ -53,6 +64,8 @@ def create_app(
     cors = Cors(settings.cors_origin)
     middlewares = [*cors.middlewares, error_middleware]
     app = web.Application(middlewares=middlewares, client_max_size=limits.body_bytes)
+    if settings.requires_tokens:
+        app.middlewares.append(access_middleware(app))
     app[CORS] = cors
     app[SETTINGS] = settings
     limits = replace(limits, send_seconds=settings.send_seconds, send_rate=settings.send_rate)
@@ -76,5 +89,20 @@ async def _open_repository(
     async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
         app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS])
         await app[REPOSITORY].prepare()
-        yield
+        lookups, oidc = TokenLookups(database, app[SETTINGS]), _oidc_verifier(app)
+        app[AUTHENTICATOR] = Authenticator(lookups, oidc)
+        is_open = not app[SETTINGS].requires_tokens or oidc or await Tokens(database).has_any()
+        app[NOTICE] = "" if is_open else _ADVICE
+        async with oidc.refreshed_keys() if oidc else nullcontext():
+            yield
+        await lookups.close()
         await app[REPOSITORY].close()
+
+
+def _oidc_verifier(app: web.Application) -> OidcVerifier | None:
+    settings = app[SETTINGS]
+    issuer, audience = settings.oidc_issuer, settings.oidc_audience
+    if not settings.requires_tokens or issuer is None or audience is None:
+        return None
+    scopes = known_scopes(app[GRAPH].values())
+    return OidcVerifier(ClaimRules(issuer, audience, settings.oidc_scope_claim, scopes))

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
 
-from registry.access.urls import secure_url
+from registry.access.urls import is_loopback, secure_url
 from registry.jsonapi.pagination import Sizes
 
 _MAX_WORKERS = 64
+
+_AUTH = ("auto", "on", "off")
 
 _OTHER_SECONDS = 0.5
 """What a request may take by default beside its wait and its query: with their defaults, it gets a
@@ -111,6 +113,12 @@ def _network(text: str) -> IPv4Network | IPv6Network:
         ) from None
 
 
+def _auth(text: str) -> str:
+    if text not in _AUTH:
+        raise ValueError(f"{text!r} is not one of {', '.join(_AUTH)}")
+    return text
+
+
 _count = _integer(1, 999_999)
 
 
@@ -136,6 +144,9 @@ class Settings:
     public_url: Annotated[
         str | None, _public_url, "base URL under which clients reach the service"
     ] = None
+    auth: Annotated[
+        str, _auth, "require access tokens: on, off, or auto, which is off on loopback addresses"
+    ] = "auto"
     tls_certificate: Annotated[
         Path | None, Path, "PEM file with the certificate chain for TLS; reloaded on SIGHUP"
     ] = None
@@ -213,6 +224,11 @@ class Settings:
     ] = None
 
     @property
+    def requires_tokens(self) -> bool:
+        """Whether requests need an access token."""
+        return self.auth == "on" or (self.auth == "auto" and not is_loopback(self.host))
+
+    @property
     def scheme(self) -> str:
         """The scheme of the URLs of the service: `https` with TLS, otherwise `http`."""
         return "https" if self.tls_certificate else "http"
@@ -234,7 +250,7 @@ class Settings:
         A flag takes precedence over its variable; an empty variable counts as unset. An invalid
         value ends the process with status 2 and one line that names the flag or variable.
         """
-        parser = _Parser(
+        parser = Parser(
             prog="python -m registry",
             description="Serve the JSON:API registry of persons and computers.",
             allow_abbrev=False,
@@ -272,7 +288,7 @@ class Settings:
         return settings
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """An argument parser whose error messages are one line."""
 
     def parse_value(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
@@ -285,7 +301,8 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"{source}: {error}")
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"registry: {message}; --help lists the settings\n")
+        """Exit with status 2 and the message on standard error."""
+        self.exit(2, f"registry: {message}; --help lists the options\n")
 
 
 def _texts(

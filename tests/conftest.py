@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +20,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from pymongo import MongoClient, monitoring
 
+from registry.access.tokens import digest_of, new_token
 from registry.app import create_app
 from registry.http.limits import Limits
 from registry.http.server import Runner
@@ -25,6 +29,7 @@ from registry.model.resource import Resource
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongod import embedded
+from registry.storage.tokens import Token, Tokens
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database
 
@@ -46,6 +51,8 @@ _commands = CommandLog()
 monitoring.register(_commands)
 
 Serve = Callable[..., Awaitable[Api]]
+
+Grant = Callable[..., Awaitable[str]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -135,6 +142,26 @@ async def serve(
 async def api(serve: Serve) -> Api:
     """The running service."""
     return await serve()
+
+
+@pytest.fixture
+def secured(settings: Settings) -> Settings:
+    """The settings of a service that requires access tokens."""
+    return replace(settings, auth="on")
+
+
+@pytest.fixture
+def grant(database: Database) -> Grant:
+    """A function that stores an access token with these scopes and returns it."""
+    names = map(str, count())
+
+    async def grant(*scopes: str, **more: Any) -> str:
+        text = new_token()
+        token = Token(next(names), frozenset(scopes), datetime.now(UTC), **more)
+        await Tokens(database).create(token, digest_of(text))
+        return text
+
+    return grant
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ LAYERS = [
     "openapi",
     "app",
     "processes",
+    "tokens",
     "__main__",
 ]
 """From the bottom up: a layer may import those before it."""
@@ -51,6 +52,8 @@ STORAGE_LAYERS = [
     "reads",
     "snapshot",
     "writes",
+    "tokens",
+    "token_lookups",
     "indexes",
     "maintenance",
     "repository",

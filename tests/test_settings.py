@@ -18,6 +18,7 @@ SETTINGS = [
     ("--port", "REGISTRY_PORT", "8080"),
     ("--workers", "REGISTRY_WORKERS", "1"),
     ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+    ("--auth", "REGISTRY_AUTH", "auto"),
     ("--tls-certificate", "REGISTRY_TLS_CERTIFICATE", "none"),
     ("--tls-key", "REGISTRY_TLS_KEY", "none"),
     ("--allowed-host", "REGISTRY_ALLOWED_HOST", "none"),
@@ -103,6 +104,9 @@ INVALID = [
     ("--data-dir", ""),
     ("--host", ""),
     ("--mongodb-uri", ""),
+    ("--auth", "yes"),
+    ("--auth", "ON"),
+    ("--auth", ""),
 ]
 
 
@@ -129,10 +133,34 @@ def test_every_setting_has_a_default() -> None:
         port=8080,
         workers=1,
         public_url=None,
+        auth="auto",
         oidc_issuer=None,
         oidc_audience=None,
         oidc_scope_claim="scope",
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "is_required"),
+    [
+        ("127.0.0.1", False),
+        ("127.8.9.1", False),
+        ("::1", False),
+        ("localhost", False),
+        ("0.0.0.0", True),  # noqa: S104 - no socket is bound
+        ("::", True),
+        ("192.0.2.1", True),
+        ("::ffff:192.0.2.1", True),
+        ("registry.example.com", True),
+        ("localhost.example.com", True),
+    ],
+)
+def test_tokens_are_required_by_default_unless_only_this_host_can_connect(
+    host: str, *, is_required: bool
+) -> None:
+    assert Settings(host=host).requires_tokens is is_required
+    assert Settings(host=host, auth="on").requires_tokens
+    assert not Settings(host=host, auth="off").requires_tokens
 
 
 def test_flags_and_environment_variables_are_equivalent() -> None:
@@ -145,6 +173,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--port": "0",
         "--workers": "2",
         "--public-url": "https://example.com:8443/registry/",
+        "--auth": "on",
         "--tls-certificate": "/etc/registry/certificate.pem",
         "--tls-key": "/etc/registry/key.pem",
         "--allowed-host": "Fleet.example",
@@ -166,6 +195,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         port=0,
         workers=2,
         public_url="https://example.com:8443/registry",
+        auth="on",
         tls_certificate=Path("/etc/registry/certificate.pem"),
         tls_key=Path("/etc/registry/key.pem"),
         allowed_host=("fleet.example",),

@@ -26,15 +26,18 @@ class Principal:
     name: str
     scopes: frozenset[str]
 
-    def may(self, action: Action, resource: Resource) -> bool:
-        """Whether a scope allows the action on resources of a type."""
-        return not self.scopes.isdisjoint(sufficient_scopes(action, resource))
+    def has_one_of(self, scopes: Iterable[str]) -> bool:
+        """Whether the principal has at least one of the scopes."""
+        return not self.scopes.isdisjoint(scopes)
 
 
-def sufficient_scopes(action: Action, resource: Resource) -> tuple[str, ...]:
-    """Return the scopes each of which allows the action on a type, the narrowest first."""
+def sufficient_scopes(action: Action, resource: Resource | None) -> tuple[str, ...]:
+    """Return the scopes each of which allows the action on a type, the narrowest first.
+
+    resource: None for the action on all types.
+    """
     actions = (Action.WRITE,) if action is Action.WRITE else (Action.READ, Action.WRITE)
-    of_type = tuple(f"{resource.collection}:{one.value}" for one in actions)
+    of_type = [f"{resource.collection}:{one.value}" for one in actions] if resource else []
     return (*of_type, *(one.value for one in actions))
 
 

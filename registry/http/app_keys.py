@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from registry.access.principal import Principal
+from registry.http.authentication import Authenticator
 from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.hosts import AllowedHosts
@@ -12,11 +13,15 @@ from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage.repository import Repository
 
+AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
 HOSTS = web.AppKey("hosts", AllowedHosts)
 LIMITS = web.AppKey("limits", Limits)
+NOTICE = web.AppKey("notice", str)
+"""What is reported when the service is ready, beside its URLs; may be empty."""
+
 PROXIES = web.AppKey("proxies", TrustedProxies)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)

@@ -7,6 +7,7 @@ new version of aiohttp changes one of them.
 import asyncio
 import fcntl
 import logging
+import re
 import socket
 import struct
 import sys
@@ -194,7 +195,8 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Return the error document for a malformed request, which no middleware sees."""
         if status == 400:
-            reason = (message or "").partition("\n")[0].rstrip(":. ")
+            # What follows quotes the request, which may contain an access token.
+            reason = re.split(r"\n|: b['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
             exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")
         return error_response(request, exc if isinstance(exc, Exception) else RuntimeError(message))
 

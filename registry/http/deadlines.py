@@ -20,10 +20,10 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> asyncio.Task[Any]:
-        """Limit the time of the current task from now on; return the task."""
+        """Limit the time of the current task from now on, unless it is limited; return the task."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None  # noqa: S101 - for mypy: called in coroutines
-        self._ends[task] = end = loop.time() + self._seconds
+        end = self._ends.setdefault(task, loop.time() + self._seconds)
         if self._timer is None:
             self._timer = loop.call_at(end, self._cancel_late)
         return task

@@ -6,6 +6,9 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
+from registry.access import errors as access_errors
+from registry.access.errors import InvalidToken
+from registry.access.tokens import redact
 from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
@@ -17,6 +20,7 @@ from registry.jsonapi.errors import (
     BodyTooLarge,
     DiskFull,
     InternalError,
+    IssuerUnavailable,
     MalformedRequest,
     MethodNotAllowed,
     NotFound,
@@ -24,6 +28,7 @@ from registry.jsonapi.errors import (
     PreconditionFailed,
     QueryTimedOut,
     RequestTimeout,
+    TokenRejected,
     Unavailable,
     quoted,
 )
@@ -83,10 +88,10 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
         logging.ERROR if errors.status >= 500 else logging.INFO,
         "%s %.160a %s -> %d %.160a",  # truncated, so that the line has its end as well
         request.method,
-        request.raw_path,
+        redact(request.raw_path),
         request_id(request),
         errors.status,
-        str(errors),
+        redact(str(errors)),
         exc_info=error if errors.status == InternalError.status else None,
         extra={"request_id": request_id(request)},
     )
@@ -99,11 +104,19 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
             return error
         case ApiError():
             return ApiErrors([error])
+        case InvalidToken() | access_errors.IssuerUnavailable():
+            return ApiErrors([_from_access_error(error)])
         case StorageError():
             return from_storage_error(error)
         case web.HTTPException():
             return ApiErrors([_from_http_exception(request, error)])
     return ApiErrors([InternalError()])
+
+
+def _from_access_error(error: InvalidToken | access_errors.IssuerUnavailable) -> ApiError:
+    if isinstance(error, InvalidToken):
+        return TokenRejected(error.reason)
+    return IssuerUnavailable(str(error), error.seconds)
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:

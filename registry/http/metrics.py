@@ -1,16 +1,18 @@
 """The metrics of the service for Prometheus, of all its processes together."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from aiohttp import hdrs, web
 from prometheus_client.aiohttp import make_aiohttp_handler
 
+from registry.access.principal import Action
 from registry.http.app_keys import HOSTS, LIMITS, PROXIES
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
+from registry.jsonapi.authorization import Requirement
 from registry.metrics import snapshot
 from registry.metrics.exposition import registry_of
 from registry.metrics.snapshot import Snapshot
@@ -46,7 +48,15 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
 
 
 class MetricsView(web.View):
-    """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`."""
+    """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`.
+
+    On the port of the API, they require to read all types, as they tell how many requests there are
+    of each.
+    """
+
+    requirements: ClassVar = dict.fromkeys(
+        (hdrs.METH_GET, hdrs.METH_HEAD), (Requirement(Action.READ, None),)
+    )
 
     async def get(self) -> web.StreamResponse:
         """Respond with the metrics, or those that the parameters `name[]` name."""

@@ -33,12 +33,14 @@ def routes(graph: Graph, sizes: Sizes) -> list[web.RouteDef]:
 def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
     resource = scope.resource
     context: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
+    context["types"] = (resource,)
     paths = collection_path(resource), resource_path(resource, "{id}")
     # The router tries the paths of a type in this order: the most frequent one comes first.
     yield _route(DetailView, paths[1], f"{resource.type}_detail", **context)
     yield _route(CollectionView, paths[0], f"{resource.type}_list", **context)
     for name, relationship in resource.relationships.items():
-        context |= {"relationship": relationship}
+        types = (resource, scope.graph[relationship.target])
+        context |= {"relationship": relationship, "types": types}
         linkage = MembersView if relationship.to_many else LinkageView
         paths = relationship_path(resource, "{id}", name), related_path(resource, "{id}", name)
         yield _route(linkage, paths[0], f"{resource.type}_{name}_linkage", **context)

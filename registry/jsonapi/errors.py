@@ -107,6 +107,40 @@ class RangeNotSupported(
         super().__init__(detail, parameter="page[before]")
 
 
+class InvalidAuthorization(ApiError, status=400, code="invalid_request"):
+    """The request has more than one access token, or the form of `Authorization` is not valid."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers=_challenge(error="invalid_request"))
+
+
+class AuthenticationRequired(ApiError, status=401, code="authentication_required"):
+    """The request has no access token."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Send an access token in the header `Authorization: Bearer`.", headers=_challenge()
+        )
+
+
+class TokenRejected(ApiError, status=401, code="invalid_token"):
+    """The access token is malformed, unknown, expired or revoked."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers=_challenge(error="invalid_token"))
+
+
+class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
+    """The access token does not allow this request."""
+
+    def __init__(
+        self, detail: str, scope: str, *, pointer: str | None = None, parameter: str | None = None
+    ) -> None:
+        """scope: the scopes that the request requires, separated by spaces (RFC 6750, 3)."""
+        headers = _challenge(error="insufficient_scope", scope=scope)
+        super().__init__(detail, pointer=pointer, parameter=parameter, headers=headers)
+
+
 class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
 
@@ -192,6 +226,13 @@ class Unavailable(ApiError, status=503, code="unavailable", title="Service unava
             "retrying.",
             headers=_RETRY_AFTER,
         )
+
+
+class IssuerUnavailable(ApiError, status=503, code="issuer_unavailable"):
+    """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified."""
+
+    def __init__(self, detail: str, seconds: float) -> None:
+        super().__init__(detail, headers={"Retry-After": str(ceil(seconds))})
 
 
 class Overloaded(ApiError, status=503, code="overloaded"):
@@ -285,6 +326,13 @@ def quoted(*names: str) -> str:
     truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names[:50])
     omitted = ", …" if len(names) > 50 else ""
     return ", ".join(f"`{name}`" for name in truncated) + omitted or "none"
+
+
+def _challenge(**attributes: str) -> Mapping[str, str]:
+    """Return the header that asks for an access token (RFC 6750, 3)."""
+    named = {"realm": "registry", **attributes}
+    text = ", ".join(f'{name}="{value}"' for name, value in named.items())
+    return {"WWW-Authenticate": f"Bearer {text}"}
 
 
 def _encodable(text: str) -> str:

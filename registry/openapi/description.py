@@ -7,7 +7,7 @@ import registry
 from registry.http.health import LIVE_PATH, READY_PATH
 from registry.http.limits import Limits
 from registry.http.metrics import METRICS_PATH
-from registry.http.routes import OPERATIONS_PATH
+from registry.http.routes import OPERATIONS_PATH, routes
 from registry.http.trace_context import REQUEST_ID_HEADER
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
@@ -21,6 +21,7 @@ from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_pa
 from registry.openapi.relationships import linkage_item, related_item
 from registry.openapi.resources import collection_item, detail_item
 from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
+from registry.openapi.security import SCHEMES, add_security
 from registry.settings import Settings
 
 _CONVENTIONS = f"""\
@@ -41,6 +42,8 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
     scopes = [Scope(resource, graph, settings.sizes) for resource in graph.values()]
     paths = {path: item for scope in scopes for path, item in _items(scope, errors).items()}
     paths[OPERATIONS_PATH] = operations_item(graph, settings.most_operations, errors)
+    if settings.requires_tokens:
+        add_security(paths, routes(graph, settings.sizes), graph, errors)
     return {
         "openapi": OPENAPI,
         "info": {
@@ -56,6 +59,7 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
             "parameters": _parameters(scopes),
             "responses": _extract_error_responses(paths),
             "headers": HEADERS,
+            **({"securitySchemes": SCHEMES} if settings.requires_tokens else {}),
         },
     }
 

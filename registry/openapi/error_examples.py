@@ -1,15 +1,19 @@
 """Example errors of each operation, raised by the code that raises them in the service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import orjson
 
+from registry.access.errors import InvalidToken
+from registry.access.principal import Principal
+from registry.access.tokens import check_form
 from registry.http.error_responses import from_storage_error
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.jsonapi import errors
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, load_operations
+from registry.jsonapi.authorization import Requirement, authorize
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
 from registry.jsonapi.errors import ApiError, ApiErrors
 from registry.jsonapi.links import resource_path
@@ -105,6 +109,15 @@ class ErrorExamples:
             error(op="add", data=unknown),
         ]
 
+    def access(self, requirements: Sequence[Requirement]) -> list[ApiError]:
+        """Return the errors of a request without a token, with a wrong one, or without scopes."""
+        nobody = Principal("", frozenset())
+        return [
+            errors.AuthenticationRequired(),
+            _raised(lambda: check_form("")),
+            _raised(lambda: authorize(nobody, requirements)),
+        ]
+
     def _any_request(self) -> list[ApiError]:
         return [
             _unsupported_media_type(),
@@ -138,4 +151,6 @@ def _raised(call: Callable[[], object]) -> ApiError:
         return error
     except ApiErrors as several:
         return several.errors[0]
+    except InvalidToken as error:
+        return errors.TokenRejected(error.reason)
     raise AssertionError("the call must raise an error")

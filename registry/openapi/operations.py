@@ -42,6 +42,11 @@ _COMMON_HEADERS: Json = {
     "Vary": reference("headers", "Vary"),
 }
 
+_ERROR_HEADERS = {
+    "Retry-After": "Seconds to wait before the next attempt.",
+    "WWW-Authenticate": "How to authenticate, and why the request is refused (RFC 6750, 3).",
+}
+
 TAGGED: Json = {"ETag": reference("headers", "ETag")}
 """The header of responses that represent a resource or linkage."""
 
@@ -80,7 +85,7 @@ class Operation:
             "description": self.description,
             "parameters": references(self.parameters),
             **({"requestBody": self.body} if self.body else {}),
-            "responses": self.responses | _error_responses(self.errors),
+            "responses": self.responses | error_responses(self.errors),
         }
 
 
@@ -124,7 +129,8 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def _error_responses(errors: Iterable[ApiError]) -> Json:
+def error_responses(errors: Iterable[ApiError]) -> Json:
+    """Return the responses of failure, by status, with an example of each error."""
     by_status: dict[int, list[ApiError]] = defaultdict(list)
     for error in errors:
         by_status[error.status].append(error)
@@ -137,7 +143,7 @@ def _error_response(errors: list[ApiError]) -> Json:
         reference("schemas", "ErrorDocument"),
         {error.code: examples.error(error) for error in errors},
         {
-            name: header("Seconds to wait before the next attempt.", value)
+            name: header(_ERROR_HEADERS[name], value)
             for error in errors
             for name, value in error.headers.items()
         },

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 
 from registry.app import create_app
+from registry.http.app_keys import NOTICE
 from registry.http.metrics import Scrape, scrape_process
 from registry.http.routes import UI_PATH
 from registry.http.server import Runner
@@ -63,10 +64,11 @@ async def serve(
         WORKERS.set_function(lambda: 1)
         REQUESTS_IN_PROGRESS.set_function(lambda: runner.requests_in_progress)
         url = settings.public_url or url_of(settings.scheme, listener)
-        announce(
+        ready = (
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
         )
+        announce(". ".join(filter(None, (ready, app[NOTICE]))))
         await failure.wait()
     finally:
         await runner.cleanup()

@@ -47,6 +47,14 @@ class IdTaken(StorageError):
     """An external writer has stored a record under an id that was just allocated."""
 
 
+class TokenNameTaken(StorageError):
+    """An access token that is not revoked has this name already."""
+
+
+class TokenNotFound(StorageError):
+    """There is no access token of this name that could be revoked."""
+
+
 class Unavailable(StorageError):
     """The database did not respond in time, or rejected the command; a write may be in effect."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -23,8 +24,12 @@ from seeding.tally import Tally
 
 async def seed(options: argparse.Namespace, tally: Tally) -> None:
     """Load the CSV file or generate data; raise SeedError, or OSError if the file is unreadable."""
+    # Not an option, as others can see those in the list of processes.
+    token = os.environ.get("REGISTRY_TOKEN")
     session = aiohttp.ClientSession(
-        base_url=f"{options.url}/", timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        base_url=f"{options.url}/",
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
     )
     total = None if options.csv else options.persons + options.computers
     async with session:
@@ -60,6 +65,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/seed",
         description="Fill a running registry with persons and their computers.",
+        epilog="The variable REGISTRY_TOKEN holds the access token, if the registry requires one.",
     )
     parser.add_argument(
         "--url",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.access.principal import Action, Principal
+from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.resources.computer import computer
 from registry.resources.person import person
 
@@ -26,10 +26,15 @@ def test_a_scope_allows_an_action_on_a_type(
 ) -> None:
     principal = Principal("ci", frozenset({scope}))
 
-    assert principal.may(Action.READ, person) is reads_persons
-    assert principal.may(Action.WRITE, person) is writes_persons
-    assert principal.may(Action.READ, computer) is reads_computers
+    assert principal.has_one_of(sufficient_scopes(Action.READ, person)) is reads_persons
+    assert principal.has_one_of(sufficient_scopes(Action.WRITE, person)) is writes_persons
+    assert principal.has_one_of(sufficient_scopes(Action.READ, computer)) is reads_computers
+
+
+def test_an_action_on_all_types_requires_a_scope_for_all() -> None:
+    assert sufficient_scopes(Action.READ, None) == ("read", "write")
+    assert sufficient_scopes(Action.WRITE, None) == ("write",)
 
 
 def test_a_principal_without_scopes_may_do_nothing() -> None:
-    assert not Principal("ci", frozenset()).may(Action.READ, person)
+    assert not Principal("ci", frozenset()).has_one_of(sufficient_scopes(Action.READ, person))

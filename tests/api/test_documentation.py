@@ -35,7 +35,11 @@ from registry.settings import Settings
 from tests.conftest import LIMITS, Serve
 from tests.support import MEDIA_TYPE, Api, to_many
 
-DESCRIPTION = describe(Graph(RESOURCES), Settings(), LIMITS)
+DESCRIPTION = describe(Graph(RESOURCES), Settings(auth="on"), LIMITS)
+"""Of a service that requires access tokens: it describes more than that of the other tests."""
+
+OPEN_DESCRIPTION = describe(Graph(RESOURCES), Settings(), LIMITS)
+
 ATOMIC = media_type(EXTENSION)
 UI_URL = "/api/swagger/"
 
@@ -207,6 +211,24 @@ def test_every_error_status_is_described() -> None:
     # A request with another method does not have an operation.
     errors = {error.status for error in ApiError.__subclasses__()} - {MethodNotAllowed.status}
     assert described == errors | {200, 201, 204, 304}
+
+
+def test_every_operation_names_its_scopes_and_the_errors_of_access() -> None:
+    for _, _, operation in operations():
+        assert operation["security"] == [{"accessToken": []}]
+        (scopes,) = re.findall(r"Required scopes.*: (`.*`)\.$", operation["description"])
+        refused = resolve(operation["responses"]["403"])
+        (header,) = (value for name, value in refused["headers"].items() if "Auth" in name)
+        assert f'scope="{scopes.replace("`, `", " ").strip("`")}"' in header["example"]
+        codes = resolve(operation["responses"]["401"])["content"][MEDIA_TYPE]["examples"].keys()
+        assert codes == {"authentication_required", "invalid_token"}
+    assert DESCRIPTION["components"]["securitySchemes"]["accessToken"]["scheme"] == "bearer"
+
+
+def test_without_authentication_no_operation_requires_a_token() -> None:
+    assert "securitySchemes" not in OPEN_DESCRIPTION["components"]
+    for item in OPEN_DESCRIPTION["paths"].values():
+        assert not any("security" in operation for operation in item.values())
 
 
 @pytest.mark.covers("4.1")
@@ -657,7 +679,7 @@ async def test_documented_limits_are_those_of_the_running_service(
 async def test_two_services_in_one_process_are_both_described(serve: Serve) -> None:
     for api in (await serve(), await serve()):
         async with api.client.get(UI_URL + "swagger.json") as response:
-            assert await response.json() == DESCRIPTION
+            assert await response.json() == OPEN_DESCRIPTION
 
 
 @pytest.mark.covers("1.6")
@@ -666,7 +688,7 @@ async def test_the_description_has_two_urls(api: Api, name: str) -> None:
     async with api.client.get(UI_URL + name) as response:
         assert response.status == 200
         assert response.content_type == "application/json"
-        assert await response.json() == DESCRIPTION
+        assert await response.json() == OPEN_DESCRIPTION
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from playwright.async_api import (
 
 from registry.openapi import swagger_ui
 from registry.settings import Settings
-from tests.conftest import Serve
+from tests.conftest import Grant, Serve
 from tests.support import MEDIA_TYPE, Database
 
 ARGUMENTS = [
@@ -137,6 +137,31 @@ async def test_the_page_creates_a_person_and_lists_computers(
 
     assert visit.hosts == {api.client.make_url("/").authority}
     assert visit.messages == []
+
+
+async def test_requests_are_authorized_until_the_page_is_closed(
+    browser: Browser, serve: Serve, secured: Settings, grant: Grant
+) -> None:
+    api = await serve(settings=secured)
+    context = await browser.new_context()
+    visit = Visit(await context.new_page())
+    page = visit.page
+    await page.goto(str(api.client.make_url("/api/swagger/")))
+    await page.locator(".scheme-container .authorize").click()
+    dialog = page.locator(".dialog-ux")
+    await dialog.locator("input").fill(await grant("read"))
+    await dialog.locator("button.authorize").click()
+    await dialog.locator("button.btn-done").click()
+    status, _ = await execute(await visit.try_out("Person-list_persons"))
+    assert status == "200"
+    status, refused = await execute(await visit.try_out("Person-create_person"))
+    assert (status, refused["errors"][0]["code"]) == ("403", "insufficient_scope")
+
+    await page.reload()
+    status, refused = await execute(await visit.try_out("Person-list_persons"))
+    assert (status, refused["errors"][0]["code"]) == ("401", "authentication_required")
+    assert await page.evaluate("localStorage.length + sessionStorage.length") == 0
+    assert await context.cookies() == []
 
 
 async def test_operations_executed_unedited_change_no_stored_resource(

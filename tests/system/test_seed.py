@@ -18,6 +18,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from registry.settings import Settings
+from tests.conftest import Grant, Serve
 from tests.support import Api
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -128,6 +130,19 @@ async def test_generated_data_matches_the_counts_in_the_options_and_the_output(
     )
     assert (await persons(api)).total() == 30
     assert stored.total() == 50
+
+
+async def test_the_access_token_is_a_variable(
+    serve: Serve, secured: Settings, grant: Grant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = str((await serve(settings=secured)).client.make_url("/"))
+    few = ("--persons", "1", "--computers", "1")
+    monkeypatch.delenv("REGISTRY_TOKEN", raising=False)
+    refused = await seed(url, *few)
+    assert refused.status == 1
+    assert "401" in refused.errors[-1]
+    monkeypatch.setenv("REGISTRY_TOKEN", await grant("write"))
+    assert (await seed(url, *few)).status == 0
 
 
 async def test_the_default_is_100_persons_and_300_computers(api: Api, url: str) -> None:

@@ -1,7 +1,7 @@
 """The base classes of views: reading a request, and responding with a document."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,12 @@ from registry.http.etags import (
 from registry.http.responses import DocumentResponse
 from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation
+from registry.jsonapi.authorization import (
+    Requirement,
+    authorize,
+    required_by_method,
+    required_by_query,
+)
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
 from registry.jsonapi.errors import (
@@ -59,15 +65,22 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 
 class DocumentView(web.View):
-    """A view of JSON:API documents. graph: all types."""
+    """A view of JSON:API documents.
+
+    graph: all types. types: those that every request to the path reads or writes. requirements: by
+    method, what that requires.
+    """
 
     graph: ClassVar[Graph]
+    types: ClassVar[tuple[Resource, ...]] = ()
     handlers: ClassVar[Mapping[str, _Handler]]
+    requirements: ClassVar[Mapping[str, Sequence[Requirement]]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         names = {name: name.lower() for name in sorted(hdrs.METH_ALL)}
         cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
+        cls.requirements = {name: required_by_method(name, cls.types) for name in cls.handlers}
 
     def __await__(self) -> Generator[None, None, web.StreamResponse]:
         """Call the handler of the method. Raises Unavailable if it takes too long."""
@@ -116,16 +129,30 @@ class DocumentView(web.View):
     def read_query(self, scope: Scope) -> Query:
         """Negotiate the media type and return the parsed query string.
 
-        Raises NotAcceptable, UnsupportedMediaType, or ApiErrors for invalid parameters.
+        Raises NotAcceptable, UnsupportedMediaType, or as `parse_query` does.
         """
         self.negotiate()
         return self.parse_query(scope)
 
     def parse_query(self, scope: Scope) -> Query:
-        """Return the parsed query string. Raises ApiErrors for invalid parameters."""
+        """Return the parsed query string.
+
+        Raises ApiErrors for invalid parameters, else for those that require scopes that the access
+        token lacks.
+        """
         url = self.request.rel_url
         # Parsing an empty query string as well takes 9 % more CPU time for reading one person.
-        return parse(url.query.items(), scope) if url.raw_query_string else EVERYTHING
+        if not url.raw_query_string:
+            return EVERYTHING
+        query = parse(url.query.items(), scope)
+        self.authorize(required_by_query(query, scope))
+        return query
+
+    def authorize(self, requirements: Iterable[Requirement]) -> None:
+        """Raise ApiErrors for what the access token does not allow, if one is needed."""
+        principal = self.request.get(PRINCIPAL)
+        if principal is not None:
+            authorize(principal, requirements)
 
     def negotiate(self, extension: str | None = None) -> None:
         """Check `Accept` and `Content-Type`. extension: the URI of the allowed extension.
@@ -151,12 +178,14 @@ class DocumentView(web.View):
         self,
         parse_query: Callable[[], _Query],
         load: Callable[[bytes], _Document],
+        required_by: Callable[[_Document], Iterable[Requirement]],
         extension: str | None = None,
     ) -> tuple[_Query, _Document]:
         """Return the parsed query string and the loaded document.
 
-        extension: as for `read_body`. Raises as `read_body` does, else ApiErrors with the errors of
-        both.
+        required_by: returns what the document requires beside its path. extension: as for
+        `read_body`. Raises as `read_body` does, else ApiErrors with the errors of both, else those
+        for what the access token does not allow.
         """
         body, errors = await self.read_body(extension), ErrorCollector()
         with errors:
@@ -169,6 +198,7 @@ class DocumentView(web.View):
                     partial(load, body), size=len(body), limit=MAX_INLINE_BYTES
                 )
         errors.raise_any()
+        self.authorize(required_by(document))
         return query, document
 
     async def read_body(self, extension: str | None = None) -> bytes:

@@ -8,6 +8,7 @@ from aiohttp import web
 from registry.http.etags import check_collection
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView
+from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.request_documents import load
 
 
@@ -29,6 +30,7 @@ class CollectionView(ListView):
         query, change = await self.read_request(
             partial(self.parse_query, self.scope),
             partial(load, resource=self.resource, creating=True),
+            partial(required_by_change, graph=self.graph),
         )
         check_collection(self.request)
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})

@@ -7,6 +7,7 @@ from aiohttp import hdrs
 from registry.http.responses import DocumentResponse
 from registry.http.views.base import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
+from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.documents import encode_results, written_linkage
 from registry.jsonapi.errors import PreconditionFailed
@@ -28,7 +29,10 @@ class OperationsView(DocumentView):
         self.negotiate(EXTENSION)
         max_operations = self.settings.most_operations
         load = partial(load_operations, graph=self.graph, max_operations=max_operations)
-        _, operations = await self.read_request(self.reject_parameters, load, EXTENSION)
+        required_by = partial(required_by_operations, graph=self.graph)
+        _, operations = await self.read_request(
+            self.reject_parameters, load, required_by, EXTENSION
+        )
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
         author = self.author

@@ -11,6 +11,7 @@ from aiohttp import web
 from registry.compound.include_resolver import resolve_linkage
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView, counts
+from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.documents import encode_document
 from registry.jsonapi.links import related_path, relationship_links
 from registry.jsonapi.pagination import Window, page_links
@@ -141,7 +142,8 @@ class LinkageView(_RelationshipView):
     async def _change(self, mode: Mode) -> web.Response:
         self.negotiate()
         load = partial(load_linkage, relationship=self.relationship, mode=mode)
-        _, change = await self.read_request(self.reject_parameters, load)
+        required_by = partial(required_by_change, graph=self.graph)
+        _, change = await self.read_request(self.reject_parameters, load, required_by)
         id_, change = self.resource_id, change.written_by(self.author)
         await self.write(id_, partial(self.repository.update, self.resource, id_, change))
         return web.Response(status=204)

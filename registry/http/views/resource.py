@@ -6,6 +6,7 @@ from aiohttp import web
 
 from registry.http.responses import DocumentResponse
 from registry.http.views.base import TypeView
+from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.request_documents import load
 
 
@@ -26,6 +27,7 @@ class DetailView(TypeView):
         query, change = await self.read_request(
             partial(self.parse_query, self.scope),
             partial(load, resource=self.resource, creating=False),
+            partial(required_by_change, graph=self.graph),
         )
         id_, change = self.resource_id, change.written_by(self.author)
         update = partial(

@@ -62,9 +62,10 @@ async def mongod(
     """
     binary = _binary(settings.mongod)
     home = settings.data_dir.absolute()
-    with _owned(home) as log:
+    with ExitStack() as stack:
+        log = stack.enter_context(_owned(home))
         await _wait_for_previous(home / "mongodb" / "mongod.lock")
-        sockets = _socket_directory(home)
+        sockets = stack.enter_context(_socket_directory(home))
         data, cache = ("--dbpath", str(home / "mongodb")), ("--wiredTigerCacheSizeGB", _cache_gib())
         command = [str(binary), *data, *cache, *_OPTIONS]
 
@@ -83,8 +84,25 @@ async def mongod(
             await asyncio.to_thread(supervisor.stop)
 
 
+def running_uri(settings: Settings) -> str | None:
+    """Return the URI of the mongod that a service runs on `settings.data_dir`; None without one."""
+    home = settings.data_dir.absolute()
+    for directory in home.glob("socket-*"):
+        path = (directory.readlink() if directory.is_symlink() else directory) / _SOCKET
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            # In /tmp, somebody else may have taken the name of a socket that is left over.
+            if path.stat().st_uid == home.stat().st_uid:
+                return _uri(path)
+    return None
+
+
+def _uri(path: Path) -> str:
+    return f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
+
+
 async def _started(child: ChildProcess, path: Path, log: Log) -> str:
-    uri = f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
+    uri = _uri(path)
     try:
         async with asyncio.timeout(_START_SECONDS):
             await _wait_for_socket(path, child)
@@ -146,13 +164,26 @@ def _lock(file: TextIO, home: Path) -> None:
     file.flush()
 
 
-def _socket_directory(home: Path) -> Path:
-    for directory in home.glob("socket-*"):  # after a system crash
-        shutil.rmtree(directory, ignore_errors=True)
-    plain = str(home).isascii() and len(str(home)) <= _MAX_HOME_LENGTH
-    parent = home if plain else "/tmp"  # noqa: S108 - a short path; mkdtemp makes it private
+@contextmanager
+def _socket_directory(home: Path) -> Iterator[Path]:
+    """Create the directory of the socket; if it is not in `home`, a link there leads to it."""
     with _writing(home):
-        return Path(tempfile.mkdtemp(prefix="socket-", dir=parent))
+        for found in home.glob("socket-*"):  # after a system crash
+            if found.is_symlink():
+                found.unlink()
+            else:
+                shutil.rmtree(found, ignore_errors=True)
+        plain = str(home).isascii() and len(str(home)) <= _MAX_HOME_LENGTH
+        parent = home if plain else "/tmp"  # noqa: S108 - a short path; mkdtemp makes it private
+        directory = Path(tempfile.mkdtemp(prefix="socket-", dir=parent))
+        link = home / directory.name
+        if not plain:
+            link.symlink_to(directory)
+    try:
+        yield directory
+    finally:
+        if not plain:
+            link.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,0 +1,59 @@
+"""The middleware that lets only requests of authorized principals through."""
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from registry.http.app_keys import AUTHENTICATOR, DEADLINES, PRINCIPAL
+from registry.http.authentication import bearer_token
+from registry.http.health import HEALTH_PATHS
+from registry.http.routes import UI_PATH
+from registry.jsonapi.authorization import authorize
+from registry.jsonapi.errors import AuthenticationRequired
+
+_PUBLIC = (UI_PATH, *sorted(HEALTH_PATHS))
+"""The paths, with those below them, that need no access token."""
+
+
+def access_middleware(app: web.Application) -> Middleware:
+    """Return the middleware, which sets the principal of a request before its view is called.
+
+    A handler declares in `requirements`, by method, what each request requires; the view checks
+    what parameters and documents require in addition. A route that declares nothing is refused
+    unless its path is public. OPTIONS only shows the methods of a path, and needs no token.
+    """
+
+    @web.middleware
+    async def check_access(request: web.Request, handler: Handler) -> web.StreamResponse:
+        requirements = getattr(request.match_info.handler, "requirements", None)
+        if requirements is None:
+            if _is_public(request):
+                return await handler(request)
+            if request.match_info.http_exception is None:
+                raise web.HTTPForbidden
+            requirements = {}  # there is no such path
+        if (method := request.method) == hdrs.METH_OPTIONS:
+            return await handler(request)
+        token, authenticator = bearer_token(request), app[AUTHENTICATOR]
+        if token is None:
+            raise AuthenticationRequired
+        principal = authenticator.recall(token)
+        if principal is not None:
+            authorize(principal, requirements.get(method, ()))
+            request[PRINCIPAL] = principal
+            return await handler(request)
+        # The verification counts towards the time that the request may take.
+        task = app[DEADLINES].start()
+        try:
+            principal = await authenticator.verify(token)
+            authorize(principal, requirements.get(method, ()))
+            request[PRINCIPAL] = principal
+            return await handler(request)
+        finally:
+            app[DEADLINES].end(task)
+
+    return check_access
+
+
+def _is_public(request: web.Request) -> bool:
+    resource = request.match_info.route.resource
+    return resource is not None and resource.canonical.startswith(_PUBLIC)

@@ -1,0 +1,55 @@
+"""Authentication: the access token of a request -> its principal (RFC 6750)."""
+
+from aiohttp import hdrs, web
+
+from registry.access.oidc import OidcVerifier
+from registry.access.principal import Principal
+from registry.access.tokens import PREFIX, check_form, digest_of
+from registry.jsonapi.errors import InvalidAuthorization
+from registry.storage.token_lookups import TokenLookups
+
+
+class Authenticator:
+    """Finds the principals of access tokens.
+
+    oidc: verifies the tokens of an OpenID Connect issuer; None if only those of the service count.
+    """
+
+    def __init__(self, lookups: TokenLookups, oidc: OidcVerifier | None = None) -> None:
+        self._lookups = lookups
+        self._oidc = oidc
+
+    def recall(self, token: str) -> Principal | None:
+        """Return the principal of a token that was verified before, if that still counts."""
+        if token.startswith(PREFIX):
+            return self._lookups.recall(digest_of(token))
+        return self._oidc.recall(token) if self._oidc else None
+
+    async def verify(self, token: str) -> Principal:
+        """Return the principal of a token.
+
+        Raises InvalidToken; or IssuerUnavailable, Unavailable or Overloaded.
+        """
+        if self._oidc and not token.startswith(PREFIX):
+            return await self._oidc.verify(token)
+        check_form(token)
+        return await self._lookups.find(digest_of(token))
+
+
+def bearer_token(request: web.BaseRequest) -> str | None:
+    """Return the access token of a request (RFC 6750, 2.1), None without or with another scheme.
+
+    Raises InvalidAuthorization if there are several or none after the scheme. The form of the token
+    is left to its verification.
+    """
+    values = request.headers.getall(hdrs.AUTHORIZATION, ())
+    if not values:
+        return None
+    if len(values) > 1:
+        raise InvalidAuthorization("The header `Authorization` is given more than once.")
+    scheme, _, token = values[0].partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    if not (stripped := token.strip()):
+        raise InvalidAuthorization("There is no access token in the header `Authorization`.")
+    return stripped

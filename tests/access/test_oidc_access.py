@@ -1,0 +1,38 @@
+"""A service that accepts access tokens of a real OpenID Connect provider beside its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from registry.settings import Settings
+from tests.access.provider import AUDIENCE, Provider
+from tests.conftest import Grant, Serve
+
+
+async def test_a_token_of_the_provider_grants_its_scopes(
+    serve: Serve, secured: Settings, provider: Provider, grant: Grant
+) -> None:
+    settings = replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
+    api = await serve(settings=settings)
+    token = await provider.token("ES256")
+    sent = {"Authorization": f"Bearer {token}"}
+    for _ in range(2):  # verified, then recalled
+        assert (await api.get("/persons", **sent)).status == 200
+    assert (await api.request("DELETE", "/persons/1", headers=sent)).status == 404
+    assert (await api.request("DELETE", "/computers/1", headers=sent)).status == 403
+    assert (await api.get("/persons", Authorization=f"Bearer {token}x")).status == 401
+    assert (await api.get("/persons", Authorization=f"Bearer {await grant('read')}")).status == 200
+
+
+async def test_without_the_keys_of_the_issuer_its_tokens_are_not_verified(
+    serve: Serve, secured: Settings, provider: Provider, grant: Grant
+) -> None:
+    token = await provider.token("RS256")
+    await provider.respond_with(500)
+    settings = replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
+    api = await serve(settings=settings)
+    refused = await api.get("/persons", Authorization=f"Bearer {token}")
+    assert refused.errors == [(503, "")]
+    assert refused.document["errors"][0]["code"] == "issuer_unavailable"
+    assert int(refused.headers["Retry-After"]) > 0
+    assert (await api.get("/persons", Authorization=f"Bearer {await grant('read')}")).status == 200

@@ -1,0 +1,371 @@
+"""Access control: what a request needs an access token for, and which scopes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+from aiohttp import hdrs, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from registry.access.tokens import new_token
+from registry.app import create_app
+from registry.settings import Settings
+from registry.storage.token_lookups import TokenLookups
+from registry.storage.tokens import Tokens
+from tests.conftest import LIMITS, Grant, Serve
+from tests.support import Api, CommandLog, Database, to_many
+
+ATOMIC = {"Content-Type": 'application/vnd.api+json; ext="https://jsonapi.org/ext/atomic"'}
+METHODS = sorted(hdrs.METH_ALL - {hdrs.METH_CONNECT})
+SCOPES = ["read", "write", "persons:read", "persons:write", "computers:read", "computers:write"]
+
+PUBLIC = {
+    "/api/swagger",
+    "/api/swagger/",
+    "/api/swagger/openapi.json",
+    "/api/swagger/swagger.json",
+    "/api/swagger/swagger_ui_static",
+    "/api/swagger/swagger_ui_static/{name}",
+    "/health/live",
+    "/health/ready",
+}
+TYPES = {
+    "/persons": {"persons"},
+    "/persons/{id}": {"persons"},
+    "/persons/{id}/computers": {"persons", "computers"},
+    "/persons/{id}/relationships/computers": {"persons", "computers"},
+    "/computers": {"computers"},
+    "/computers/{id}": {"computers"},
+    "/computers/{id}/owner": {"persons", "computers"},
+    "/computers/{id}/relationships/owner": {"persons", "computers"},
+    "/operations": set(),  # depends on the document
+    "/metrics": {"persons", "computers"},
+}
+"""The collections whose types each path reads or writes."""
+
+Header = Callable[..., Awaitable[dict[str, str]]]
+
+
+@pytest.fixture
+async def api(serve: Serve, secured: Settings) -> Api:
+    """A service that requires access tokens."""
+    return await serve(settings=secured)
+
+
+@pytest.fixture
+def header(grant: Grant) -> Callable[..., Awaitable[dict[str, str]]]:
+    """A function that returns the header with a new token with these scopes."""
+
+    async def header(*scopes: str, **more: Any) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await grant(*scopes, **more)}"}
+
+    return header
+
+
+def is_sufficient(scope: str, method: str, collections: set[str]) -> bool:
+    allowed, _, action = scope.rpartition(":")
+    if collections - ({allowed} if allowed else {"persons", "computers"}):
+        return False
+    return not collections or method in {"GET", "HEAD"} or action == "write"
+
+
+def supported_methods(secured: Settings) -> dict[str, set[str]]:
+    """Return the methods of each path of the service."""
+    methods: dict[str, set[str]] = {}
+    for route in create_app(secured, limits=LIMITS).router.routes():
+        assert route.resource
+        if route.method == hdrs.METH_ANY:  # a view
+            handlers = {name for name in METHODS if hasattr(route.handler, name.lower())}
+        else:
+            handlers = {route.method}
+        methods.setdefault(route.resource.canonical, set()).update(handlers)
+    return methods
+
+
+async def test_every_route_requires_a_token_and_the_scopes_of_its_types(
+    api: Api, header: Header, secured: Settings
+) -> None:
+    routes = supported_methods(secured)
+    assert routes.keys() == PUBLIC | TYPES.keys(), "a route is missing in the table"
+    tokens = {scope: await header(scope) for scope in SCOPES}
+    wrong = {"Authorization": f"Bearer {new_token()}"}
+    for path, method in product(routes, METHODS):
+        target = path.format(id=1, name="index.html")
+        if path in PUBLIC:
+            if method in routes[path]:
+                assert await status(api, method, target, {}) in {200, 204, 301, 404}, target
+            continue
+        expected = 204 if method == "OPTIONS" else 401
+        assert await status(api, method, target, {}) == expected, (method, path)
+        assert await status(api, method, target, wrong) == expected, (method, path)
+        for scope, sent in tokens.items():
+            found = await status(api, method, target, sent)
+            if method not in routes[path]:
+                assert found == 405
+            elif method == "OPTIONS" or is_sufficient(scope, method, TYPES[path]):
+                assert found in {200, 204, 404, 415}, (method, path, scope)
+            else:
+                assert found == 403, (method, path, scope)
+
+
+async def status(api: Api, method: str, path: str, headers: dict[str, str]) -> int:
+    url = api.client.make_url(path)
+    async with api.client.session.request(
+        method, url, headers=headers, allow_redirects=False
+    ) as response:
+        return response.status
+
+
+async def test_nothing_is_read_from_the_database_without_sufficient_scopes(
+    api: Api, header: Header, commands: CommandLog
+) -> None:
+    sent = await header("computers:read")
+    await api.get("/computers", **sent)
+    commands.names()
+    for path in ("/persons/1", "/persons/999", "/persons/x", "/computers/1?include=owner"):
+        response = await api.get(path, **sent)
+        assert response.status == 403
+        assert "999" not in str(response.document)
+    assert (await api.request("DELETE", "/persons/1", headers=sent)).status == 403
+    assert set(commands.names()) <= {"find"}  # the token itself, in the background
+    assert "persons" not in commands.take("find")
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/persons?include=computers", "include"),
+        ("/persons/1?include=computers.owner", "include"),
+        ("/persons?filter[computers.serial]=SN-1", "filter"),
+        (
+            '/persons?filter=[{"not": {"name": "computers", "op": "any", "val": '
+            '{"name": "id", "op": "lt", "val": 2}}}]',
+            "filter",
+        ),
+    ],
+)
+async def test_parameters_require_the_scopes_of_the_types_they_read(
+    path: str, parameter: str, api: Api, header: Header
+) -> None:
+    response = await api.get(path, **await header("persons:read"))
+    assert response.errors == [(403, parameter)]
+    assert response.headers["WWW-Authenticate"] == (
+        'Bearer realm="registry", error="insufficient_scope", scope="computers:read"'
+    )
+    assert "`computers:read`" in response.document["errors"][0]["detail"]
+    both = await api.get(path, **await header("persons:read", "computers:read"))
+    assert both.status in {200, 404}
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/computers?include=owner", "include"),
+        ("/computers?sort=owner", "sort"),
+        ("/computers?sort=serial,-owner.last_name", "sort"),
+        ("/computers?filter[owner]=1,null", "filter"),
+        ("/computers?filter[owner.last_name][prefix]=H", "filter"),
+    ],
+)
+async def test_the_owner_of_a_computer_requires_a_scope_for_persons(
+    path: str, parameter: str, api: Api, header: Header
+) -> None:
+    response = await api.get(path, **await header("computers:write"))
+    assert response.errors == [(403, parameter)]
+    assert 'scope="persons:read"' in response.headers["WWW-Authenticate"]
+    assert (await api.get(path, **await header("read"))).status == 200
+
+
+async def test_parameters_of_the_type_itself_require_no_other_scope(
+    api: Api, header: Header
+) -> None:
+    sent = await header("computers:read")
+    path = "/computers?sort=-serial,id&filter[serial][prefix]=SN&page[size]=1&fields[person]=email"
+    assert (await api.get(path, **sent)).status == 200
+
+
+async def test_a_changed_link_requires_write_scopes_of_both_types(api: Api, header: Header) -> None:
+    one, both = await header("computers:write"), await header("computers:write", "persons:write")
+    person = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
+    created = await api.request("POST", "/persons", {"data": person}, both)
+    owner = {"data": {"type": "person", "id": created.id}}
+    data = {"type": "computer", "attributes": {"serial": "SN-1"}, "relationships": {"owner": owner}}
+
+    refused = await api.request("POST", "/computers", {"data": data}, one)
+    assert refused.errors == [(403, "/data/relationships/owner")]
+    assert 'scope="persons:write"' in refused.headers["WWW-Authenticate"]
+    assert (await api.request("POST", "/computers", {"data": data}, both)).status == 201
+    clear = {"data": {"type": "computer", "relationships": {"owner": {"data": None}}}}
+    assert (await api.request("PATCH", "/computers/1", clear, one)).status == 403
+    attributes = {"data": {"type": "computer", "attributes": {"serial": "SN-2"}}}
+    assert (await api.request("PATCH", "/computers/1", attributes, one)).status == 200
+
+    reader = await header("persons:write", "computers:read")
+    path = f"/persons/{created.id}/relationships/computers"
+    assert (await api.request("POST", path, to_many("1"), reader)).errors == [(403, "")]
+    assert (await api.request("DELETE", f"/persons/{created.id}", headers=reader)).status == 204
+
+
+async def test_each_operation_requires_the_scopes_of_the_types_it_writes(
+    api: Api, header: Header
+) -> None:
+    computer = {"type": "computer", "attributes": {"serial": "SN-1"}}
+    person = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
+    body = {
+        "atomic:operations": [
+            {"op": "add", "data": computer | {"lid": "c"}},
+            {"op": "add", "data": person | {"lid": "p"}},
+            {"op": "update", "ref": {"type": "computer", "lid": "c", "relationship": "owner"},
+             "data": {"type": "person", "lid": "p"}},
+            {"op": "remove", "ref": {"type": "person", "lid": "p"}},
+        ]
+    }  # fmt: skip
+    sent = await header("computers:write") | ATOMIC
+    response = await api.request("POST", "/operations", body, sent)
+    assert response.errors == [(403, f"/atomic:operations/{index}") for index in (1, 2, 3)]
+    assert 'scope="persons:write"' in response.headers["WWW-Authenticate"]
+    everything = await header("write") | ATOMIC
+    url = api.client.make_url("/operations")
+    async with api.client.session.post(url, json=body, headers=everything) as performed:
+        assert performed.status == 200
+
+
+async def test_a_request_without_a_token_is_asked_for_one(api: Api) -> None:
+    for headers in ({}, {"Authorization": "Basic Z3JhY2U6aG9wcGVy"}):
+        response = await api.get("/persons/1", **headers)
+        assert response.errors == [(401, "")]
+        assert response.headers["WWW-Authenticate"] == 'Bearer realm="registry"'
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["x", "reg_", new_token()[:-1], new_token() + "x", "a b", "é", "eyJhbGciOiJub25lIn0.e30."],
+)
+async def test_a_malformed_token_is_rejected_without_a_lookup(
+    token: str, api: Api, commands: CommandLog
+) -> None:
+    commands.names()
+    response = await api.get("/persons", Authorization=f"Bearer {token}")
+    assert response.errors == [(401, "")]
+    assert response.headers["WWW-Authenticate"] == 'Bearer realm="registry", error="invalid_token"'
+    assert token not in response.document["errors"][0]["detail"].split()
+    assert commands.names() == []
+
+
+async def test_a_token_that_is_not_utf_8_is_rejected(api: Api) -> None:
+    head = (
+        b"GET /persons HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer "
+    )
+    code, document = await api.raw(head + b"reg_\xff\xfe" * 9 + b"\r\n\r\n")
+    assert (code, document["errors"][0]["code"]) == (401, "invalid_token")
+
+
+async def test_a_token_of_100_kb_is_rejected_and_not_logged(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    response = await api.get("/persons", Authorization="Bearer reg_" + "x" * 100_000)
+    assert response.status in {400, 401}
+    assert "xxx" not in caplog.text
+    assert "xxx" not in str(response.document)
+
+
+@pytest.mark.parametrize("value", ["Bearer", "Bearer ", "bearer   "])
+async def test_an_empty_token_is_a_bad_request(value: str, api: Api) -> None:
+    head = (
+        f"GET /persons HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: {value}"
+    )
+    code, document = await api.raw(head.encode() + b"\r\n\r\n")
+    assert (code, document["errors"][0]["code"]) == (400, "invalid_request")
+
+
+async def test_a_token_that_is_sent_twice_is_a_bad_request(api: Api, header: Header) -> None:
+    line = f"Authorization: {(await header('read'))['Authorization']}\r\n".encode()
+    request = (
+        b"GET /persons HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + 2 * line + b"\r\n"
+    )
+    code, document = await api.raw(request)
+    assert (code, document["errors"][0]["code"]) == (400, "invalid_request")
+
+
+async def test_a_token_in_the_url_is_refused_and_not_logged(
+    api: Api, header: Header, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    sent = await header("read")
+    token = sent["Authorization"].removeprefix("Bearer ")
+    assert (await api.get(f"/persons?access_token={token}")).status == 401
+    response = await api.get(f"/persons?access_token={token}", **sent)
+    assert response.errors == [(400, "access_token")]
+    assert (await api.get(f"/persons/{token}", **sent)).status == 404
+    assert "/persons?access_token=..." in caplog.text
+    assert token not in caplog.text
+
+
+async def test_expired_and_revoked_tokens_are_rejected_with_the_reason(
+    api: Api, header: Header, database: Database
+) -> None:
+    expired = await header("read", expires=datetime.now(UTC) - timedelta(seconds=1))
+    revoked = await header("read", revoked=datetime.now(UTC))
+    foreign = {"Authorization": f"Bearer {new_token()}"}
+    for sent, reason in ((expired, "expired"), (revoked, "revoked"), (foreign, "unknown")):
+        response = await api.get("/persons", **sent)
+        assert response.errors == [(401, "")]
+        assert reason in response.document["errors"][0]["detail"]
+    assert await database["persons"].count_documents({}) == 0
+
+
+async def test_a_token_works_in_every_service_at_once_and_stops_within_a_second(
+    serve: Serve, secured: Settings, header: Header, database: Database
+) -> None:
+    services = [await serve(settings=secured), await serve(settings=secured)]
+    sent = await header("read")
+    for api in services:
+        assert (await api.get("/persons", **sent)).status == 200
+    (stored,) = await Tokens(database).find_all()
+    await Tokens(database).revoke(stored.name)
+    await asyncio.sleep(1)
+    for api in services:
+        assert (await api.get("/persons", **sent)).status == 401
+
+
+async def test_the_verification_of_a_token_counts_towards_the_time_of_a_request(
+    serve: Serve, secured: Settings, header: Header, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = await serve(settings=replace(secured, request_seconds=0.1))
+    monkeypatch.setattr(TokenLookups, "find", lambda *_: asyncio.Event().wait())
+    assert (await api.get("/persons", **await header("read"))).errors == [(503, "")]
+
+
+async def test_the_scheme_is_case_insensitive_and_spaces_do_not_matter(
+    api: Api, header: Header
+) -> None:
+    sent = await header("read")
+    token = sent["Authorization"].removeprefix("Bearer ")
+    assert (await api.get("/persons", Authorization=f"BEARER   {token} ")).status == 200
+
+
+async def test_without_authentication_tokens_are_ignored(serve: Serve) -> None:
+    api = await serve()
+    for sent in ({}, {"Authorization": "Bearer x"}):
+        assert (await api.get("/persons", **sent)).status == 200
+
+
+async def test_a_route_that_declares_no_requirements_is_refused(
+    secured: Settings, header: Header
+) -> None:
+    async def respond(_: web.Request) -> web.Response:
+        return web.Response()
+
+    app = create_app(secured, limits=LIMITS)
+    app.router.add_get("/new", respond)
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.get("/new")).status == 403
+        assert (await client.get("/new", headers=await header("write"))).status == 403

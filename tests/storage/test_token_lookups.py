@@ -1,0 +1,176 @@
+"""Lookups of access tokens: batched, valid for less than a second, and refreshed while in use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from registry.access.errors import InvalidToken
+from registry.access.principal import Principal
+from registry.access.tokens import digest_of
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage import token_lookups
+from registry.storage.client import connect
+from registry.storage.errors import Overloaded
+from registry.storage.token_lookups import TokenLookups
+from registry.storage.tokens import Tokens
+from tests.conftest import Grant
+from tests.support import CommandLog, Database
+
+
+class Clock:
+    """The monotonic clock of lookups, which a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(token_lookups, "monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+async def connected(settings: Settings, database: Database) -> AsyncIterator[Database]:
+    """The database of the test as the service accesses it."""
+    async with connect(settings, Graph(RESOURCES)) as connection:
+        assert connection.name == database.name
+        yield connection
+
+
+@pytest.fixture
+async def lookups(
+    connected: Database,
+    settings: Settings,
+    clock: Clock,  # noqa: ARG001 - patches the module
+) -> AsyncIterator[TokenLookups]:
+    lookups = TokenLookups(connected, settings)
+    yield lookups
+    await lookups.close()
+
+
+async def refreshed(lookups: TokenLookups) -> None:
+    """Wait for what the lookups do in the background."""
+    await lookups.close()
+
+
+async def test_a_token_is_remembered_for_less_than_a_second(
+    lookups: TokenLookups, grant: Grant, clock: Clock
+) -> None:
+    digest = digest_of(await grant("persons:read"))
+    assert lookups.recall(digest) is None
+    principal = await lookups.find(digest)
+    assert principal == Principal("0", frozenset({"persons:read"}))
+    clock.now = 0.39
+    assert lookups.recall(digest) is principal
+    clock.now = 0.9
+    assert lookups.recall(digest) is None
+
+
+async def test_a_token_in_use_is_looked_up_again_in_the_background(
+    lookups: TokenLookups, grant: Grant, clock: Clock, database: Database, commands: CommandLog
+) -> None:
+    digest = digest_of(await grant("read"))
+    await lookups.find(digest)
+    await refreshed(lookups)
+    commands.names()
+    clock.now = 0.5
+    for _ in range(3):
+        assert lookups.recall(digest)
+    await refreshed(lookups)
+    assert commands.take("find") == ["tokens"]
+    clock.now = 1.3
+    assert lookups.recall(digest)
+    await Tokens(database).revoke("0")
+    await refreshed(lookups)
+    assert lookups.recall(digest)  # found before it was revoked
+    clock.now = 2.2
+    assert lookups.recall(digest) is None
+    with pytest.raises(InvalidToken, match="revoked"):
+        await lookups.find(digest)
+
+
+async def test_a_token_is_not_remembered_beyond_its_expiry(
+    lookups: TokenLookups, grant: Grant, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_lookups, "_VALID_SECONDS", 1_000)
+    monkeypatch.setattr(token_lookups, "_REFRESH_SECONDS", 1_000)
+    digest = digest_of(await grant("read", expires=datetime.now(UTC) + timedelta(seconds=600)))
+    await lookups.find(digest)
+    clock.now = 500
+    assert lookups.recall(digest)
+    clock.now = 600
+    assert lookups.recall(digest) is None
+
+
+async def test_unknown_tokens_share_queries(
+    lookups: TokenLookups, grant: Grant, commands: CommandLog
+) -> None:
+    valid = digest_of(await grant("read"))
+    commands.names()
+    unknown = [digest_of(str(number)) for number in range(500)]
+    results = await asyncio.gather(*map(lookups.find, [*unknown, valid]), return_exceptions=True)
+    assert {type(result) for result in results[:-1]} == {InvalidToken}
+    assert not isinstance(results[-1], BaseException)
+    assert len(commands.take("find")) < 10
+
+
+async def test_lookups_beyond_the_limit_are_refused(database: Database, settings: Settings) -> None:
+    lookups = TokenLookups(database, replace(settings, small_requests=2, queue_length=1))
+    digests = [digest_of(str(number)) for number in range(5)]
+    results = await asyncio.gather(*map(lookups.find, digests), return_exceptions=True)
+    assert [type(result) for result in results] == [InvalidToken] * 3 + [Overloaded] * 2
+
+
+async def test_a_stored_token_that_is_not_valid_does_not_affect_others(
+    lookups: TokenLookups, grant: Grant, database: Database
+) -> None:
+    await database["tokens"].insert_one({"_id": digest_of("x")})
+    good = digest_of(await grant("read"))
+    results = await asyncio.gather(
+        lookups.find(digest_of("x")), lookups.find(good), return_exceptions=True
+    )
+    assert isinstance(results[0], InvalidToken)
+    assert not isinstance(results[1], BaseException)
+
+
+async def test_the_use_of_a_token_is_stored_at_most_hourly(
+    lookups: TokenLookups, grant: Grant, connected: Database, commands: CommandLog
+) -> None:
+    now = datetime.now(UTC)
+    hour = timedelta(hours=1)
+    digests = [
+        digest_of(await grant("read", last_used=used))
+        for used in (None, now - 1.1 * hour, now - 0.9 * hour)
+    ]
+    digests.append(digest_of(await grant("read", revoked=now)))
+    for _ in range(2):
+        await asyncio.gather(*map(lookups.find, digests), return_exceptions=True)
+        await refreshed(lookups)
+    assert commands.take("update") == ["tokens"]
+    used = [token.last_used for token in await Tokens(connected).find_all()]
+    assert [one is not None and one >= now - timedelta(seconds=1) for one in used] == [
+        *(True, True),
+        *(False, False),
+    ]
+
+
+async def test_tokens_in_memory_are_limited(
+    lookups: TokenLookups, grant: Grant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_lookups, "_MAX_KNOWN", 1)
+    digests = [digest_of(await grant("read")) for _ in range(3)]
+    for digest in digests:
+        await lookups.find(digest)
+    assert [lookups.recall(digest) is not None for digest in digests] == [False, False, True]

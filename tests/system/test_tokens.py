@@ -1,0 +1,151 @@
+"""Access tokens: the command that creates, lists and revokes them, and services that check them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from time import sleep
+from urllib.parse import urlsplit
+
+import pytest
+
+from registry import tokens
+from registry.access.tokens import check_form
+from registry.settings import Settings
+from tests.system.conftest import Start
+from tests.system.service import ROOT, TIMEOUT, Service
+
+ON_ALL_ADDRESSES = ("--host", "0.0.0.0")  # noqa: S104 - what requires tokens
+HINT = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command, which runs in the process of the tests."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str | Path, status: int | str | None = None) -> tuple[str, str]:
+        """Run the command; return its output and its messages. status: what it exits with."""
+        self.monkeypatch.setattr(sys, "argv", ["registry.tokens", *map(str, arguments)])
+        with nullcontext() if status is None else pytest.raises(SystemExit) as caught:
+            tokens.main()
+        assert caught is None or caught.value.code == status
+        return self.capsys.readouterr()
+
+    def create(self, name: str, *arguments: str | Path) -> str:
+        output, message = self.run("create", "--name", name, "--scope", "read", *arguments)
+        token = output.removesuffix("\n")
+        check_form(token)
+        assert token not in message
+        return token
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    for variable in [name for name in os.environ if name.startswith(("REGISTRY_", "MONGODB_URI"))]:
+        monkeypatch.delenv(variable)
+    return Command(monkeypatch, capsys)
+
+
+def statuses(service: Service, token: str | None) -> set[int]:
+    """Return the statuses of requests on several connections, which reach all workers."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    found = set()
+    for _ in range(12):
+        connection = HTTPConnection("127.0.0.1", urlsplit(service.url).port, timeout=TIMEOUT)
+        connection.request("GET", "/persons", headers=headers)
+        found.add(connection.getresponse().status)
+        connection.close()
+    return found
+
+
+def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
+    launch: Start, tmp_path: Path, command: Command
+) -> None:
+    data_dir = tmp_path / ("long" * 30)  # its socket is elsewhere
+    service = launch("--workers", "2", *ON_ALL_ADDRESSES, data_dir=data_dir)
+    assert service.wait_until_ready().endswith(f"). {HINT}\n")
+    assert statuses(service, None) == {401}
+    token = command.create("ci", "--data-dir", data_dir)
+    assert statuses(service, token) == {200}
+    assert "ci    read" in command.run("list", "--data-dir", data_dir)[0]
+    command.run("revoke", "ci", "--data-dir", data_dir)
+    sleep(1)
+    assert statuses(service, token) == {401}
+    service.process.terminate()
+    _, log = service.process.communicate(timeout=TIMEOUT)
+    assert "401" in log
+    assert token not in log
+    listed, _ = command.run("list", "--data-dir", data_dir)  # starts mongod itself
+    assert re.search(r"ci +read .* revoked\n", listed)
+
+
+def test_a_name_can_be_used_again_after_its_token_was_revoked(
+    mongodb_uri: str, settings: Settings, command: Command
+) -> None:
+    command.monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    command.monkeypatch.setenv("REGISTRY_DATABASE", settings.database)
+    command.create("ci")
+    command.create("other", "--scope", "persons:write", "--expires", "90d")
+    taken = "registry: there is a token ci already: revoke it or choose another name"
+    command.run("create", "--name", "ci", "--scope", "read", status=taken)
+    command.run("revoke", "ci")
+    command.create("ci")
+    heading, *rows = command.run("list")[0].splitlines()
+    assert heading.split() == ["NAME", "SCOPES", "CREATED", "EXPIRES", "LAST", "USED", "STATE"]
+    minute = r"\d{4}-\d\d-\d\dT\d\d:\d\dZ"
+    patterns = [
+        rf"ci +read +{minute} +never +never +revoked",
+        rf"other +persons:write,read +{minute} +{minute} +never +valid",
+        rf"ci +read +{minute} +never +never +valid",
+    ]
+    for row, pattern in zip(rows, patterns, strict=True):
+        assert re.fullmatch(pattern, row)
+    command.run("revoke", "unknown", status="registry: there is no token unknown to revoke")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "the following arguments are required: COMMAND"),
+        ("create --scope read", "the following arguments are required: --name"),
+        ("create --name ci", "the following arguments are required: --scope"),
+        ("create --name a/b --scope read", "--name: 'a/b' is not a valid name"),
+        ("create --name ci --scope reed", "--scope: 'reed' is not a scope; available: read, write"),
+        ("create --name ci --scope read --expires 0d", "--expires: '0d' is not a time such as"),
+        ("create --name ci --scope read --expires 90", "--expires: '90' is not a time such as"),
+        ("create --name ci --scope read --expires 99999d", "--expires: '99999d' is not a time"),
+        ("revoke", "the following arguments are required: NAME"),
+        ("delete ci", "argument COMMAND: invalid choice: 'delete'"),
+        ("list --database admin", "--database: the database name 'admin' is reserved"),
+        ("list --port 1", "unrecognized arguments: --port 1"),
+    ],
+)
+def test_a_wrong_argument_is_reported_in_one_line(
+    arguments: str, message: str, command: Command
+) -> None:
+    output, error = command.run(*arguments.split(), status=2)
+    assert output == ""
+    assert error.startswith(f"registry: {message}")
+    assert error.count("\n") == 1
+
+
+def test_the_module_is_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "registry.tokens", "create", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--expires" in done.stdout

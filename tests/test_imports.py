@@ -43,6 +43,7 @@ STORAGE_LAYERS = [
     "disk_space",
     "orphaned_transactions",
     "transactions",
+    "idempotency",
     "reads",
     "snapshot",
     "writes",

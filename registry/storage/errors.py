@@ -47,6 +47,14 @@ class IdTaken(StorageError):
     """An external writer has stored a record under an id that was just allocated."""
 
 
+class IdempotencyKeyReused(StorageError):
+    """The client has sent another request with the same idempotency key."""
+
+
+class ResultTooLarge(StorageError):
+    """The result is too large to be stored under an idempotency key; nothing was written."""
+
+
 class Unavailable(StorageError):
     """The database did not respond in time, or rejected the command; a write may be in effect."""
 

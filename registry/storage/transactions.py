@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -10,7 +10,12 @@ from typing import Generic, TypeVar
 import pymongo
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo.errors import NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import (
+    BulkWriteError,
+    NetworkTimeout,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
 from pymongo.read_concern import ReadConcern
 
 from registry.model.graph import Graph
@@ -44,6 +49,18 @@ class Transaction:
     def collection(self, resource: Resource) -> AsyncIOMotorCollection[Record]:
         """Return the collection of a type; pass `session` to its methods."""
         return self.database[resource.collection]
+
+    async def insert(self, collection: str, documents: Sequence[Record]) -> None:
+        """Insert documents into a collection.
+
+        Raises PyMongoError, or TransactionConflict if MongoDB rejects one of them, usually because
+        its id is taken.
+        """
+        if documents:
+            try:
+                await self.database[collection].insert_many(documents, session=self.session)
+            except BulkWriteError as error:
+                raise TransactionConflict from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from aiohttp import web
 
 from registry.compound.include_resolver import resolve_linkage
+from registry.http.idempotency import marked, with_key
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView, counts
 from registry.jsonapi.documents import encode_document
@@ -141,10 +142,13 @@ class LinkageView(_RelationshipView):
     async def _change(self, mode: Mode) -> web.Response:
         self.negotiate()
         load = partial(load_linkage, relationship=self.relationship, mode=mode)
-        _, change = await self.read_request(self.reject_parameters, load)
+        _, (change, key) = await self.read_request(
+            self.reject_parameters, with_key(self.request, load)
+        )
         id_ = self.resource_id
-        await self.write(id_, partial(self.repository.update, self.resource, id_, change))
-        return web.Response(status=204)
+        update = partial(self.repository.update, self.resource, id_, change, key=key)
+        written = await self.write(id_, update)
+        return marked(web.Response(status=204), is_replayed=written.is_replayed)
 
 
 class MembersView(LinkageView):

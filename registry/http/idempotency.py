@@ -1,0 +1,71 @@
+"""The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header)."""
+
+import re
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import TypeVar
+
+from aiohttp import hdrs, web
+
+from registry.http.app_keys import PRINCIPAL
+from registry.jsonapi.errors import InvalidIdempotencyKey
+from registry.storage.idempotency import IdempotencyKey
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+IDEMPOTENCY_REPLAYED = "Idempotency-Replayed"
+
+_MAX_LENGTH = 255
+_VALUE = re.compile(
+    rf'"(?P<string>(?:[ !#-\[\]-~]|\\["\\]){{1,{_MAX_LENGTH}}})"'  # RFC 8941, 3.3.3
+    rf"|(?P<plain>[!#-+\--:<-\[\]-~]{{1,{_MAX_LENGTH}}})",
+    re.ASCII,
+)
+
+_DIGEST_BYTES = 16
+
+_Document = TypeVar("_Document")
+_Response = TypeVar("_Response", bound=web.StreamResponse)
+
+
+def with_key(
+    request: web.Request, load: Callable[[bytes], _Document]
+) -> Callable[[bytes], tuple[_Document, IdempotencyKey | None]]:
+    """Return a function that loads a document and returns it with the key of the request."""
+    return lambda body: (load(body), idempotency_key(request, body))
+
+
+def idempotency_key(request: web.Request, body: bytes) -> IdempotencyKey | None:
+    """Return the key of a POST request, None if it has none.
+
+    Other methods are idempotent without a key. Clients do not share keys; requests that need no
+    authentication count as those of one client. The fingerprint covers path, query string and body.
+    Raises InvalidIdempotencyKey.
+    """
+    values = request.headers.getall(IDEMPOTENCY_KEY, ())
+    if not values or request.method != hdrs.METH_POST:
+        return None
+    principal = request.get(PRINCIPAL)
+    client = None if principal is None else principal.name
+    target = f"{request.raw_path}\n".encode("utf-8", "surrogateescape")
+    # The client is quoted, so that its end is known.
+    return IdempotencyKey(_digest(f"{client!a} {_parse(values)}".encode()), _digest(target + body))
+
+
+def marked(response: _Response, *, is_replayed: bool) -> _Response:
+    """Return the response, with the header that says so if it has a stored result."""
+    if is_replayed:
+        response.headers[IDEMPOTENCY_REPLAYED] = "true"
+    return response
+
+
+def _parse(values: Sequence[str]) -> str:
+    """Return the key in the values of all headers of this name."""
+    match = _VALUE.fullmatch(values[0])
+    if match is None or len(values) > 1:
+        raise InvalidIdempotencyKey(_MAX_LENGTH)
+    return match["plain"] or re.sub(r"\\(.)", r"\1", match["string"])
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()[:_DIGEST_BYTES]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pymongo.errors import DocumentTooLarge, OperationFailure
+from pymongo.errors import DocumentTooLarge
 
 from registry.model.record import Record
 from registry.model.resource import Resource
@@ -18,15 +18,12 @@ from registry.storage.client import Database
 from registry.storage.errors import IdempotencyKeyReused, ResultTooLarge
 from registry.storage.records import ONE_BATCH
 from registry.storage.transactions import Transaction
-from registry.storage.visible_fields import visible
+from registry.storage.visible_fields import visible_fields
 
 RETENTION = timedelta(hours=24)
 """How long a result is kept at least; MongoDB deletes it within about a minute afterwards."""
 
 _COLLECTION = "idempotency_keys"
-
-_DOCUMENT_TOO_LARGE = 10334
-"""MongoDB's error code for a document of more than 16 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,7 @@ class StoredResults:
         self._transaction = transaction
         self._known: dict[bytes, dict[str, Any]] = {}
         self._new: list[dict[str, Any]] = []
+        self._expires = datetime.now(UTC) + RETENTION
 
     async def load(self, keys: Iterable[IdempotencyKey]) -> None:
         """Load the results that are stored under the keys. Raises PyMongoError."""
@@ -84,7 +82,7 @@ class StoredResults:
         document = {
             "_id": key.id,
             "fingerprint": key.fingerprint,
-            "expires": datetime.now(UTC) + RETENTION,
+            "expires": self._expires,
             "result": [_visible_part(resource, record) for resource, record in result],
         }
         self._known[key.id] = document
@@ -93,17 +91,15 @@ class StoredResults:
     async def flush(self) -> None:
         """Store the results that were added.
 
-        Raises PyMongoError, ResultTooLarge, or TransactionConflict if a key has a result already.
+        Raises PyMongoError, ResultTooLarge, or TransactionConflict, usually because a key has a
+        result already.
         """
         try:
             await self._transaction.insert(_COLLECTION, self._new)
-        except DocumentTooLarge as error:  # too large for the message
+        except DocumentTooLarge as error:
             raise ResultTooLarge from error
-        except OperationFailure as error:
-            if error.code == _DOCUMENT_TOO_LARGE:
-                raise ResultTooLarge from error
-            raise
 
 
 def _visible_part(resource: Resource, record: Record) -> Record:
-    return {name: record[name] for name in visible(resource) if name in record}
+    fields = ("_id", *visible_fields(resource))
+    return {name: record[name] for name in fields if name in record}

@@ -89,7 +89,9 @@ class Repository:
         for resource in graph.values():
             writes = WriteCommands(database, commands, resource)
             self._insertions[resource] = Insertions(resource, writes, self._counters)
-            self._keyed_insertions[resource] = KeyedInsertions(resource, self._transactions)
+            self._keyed_insertions[resource] = KeyedInsertions(
+                resource, self._transactions, self._counters
+            )
             self._attribute_updates[resource] = AttributeUpdates(
                 resource, writes, orphans, self._in_progress
             )
@@ -120,6 +122,8 @@ class Repository:
         await self._link_writes.close()
         await self._in_progress.ended()
         await self._reads.close()
+        await self._transactions.close()
+        await self._large_transactions.close()
         await self._counters.close()
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
@@ -168,12 +172,12 @@ class Repository:
                 return Written(await self._counters.retry_if_taken(insertion))
 
         async def attempt() -> Written:
-            (id_,) = await self._counters.allocate(resource, 1)
             if is_plain and key is not None:
                 insertions = self._keyed_insertions[resource]
                 with suppress(TransactionConflict):
                     async with self._bulkheads.small_requests:
-                        return Written(await insertions.insert(id_, change, key))
+                        return Written(await insertions.insert(change, key))
+            (id_,) = await self._counters.allocate(resource, 1)
             request = WriteRequest(
                 resource, id_, change, is_new=True, is_read_back=read_back, key=key
             )

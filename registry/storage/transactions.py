@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,7 +11,7 @@ import pymongo
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
 from pymongo.errors import (
-    BulkWriteError,
+    DocumentTooLarge,
     NetworkTimeout,
     PyMongoError,
     ServerSelectionTimeoutError,
@@ -53,14 +53,24 @@ class Transaction:
     async def insert(self, collection: str, documents: Sequence[Record]) -> None:
         """Insert documents into a collection.
 
-        Raises PyMongoError, or TransactionConflict if MongoDB rejects one of them, usually because
-        its id is taken.
+        Raises PyMongoError, DocumentTooLarge, or TransactionConflict if MongoDB rejects a document,
+        usually because its id is taken, or if several exceed 16 MB together.
         """
-        if documents:
-            try:
-                await self.database[collection].insert_many(documents, session=self.session)
-            except BulkWriteError as error:
-                raise TransactionConflict from error
+        if not documents:
+            return
+        # `insert_many` takes 4 us more for each document.
+        command = {"insert": collection, "documents": documents}
+        options = self.database.codec_options
+        try:
+            reply = await self.database.command(
+                command, codec_options=options, session=self.session
+            )
+        except DocumentTooLarge as error:
+            if len(documents) == 1:
+                raise
+            raise TransactionConflict from error
+        if "writeErrors" in reply:
+            raise TransactionConflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,12 @@ class Transactions:
         self._graph = graph
         self._orphans = orphans
         self._turn = asyncio.Lock()
+        self._idle: list[AsyncIOMotorClientSession] = []
+
+    async def close(self) -> None:
+        """End the sessions, after the last transaction."""
+        while self._idle:
+            await self._idle.pop().end_session()
 
     async def run(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
@@ -119,7 +135,7 @@ class Transactions:
         """
         with translated_errors():
             try:
-                async with await self._database.client.start_session() as session:
+                async with self._session() as session:
                     result = await self._run_in_transaction(callback, session)
                     # The stubs of motor declare this property as a method.
                     return Committed(result, session.operation_time)  # type: ignore[arg-type]
@@ -129,6 +145,17 @@ class Transactions:
                 if error.has_error_label("TransientTransactionError"):
                     raise TransactionConflict from error
                 raise
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
+        """Yield a session. One without errors is used again: two calls of motor less."""
+        session = self._idle.pop() if self._idle else await self._database.client.start_session()
+        try:
+            yield session
+        except BaseException:
+            await session.end_session()
+            raise
+        self._idle.append(session)
 
     async def _run_in_transaction(
         self,

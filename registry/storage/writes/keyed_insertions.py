@@ -11,12 +11,15 @@ from registry.storage.batching import Batcher
 from registry.storage.idempotency import IdempotencyKey, StoredResults
 from registry.storage.records import new_record
 from registry.storage.transactions import Transaction, Transactions
+from registry.storage.writes.id_allocation import Counters
 
-_Creation: TypeAlias = tuple[Record, IdempotencyKey]
+_Creation: TypeAlias = tuple[Change, IdempotencyKey]
 
 _MAX_BATCH_SIZE = 256
-"""Resources per batch. One batch is in flight: a transaction takes three commands, and with two in
-flight, each of half the size, a creation would take 1.2 times the CPU time."""
+"""Resources per batch."""
+
+_MAX_IN_FLIGHT = 2
+"""While the service builds the records of one batch, the database writes the other."""
 
 
 class KeyedInsertions:
@@ -25,32 +28,41 @@ class KeyedInsertions:
     It takes fewer commands than LinkWrites, which has to be used if a key is not.
     """
 
-    def __init__(self, resource: Resource, transactions: Transactions) -> None:
+    def __init__(self, resource: Resource, transactions: Transactions, counters: Counters) -> None:
         self._resource = resource
         self._transactions = transactions
-        self._batcher = Batcher[_Creation, None](self._insert, max_batch_size=_MAX_BATCH_SIZE)
+        self._counters = counters
+        self._batcher = Batcher[_Creation, Record](
+            self._insert, max_batch_size=_MAX_BATCH_SIZE, max_in_flight=_MAX_IN_FLIGHT
+        )
 
-    async def insert(self, id_: int, change: Change, key: IdempotencyKey) -> Record:
+    async def insert(self, change: Change, key: IdempotencyKey) -> Record:
         """Store a new resource and the result of its request; return its record.
 
         Raises Unavailable, or TransactionConflict: then nothing of the batch is written, usually
         because one of its keys has a result.
         """
-        record = new_record(self._resource, id_, change)
-        await self._batcher.load((record, key))
-        return record
+        return await self._batcher.load((change, key))
 
     async def close(self) -> None:
         """Wait until the batches under way have ended."""
         await self._batcher.close()
 
-    async def _insert(self, creations: Sequence[_Creation]) -> list[None]:
-        await self._transactions.attempt(partial(self._insert_in, creations))
-        return [None] * len(creations)
+    async def _insert(self, creations: Sequence[_Creation]) -> list[Record]:
+        ids = await self._counters.allocate(self._resource, len(creations))
+        records = [
+            new_record(self._resource, id_, change)
+            for id_, (change, _) in zip(ids, creations, strict=True)
+        ]
+        keys = [key for _, key in creations]
+        await self._transactions.attempt(partial(self._insert_in, records, keys))
+        return records
 
-    async def _insert_in(self, creations: Sequence[_Creation], transaction: Transaction) -> None:
+    async def _insert_in(
+        self, records: Sequence[Record], keys: Sequence[IdempotencyKey], transaction: Transaction
+    ) -> None:
         results = StoredResults(transaction)
-        for record, key in creations:
+        for record, key in zip(records, keys, strict=True):
             results.add(key, [(self._resource, record)])
         await results.flush()
-        await transaction.insert(self._resource.collection, [record for record, _ in creations])
+        await transaction.insert(self._resource.collection, records)

@@ -16,11 +16,13 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 IDEMPOTENCY_REPLAYED = "Idempotency-Replayed"
 
 _MAX_LENGTH = 255
-_VALUE = re.compile(
-    rf'"(?P<string>(?:[ !#-\[\]-~]|\\["\\]){{1,{_MAX_LENGTH}}})"'  # RFC 8941, 3.3.3
-    rf"|(?P<plain>[!#-+\--:<-\[\]-~]{{1,{_MAX_LENGTH}}})",
-    re.ASCII,
-)
+_STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{_MAX_LENGTH}}}'  # RFC 8941, 3.3.3
+_PLAIN = rf"[!#-+\--:<-\[\]-~]{{1,{_MAX_LENGTH}}}"
+
+PATTERN = f'^("{_STRING}"|{_PLAIN})$'
+"""The valid values of the header, as a regular expression of OpenAPI."""
+
+_VALUE = re.compile(PATTERN, re.ASCII)
 
 _DIGEST_BYTES = 16
 
@@ -49,7 +51,9 @@ def idempotency_key(request: web.Request, body: bytes) -> IdempotencyKey | None:
     client = None if principal is None else principal.name
     target = f"{request.raw_path}\n".encode("utf-8", "surrogateescape")
     # The client is quoted, so that its end is known.
-    return IdempotencyKey(_digest(f"{client!a} {_parse(values)}".encode()), _digest(target + body))
+    return IdempotencyKey(
+        _digest(f"{client!a} {parse_key(values)}".encode()), _digest(target + body)
+    )
 
 
 def marked(response: _Response, *, is_replayed: bool) -> _Response:
@@ -59,12 +63,12 @@ def marked(response: _Response, *, is_replayed: bool) -> _Response:
     return response
 
 
-def _parse(values: Sequence[str]) -> str:
-    """Return the key in the values of all headers of this name."""
-    match = _VALUE.fullmatch(values[0])
-    if match is None or len(values) > 1:
+def parse_key(values: Sequence[str]) -> str:
+    """Return the key in the values of all headers of this name. Raises InvalidIdempotencyKey."""
+    if len(values) > 1 or not _VALUE.fullmatch(values[0]):
         raise InvalidIdempotencyKey(_MAX_LENGTH)
-    return match["plain"] or re.sub(r"\\(.)", r"\1", match["string"])
+    value = values[0]
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
 
 
 def _digest(data: bytes) -> bytes:

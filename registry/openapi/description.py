@@ -15,7 +15,7 @@ from registry.openapi.atomic_operations import TAG, operations_item, operations_
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.filters import filter_schemas
 from registry.openapi.operations import HEADERS
-from registry.openapi.parameters import ID, PRECONDITIONS, query_parameters
+from registry.openapi.parameters import ID, IDEMPOTENCY, PRECONDITIONS, query_parameters
 from registry.openapi.relationships import linkage_item, related_item
 from registry.openapi.resources import collection_item, detail_item
 from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
@@ -84,7 +84,7 @@ def _items(scope: Scope, errors: ErrorExamples) -> Json:
 
 def _parameters(scopes: list[Scope]) -> Json:
     """Return the component parameters."""
-    components = ID | PRECONDITIONS
+    components = ID | PRECONDITIONS | IDEMPOTENCY
     for scope in scopes:
         components |= query_parameters(replace(scope, many=True))
         for relationship in scope.resource.relationships.values():

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import orjson
 
 from registry.http.error_responses import from_storage_error
+from registry.http.idempotency import parse_key
 from registry.http.limits import Limits
 from registry.jsonapi import errors
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, load_operations
@@ -59,6 +60,10 @@ class ErrorExamples:
         """Return the error for a request whose preconditions do not hold."""
         return [errors.PreconditionFailed()]
 
+    def idempotency(self) -> list[ApiError]:
+        """Return the errors of a request with an idempotency key."""
+        return [_raised(lambda: parse_key(("",))), errors.IdempotencyKeyReused()]
+
     def resource(self, resource: Resource) -> list[ApiError]:
         """Return the errors of a document with a resource object."""
 
@@ -95,10 +100,12 @@ class ErrorExamples:
         return [
             *self.no_query(),
             *self.preconditions(),
+            *self.idempotency(),
             error(op="unknown"),
             error(op="remove", href="/unknown"),
             error(op="update", href=resource_path(resource, 1), data={"type": "other"}),
             *self._any_body(EXTENSION),
+            errors.ResultTooLarge(),
             error(op="add", data=unknown),
         ]
 

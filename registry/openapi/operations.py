@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from registry.http.etags import make_etag
+from registry.http.idempotency import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.http.responses import REQUEST_ID_HEADER
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.errors import ApiError
@@ -41,6 +42,15 @@ _COMMON_HEADERS: Json = {
     REQUEST_ID_HEADER: reference("headers", "RequestId"),
     "Vary": reference("headers", "Vary"),
 }
+
+REPLAYED: Json = {
+    IDEMPOTENCY_REPLAYED: header(
+        f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result.",
+        "true",
+        always=False,
+    )
+}
+"""The header of responses to POST."""
 
 TAGGED: Json = {"ETag": reference("headers", "ETag")}
 """The header of responses that represent a resource or linkage."""
@@ -116,7 +126,9 @@ def not_modified(headers: Json = TAGGED) -> Json:
     return {"304": empty_response("`If-None-Match` has the entity tag of the response.", headers)}
 
 
-NO_CONTENT: Json = {"204": empty_response("The change has been applied.")}
+def no_content(headers: Json | None = None) -> Json:
+    """Return the response to a change that has no document."""
+    return {"204": empty_response("The change has been applied.", headers)}
 
 
 def with_article(noun: str) -> str:

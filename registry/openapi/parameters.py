@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from registry.http.idempotency import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, PATTERN
 from registry.jsonapi.filter_parsing import (
     MAX_CONDITIONS,
     MAX_DEPTH,
@@ -48,6 +49,20 @@ PRECONDITIONS: Json = {
         "Entity tags: 304 if a read has one of them, 412 if one of them is of the current version "
         "of the resource to change. `*` matches any.",
     ),
+}
+
+
+IDEMPOTENCY: Json = {
+    "IdempotencyKey": {
+        **_header(
+            IDEMPOTENCY_KEY,
+            "Unique for each request of this client: the request is executed once, and when it is "
+            "repeated within 24 hours, the response is that of the first that succeeded, with "
+            f"`{IDEMPOTENCY_REPLAYED}: true`. It waits for an equal request in progress. 422 if "
+            "path, query string or body differ.",
+        ),
+        "schema": {"type": "string", "pattern": PATTERN},
+    }
 }
 
 

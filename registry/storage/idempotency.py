@@ -20,7 +20,7 @@ from registry.storage.records import ONE_BATCH
 from registry.storage.transactions import Transaction
 from registry.storage.visible_fields import visible_fields
 
-RETENTION = timedelta(hours=24)
+_RETENTION = timedelta(hours=24)
 """How long a result is kept at least; MongoDB deletes it within about a minute afterwards."""
 
 _COLLECTION = "idempotency_keys"
@@ -53,7 +53,7 @@ class StoredResults:
         self._transaction = transaction
         self._known: dict[bytes, dict[str, Any]] = {}
         self._new: list[dict[str, Any]] = []
-        self._expires = datetime.now(UTC) + RETENTION
+        self._expires = datetime.now(UTC) + _RETENTION
 
     async def load(self, keys: Iterable[IdempotencyKey]) -> None:
         """Load the results that are stored under the keys. Raises PyMongoError."""

@@ -149,7 +149,11 @@ class Transactions:
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
         """Yield a session. One without errors is used again: two calls of motor less."""
-        session = self._idle.pop() if self._idle else await self._database.client.start_session()
+        if self._idle:
+            session = self._idle.pop()
+        else:  # Causally consistent, each transaction would wait for the time of the one before.
+            client = self._database.client
+            session = await client.start_session(causal_consistency=False)
         try:
             yield session
         except BaseException:

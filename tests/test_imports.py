@@ -49,6 +49,7 @@ STORAGE_LAYERS = [
     "disk_space",
     "orphaned_transactions",
     "transactions",
+    "idempotency",
     "reads",
     "snapshot",
     "writes",

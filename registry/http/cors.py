@@ -4,8 +4,8 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict
 
+from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
 from registry.http.responses import common_headers, request_id
-from registry.http.trace_context import REQUEST_ID_HEADER
 
 _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",
@@ -15,18 +15,20 @@ _PREFLIGHT_HEADERS = {
             hdrs.ACCEPT,
             hdrs.AUTHORIZATION,
             hdrs.CONTENT_TYPE,
-            "Idempotency-Key",
+            IDEMPOTENCY_KEY,
             hdrs.IF_MATCH,
             hdrs.IF_NONE_MATCH,
             "traceparent",
             "tracestate",
-            REQUEST_ID_HEADER,
+            REQUEST_ID,
         )
     ),
     hdrs.ACCESS_CONTROL_MAX_AGE: "7200",  # seconds: the most that Chromium accepts
 }
 
-_EXPOSED_HEADERS = ", ".join((hdrs.ETAG, hdrs.LOCATION, hdrs.RETRY_AFTER, REQUEST_ID_HEADER))
+_EXPOSED_HEADERS = ", ".join(
+    (hdrs.ETAG, hdrs.LOCATION, hdrs.RETRY_AFTER, IDEMPOTENCY_REPLAYED, REQUEST_ID)
+)
 
 
 class Cors:

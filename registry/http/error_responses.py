@@ -1,6 +1,7 @@
 """Error documents (JSON:API 1.0, Errors), with the id under which the log has the request."""
 
 import logging
+from collections.abc import Callable, Mapping
 from http.client import responses
 
 from aiohttp import hdrs, web
@@ -19,6 +20,7 @@ from registry.jsonapi.errors import (
     ApiErrors,
     BodyTooLarge,
     DiskFull,
+    IdempotencyKeyReused,
     InternalError,
     IssuerUnavailable,
     MalformedRequest,
@@ -28,6 +30,7 @@ from registry.jsonapi.errors import (
     PreconditionFailed,
     QueryTimedOut,
     RequestTimeout,
+    ResultTooLarge,
     TokenRejected,
     Unavailable,
     quoted,
@@ -120,20 +123,26 @@ def _from_access_error(error: InvalidToken | access_errors.IssuerUnavailable) ->
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:
-    """Return the errors to report to the client: 404 per missing id, 412 or 503."""
+    """Return the errors to report to the client: 404 per missing id, 412, 413, 422 or 503."""
     match error:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
-        case VersionConflict():
-            return ApiErrors([PreconditionFailed()])
         case storage_errors.Overloaded():
             return ApiErrors([Overloaded(str(error), error.seconds)])
         case storage_errors.DiskFull():
             return ApiErrors([DiskFull(error.reserve)])
         case QueryTimeout():
             return ApiErrors([QueryTimedOut(error.seconds)])
-    return ApiErrors([Unavailable()])
+    return ApiErrors([_ALWAYS_EQUAL.get(type(error), Unavailable)()])
+
+
+_ALWAYS_EQUAL: Mapping[type[StorageError], Callable[[], ApiError]] = {
+    VersionConflict: PreconditionFailed,
+    storage_errors.IdempotencyKeyReused: IdempotencyKeyReused,
+    storage_errors.ResultTooLarge: ResultTooLarge,
+}
+"""The errors of those that have no details."""
 
 
 def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:

@@ -9,7 +9,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion, HttpVersion11
 
-from registry.http.trace_context import REQUEST_ID_HEADER, SENT_ID, TRACEPARENT, sent_id
+from registry.http.header_names import REQUEST_ID
+from registry.http.trace_context import SENT_ID, TRACEPARENT, sent_id
 
 _REQUEST_ID = web.RequestKey("request_id", str)
 
@@ -43,7 +44,7 @@ def request_id(request: web.BaseRequest) -> str:
 
 def common_headers(request_id: str) -> dict[str, str]:
     """Return the headers that every response has (JSON:API 1.0, Content Negotiation: `Vary`)."""
-    return {REQUEST_ID_HEADER: request_id, hdrs.DATE: rfc822_formatted_time(), **_CONSTANT_HEADERS}
+    return {REQUEST_ID: request_id, hdrs.DATE: rfc822_formatted_time(), **_CONSTANT_HEADERS}
 
 
 _MAX_WRITE = 2**18
@@ -121,7 +122,7 @@ class DocumentResponse(web.StreamResponse):
             lines += f"Content-Length: {len(self._content)}\r\n"
         return (
             f"{_first_lines(request.version, status, self.reason, self._stays_open)}{lines}"
-            f"{REQUEST_ID_HEADER}: {request_id(request)}\r\n"
+            f"{REQUEST_ID}: {request_id(request)}\r\n"
             f"Date: {rfc822_formatted_time()}\r\n\r\n"
         )
 

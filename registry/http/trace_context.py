@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from multidict import istr
 
-REQUEST_ID_HEADER = "X-Request-ID"
+from registry.http.header_names import REQUEST_ID
 
-SENT_ID, TRACEPARENT = istr(REQUEST_ID_HEADER), istr("traceparent")
+SENT_ID, TRACEPARENT = istr(REQUEST_ID), istr("traceparent")
 """Names by which headers are looked up faster than by other strings."""
 
 _ID = re.compile(r"[!-~]{1,128}")

@@ -141,6 +141,17 @@ class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
         super().__init__(detail, pointer=pointer, parameter=parameter, headers=headers)
 
 
+class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"):
+    """`Idempotency-Key` is not a valid key, or sent more than once."""
+
+    def __init__(self, max_length: int) -> None:
+        super().__init__(
+            f"`Idempotency-Key` must be sent once, with 1 to {max_length} ASCII characters: a "
+            "string in double quotes, or a text without spaces, quotes, backslashes, commas and "
+            "semicolons."
+        )
+
+
 class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
 
@@ -184,6 +195,16 @@ class BodyTooLarge(ApiError, status=413, code="body_too_large"):
         super().__init__(f"The body must not exceed {max_bytes} bytes.")
 
 
+class ResultTooLarge(ApiError, status=413, code="result_too_large"):
+    """The result is too large to be stored under an `Idempotency-Key`; nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The result exceeds the 16 MB that can be stored under an `Idempotency-Key`. Nothing "
+            "was changed; send fewer operations per request."
+        )
+
+
 class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     """`Content-Type` is not JSON:API without parameters, or the encoding is not supported."""
 
@@ -209,6 +230,16 @@ class InvalidField(ApiError, status=422, code="invalid_field"):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
 
 
+class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
+    """Another request of this client has the same `Idempotency-Key`; nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Another request with this `Idempotency-Key` has succeeded; its path, query string or "
+            "body was different. Send a new key."
+        )
+
+
 class InternalError(ApiError, status=500, code="internal_error"):
     """The service has a defect; its log contains the cause with the id of the request."""
 
@@ -223,7 +254,7 @@ class Unavailable(ApiError, status=503, code="unavailable", title="Service unava
         super().__init__(
             "The database did not respond in time, or too many requests changed the same "
             "resources. A change may or may not have been applied: read the resource before "
-            "retrying.",
+            "retrying, unless the request has an `Idempotency-Key`.",
             headers=_RETRY_AFTER,
         )
 

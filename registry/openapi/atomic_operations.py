@@ -10,7 +10,8 @@ from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
-from registry.openapi.operations import Operation, body, response
+from registry.openapi.operations import REPLAYED, Operation, body, response
+from registry.openapi.parameters import IDEMPOTENCY
 from registry.openapi.schemas import (
     IDENTITIES,
     Json,
@@ -35,7 +36,8 @@ def operations_item(graph: Graph, max_operations: int, errors: ErrorExamples) ->
         "The results, in the order of the operations.",
         reference("schemas", "Results"),
         {"results": examples.results(graph)},
-        media_type=extended,
+        REPLAYED,
+        extended,
     )
     post = Operation(
         tag=TAG["name"],
@@ -44,7 +46,7 @@ def operations_item(graph: Graph, max_operations: int, errors: ErrorExamples) ->
         description=f"Up to {max_operations} operations, performed in order, all or none. A `lid` "
         "identifies a resource that a preceding operation adds. Media type: JSON:API with the "
         "extension Atomic Operations.",
-        parameters={},
+        parameters=IDEMPOTENCY,
         responses={"200": results},
         errors=errors.operations(graph),
         body=body(reference("schemas", "Operations"), examples.operations(graph), extended),

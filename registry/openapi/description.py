@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import registry
+from registry.http.header_names import REQUEST_ID
 from registry.http.health import LIVE_PATH, READY_PATH
 from registry.http.limits import Limits
 from registry.http.metrics import METRICS_PATH
 from registry.http.routes import OPERATIONS_PATH, routes
-from registry.http.trace_context import REQUEST_ID_HEADER
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
 from registry.jsonapi.query import Scope
@@ -17,7 +17,13 @@ from registry.model.resource import Resource
 from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import HEADERS
-from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_parameters
+from registry.openapi.parameters import (
+    ID,
+    ID_TO_WRITE,
+    IDEMPOTENCY,
+    PRECONDITIONS,
+    query_parameters,
+)
 from registry.openapi.relationships import linkage_item, related_item
 from registry.openapi.resources import collection_item, detail_item
 from registry.openapi.schemas import OPENAPI, Json, reference, schemas, title
@@ -29,7 +35,7 @@ The media type of all request and response bodies is `{MEDIA_TYPE}`, with the ex
 Operations at `{OPERATIONS_PATH}`. Every path that supports GET supports HEAD. The response to
 OPTIONS lists the methods of a path in `Allow`, and so does the 405 response to any other method.
 The response to an unknown path is 404, to an unknown query parameter 400. Every error response has
-an error document. Every response has an id in `{REQUEST_ID_HEADER}`: the one of the request, if it
+an error document. Every response has an id in `{REQUEST_ID}`: the one of the request, if it
 has an id of 1 to 128 visible ASCII characters there or a valid `traceparent` (W3C Trace Context).
 
 For operators, and without documents of JSON:API: `{LIVE_PATH}` and `{READY_PATH}` (200, or 503 and
@@ -92,7 +98,7 @@ def _items(scope: Scope, errors: ErrorExamples) -> Json:
 
 def _parameters(scopes: list[Scope]) -> Json:
     """Return the component parameters."""
-    components = ID | ID_TO_WRITE | PRECONDITIONS
+    components = ID | ID_TO_WRITE | PRECONDITIONS | IDEMPOTENCY
     for scope in scopes:
         components |= query_parameters(replace(scope, many=True))
         for relationship in scope.resource.relationships.values():

@@ -9,6 +9,7 @@ from registry.access.principal import Principal
 from registry.access.tokens import check_form
 from registry.http.error_responses import from_storage_error
 from registry.http.hosts import AllowedHosts
+from registry.http.idempotency import parse_key
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.jsonapi import errors
@@ -66,6 +67,10 @@ class ErrorExamples:
         """Return the error for a request whose preconditions do not hold."""
         return [errors.PreconditionFailed()]
 
+    def idempotency(self) -> list[ApiError]:
+        """Return the errors of a request with an idempotency key."""
+        return [_raised(lambda: parse_key(("",))), errors.IdempotencyKeyReused()]
+
     def resource(self, resource: Resource) -> list[ApiError]:
         """Return the errors of a document with a resource object."""
 
@@ -102,10 +107,12 @@ class ErrorExamples:
         return [
             *self.no_query(),
             *self.preconditions(),
+            *self.idempotency(),
             error(op="unknown"),
             error(op="remove", href="/unknown"),
             error(op="update", href=resource_path(resource, 1), data={"type": "other"}),
             *self._any_body(EXTENSION),
+            errors.ResultTooLarge(),
             error(op="add", data=unknown),
         ]
 

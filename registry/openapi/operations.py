@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from registry.http.etags import make_etag
-from registry.http.trace_context import REQUEST_ID_HEADER
+from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.request_documents import MAX_CONTAINERS
@@ -38,7 +38,7 @@ HEADERS: Json = {
 }
 
 _COMMON_HEADERS: Json = {
-    REQUEST_ID_HEADER: reference("headers", "RequestId"),
+    REQUEST_ID: reference("headers", "RequestId"),
     "Vary": reference("headers", "Vary"),
 }
 
@@ -46,6 +46,15 @@ _ERROR_HEADERS = {
     "Retry-After": "Seconds to wait before the next attempt.",
     "WWW-Authenticate": "How to authenticate, and why the request is refused (RFC 6750, 3).",
 }
+
+REPLAYED: Json = {
+    IDEMPOTENCY_REPLAYED: header(
+        f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result.",
+        "true",
+        always=False,
+    )
+}
+"""The header of responses to POST."""
 
 TAGGED: Json = {"ETag": reference("headers", "ETag")}
 """The header of responses that represent a resource or linkage."""
@@ -121,7 +130,9 @@ def not_modified(headers: Json = TAGGED) -> Json:
     return {"304": empty_response("`If-None-Match` has the entity tag of the response.", headers)}
 
 
-NO_CONTENT: Json = {"204": empty_response("The change has been applied.")}
+def no_content(headers: Json | None = None) -> Json:
+    """Return the response to a change that has no document."""
+    return {"204": empty_response("The change has been applied.", headers)}
 
 
 def with_article(noun: str) -> str:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
+from registry.http.idempotency import PATTERN
 from registry.jsonapi.pagination import Sizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
@@ -46,6 +48,20 @@ PRECONDITIONS: Json = {
         "Entity tags: 304 if a read has one of them, 412 if one of them is of the current version "
         "of the resource to change. `*` matches any.",
     ),
+}
+
+
+IDEMPOTENCY: Json = {
+    "IdempotencyKey": {
+        **_header(
+            IDEMPOTENCY_KEY,
+            "Unique for each request of this client: the request is executed once, and when it is "
+            "repeated within 24 hours, the response is that of the first that succeeded, with "
+            f"`{IDEMPOTENCY_REPLAYED}: true`. It waits for an equal request in progress. 422 if "
+            "path, query string or body differ.",
+        ),
+        "schema": {"type": "string", "pattern": PATTERN},
+    }
 }
 
 

@@ -8,15 +8,22 @@ from registry.model.resource import Relationship, Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
-    NO_CONTENT,
+    REPLAYED,
     TAGGED,
     Operation,
     body,
+    no_content,
     not_modified,
     response,
     with_article,
 )
-from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_parameters
+from registry.openapi.parameters import (
+    ID,
+    ID_TO_WRITE,
+    IDEMPOTENCY,
+    PRECONDITIONS,
+    query_parameters,
+)
 from registry.openapi.resources import collection_responses
 from registry.openapi.schemas import Json, schema_of, title
 
@@ -97,7 +104,7 @@ def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExample
 
 def _change(action: str, scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
     resource, name = scope.resource, relationship.name
-    suffix = "Removal" if action == "remove" else "Change"
+    suffix, is_post = "Removal" if action == "remove" else "Change", action == "add"
     to_one = "Sets the related resource, or clears it with null."
     schema = schema_of(scope.graph[relationship.target], _cardinality(relationship) + suffix)
     return Operation(
@@ -105,12 +112,13 @@ def _change(action: str, scope: Scope, relationship: Relationship, errors: Error
         operation_id=f"{action}_{resource.type}_{name}",
         summary=f"{_VERBS[action]} the {name} of {with_article(resource.type)}",
         description=_EFFECTS[action] if relationship.to_many else to_one,
-        parameters=ID_TO_WRITE | PRECONDITIONS,
-        responses=NO_CONTENT,
+        parameters=ID_TO_WRITE | PRECONDITIONS | (IDEMPOTENCY if is_post else {}),
+        responses=no_content(REPLAYED if is_post else None),
         errors=[
             *errors.no_query(),
             *errors.missing(resource),
             *errors.preconditions(),
+            *(errors.idempotency() if is_post else ()),
             *errors.linkage(relationship),
         ],
         body=body(schema, {"data": examples.linkage(relationship)}),

@@ -8,17 +8,24 @@ from registry.model.resource import Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
-    NO_CONTENT,
+    REPLAYED,
     TAGGED,
     TAGGED_PAGE,
     Operation,
     body,
     header,
+    no_content,
     not_modified,
     response,
     with_article,
 )
-from registry.openapi.parameters import ID, ID_TO_WRITE, PRECONDITIONS, query_parameters
+from registry.openapi.parameters import (
+    ID,
+    ID_TO_WRITE,
+    IDEMPOTENCY,
+    PRECONDITIONS,
+    query_parameters,
+)
 from registry.openapi.schemas import Json, absolute, schema_of, title
 
 
@@ -76,7 +83,7 @@ def _create(scope: Scope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     location = header("The path of the resource.", resource_path(resource, 1))
     schema, documents = schema_of(resource, "Document"), {"created": examples.created(resource)}
-    headers = {"Location": location, **TAGGED}
+    headers = {"Location": location, **TAGGED, **REPLAYED}
     created = response(f"The new {resource.type}.", schema, documents, headers)
     return Operation(
         tag=title(resource),
@@ -84,12 +91,13 @@ def _create(scope: Scope, errors: ErrorExamples) -> Json:
         summary=f"Create {with_article(resource.type)}",
         description="The service assigns the id. "
         f"{_moves(resource)}Without `fields`, the response contains the writable attributes.",
-        parameters=query_parameters(scope) | PRECONDITIONS,
+        parameters=query_parameters(scope) | PRECONDITIONS | IDEMPOTENCY,
         responses={"201": created},
         errors=[
             *errors.query(scope),
             *errors.missing(resource),
             *errors.preconditions(),
+            *errors.idempotency(),
             *errors.resource(resource),
         ],
         body=body(schema_of(resource, "Create"), examples.creation(resource)),
@@ -142,6 +150,6 @@ def _delete(resource: Resource, errors: ErrorExamples) -> Json:
         summary=f"Delete {with_article(resource.type)}",
         description="Resources that are linked to it remain, without the link.",
         parameters=ID_TO_WRITE | PRECONDITIONS,
-        responses=NO_CONTENT,
+        responses=no_content(),
         errors=[*errors.no_query(), *errors.missing(resource), *errors.preconditions()],
     ).to_object()

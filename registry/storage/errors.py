@@ -55,6 +55,14 @@ class TokenNotFound(StorageError):
     """There is no access token of this name that could be revoked."""
 
 
+class IdempotencyKeyReused(StorageError):
+    """The client has sent another request with the same idempotency key."""
+
+
+class ResultTooLarge(StorageError):
+    """The result is too large to be stored under an idempotency key; nothing was written."""
+
+
 class Unavailable(StorageError):
     """The database did not respond in time, or rejected the command; a write may be in effect."""
 

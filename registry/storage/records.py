@@ -29,11 +29,13 @@ class Written:
     """A record as a request has written it.
 
     time: that of the commit, None without a transaction. A snapshot at this time shows the result
-    of the request, and if it was written with `read_back`, that of no later request.
+    of the request, and if it was written with `read_back`, that of no later request. is_replayed:
+    whether an earlier request with the same idempotency key has written it.
     """
 
     record: Record
     time: Timestamp | None = None
+    is_replayed: bool = False
 
 
 ONE_BATCH = 10_000

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from bson.timestamp import Timestamp
@@ -15,6 +15,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.settings import Settings
+from registry.storage import idempotency
 from registry.storage.availability import Availability
 from registry.storage.backlog import Backlog
 from registry.storage.backups import require_complete
@@ -23,6 +24,7 @@ from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import RecordNotFound, translated_errors
+from registry.storage.idempotency import IdempotencyKey
 from registry.storage.maintenance import Maintenance
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.commands import Commands, PointInTime
@@ -30,14 +32,16 @@ from registry.storage.reads.lookups import Lookups
 from registry.storage.reads.read_context import ReadContext
 from registry.storage.records import Versions, Written, version_of
 from registry.storage.snapshot import Snapshot
-from registry.storage.transactions import Transactions
+from registry.storage.transactions import TransactionConflict, Transactions
 from registry.storage.visible_fields import visible_fields
 from registry.storage.writes import atomic_operations
+from registry.storage.writes.atomic_operations import Performed
 from registry.storage.writes.attribute_updates import AttributeUpdates
 from registry.storage.writes.commands import WriteCommands
 from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.insertions import Insertions
+from registry.storage.writes.keyed_insertions import KeyedInsertions
 from registry.storage.writes.link_writes import LinkWrites
 from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
@@ -58,7 +62,9 @@ class Repository:
 
     settings: the limits of queries and of operations in progress. Methods that write raise
     Unavailable, Overloaded and DiskFull. A write that has begun is completed even if its caller is
-    cancelled.
+    cancelled. With an idempotency key, it is executed once within a day: a repeated call returns
+    the result of the first one that succeeded, or raises IdempotencyKeyReused if its fingerprint
+    differs.
     """
 
     def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
@@ -83,10 +89,13 @@ class Repository:
         self._link_writes = LinkWrites(
             self._transactions, self._large_transactions, self._in_progress
         )
-        self._insertions, self._attribute_updates = {}, {}
+        self._insertions, self._keyed_insertions, self._attribute_updates = {}, {}, {}
         for resource in graph.values():
             writes = WriteCommands(database, commands, resource)
             self._insertions[resource] = Insertions(resource, writes, self._counters)
+            self._keyed_insertions[resource] = KeyedInsertions(
+                resource, self._transactions, self._counters
+            )
             self._attribute_updates[resource] = AttributeUpdates(
                 resource, writes, orphans, self._in_progress
             )
@@ -99,6 +108,7 @@ class Repository:
         """
         await require_complete(self._database)
         await self._counters.prepare()
+        await idempotency.prepare(self._database)
         await self._maintenance.prepare()
         await self._disk_space.watch()
 
@@ -112,10 +122,13 @@ class Repository:
         await self._maintenance.close()
         for resource in self._graph.values():
             await self._insertions[resource].close()
+            await self._keyed_insertions[resource].close()
             await self._attribute_updates[resource].close()
         await self._link_writes.close()
         await self._in_progress.ended()
         await self._reads.close()
+        await self._transactions.close()
+        await self._large_transactions.close()
         await self._counters.close()
 
     async def is_available(self) -> bool:
@@ -146,7 +159,12 @@ class Repository:
         return self.snapshot()
 
     async def insert(
-        self, resource: Resource, change: Change, *, read_back: bool = False
+        self,
+        resource: Resource,
+        change: Change,
+        *,
+        read_back: bool = False,
+        key: IdempotencyKey | None = None,
     ) -> Written:
         """Store a new resource with its links and return what was written.
 
@@ -156,14 +174,22 @@ class Repository:
         """
         self._disk_space.require()
         self._backlog.written(resource.type)
-        if not change.linkages and not read_back:
+        is_plain = not change.linkages and not read_back
+        if is_plain and key is None:
             insertion = partial(self._insertions[resource].insert, change)
             async with self._bulkheads.small_requests:
                 return Written(await self._counters.retry_if_taken(insertion))
 
         async def attempt() -> Written:
+            if is_plain and key is not None:
+                insertions = self._keyed_insertions[resource]
+                with suppress(TransactionConflict):
+                    async with self._bulkheads.small_requests:
+                        return Written(await insertions.insert(change, key))
             (id_,) = await self._counters.allocate(resource, 1)
-            request = WriteRequest(resource, id_, change, is_new=True, is_read_back=read_back)
+            request = WriteRequest(
+                resource, id_, change, is_new=True, is_read_back=read_back, key=key
+            )
             written = await self._write_links(request)
             assert written is not None  # noqa: S101 - for mypy: only updates find no record
             return written
@@ -178,6 +204,7 @@ class Repository:
         versions: Versions = None,
         *,
         read_back: bool = False,
+        key: IdempotencyKey | None = None,
     ) -> Written:
         """Update a resource and its links and return what was written.
 
@@ -192,7 +219,8 @@ class Repository:
             return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
         if change.linkages:
-            written = await self._write_links(WriteRequest(resource, id_, change, versions))
+            request = WriteRequest(resource, id_, change, versions, key=key)
+            written = await self._write_links(request)
         else:
             update = UpdateRequest(id_, change, versions)
             async with self._bulkheads.small_requests:
@@ -242,11 +270,13 @@ class Repository:
         if await self._bulkheads.small_requests.complete(attempt, self._in_progress) is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
-    async def execute(self, operations: Sequence[Operation]) -> list[tuple[Operation, Record]]:
+    async def execute(
+        self, operations: Sequence[Operation], key: IdempotencyKey | None = None
+    ) -> Performed:
         """Execute all operations in order, or none.
 
-        Returns each operation, its placeholders replaced by ids, with the record that it wrote.
-        Raises RecordNotFound with the pointer into the first operation that fails.
+        Raises RecordNotFound with the pointer into the first operation that fails, or
+        ResultTooLarge.
         """
         self._disk_space.require()
         for one in operations:
@@ -254,12 +284,11 @@ class Repository:
         is_large = sum(1 + one.change.size for one in operations) > _LARGE
         transactions = self._large_transactions if is_large else self._transactions
 
-        async def attempt() -> list[tuple[Operation, Record]]:
-            operations_with_ids = await atomic_operations.with_ids(operations, self._counters)
+        async def attempt() -> Performed:
+            ids = await atomic_operations.allocate_ids(operations, self._counters)
+            execution = partial(atomic_operations.execute, operations, ids, key)
             async with nullcontext() if is_large else self._small_transactions:
-                committed = await transactions.run(
-                    lambda transaction: atomic_operations.execute(operations_with_ids, transaction)
-                )
+                committed = await transactions.run(execution)
             return committed.result
 
         bulkheads = self._bulkheads

@@ -2,15 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pymongo
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo.errors import NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import (
+    DocumentTooLarge,
+    NetworkTimeout,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
 from pymongo.read_concern import ReadConcern
 
 from registry.model.graph import Graph
@@ -46,6 +51,28 @@ class Transaction:
         """Return the collection of a type; pass `session` to its methods."""
         return self.database[resource.collection]
 
+    async def insert(self, collection: str, documents: Sequence[Record]) -> None:
+        """Insert documents into a collection.
+
+        Raises PyMongoError, DocumentTooLarge, or TransactionConflict if MongoDB rejects a document,
+        usually because its id is taken, or if several exceed 16 MB together.
+        """
+        if not documents:
+            return
+        # `insert_many` takes 4 us more for each document.
+        command = {"insert": collection, "documents": documents}
+        options = self.database.codec_options
+        try:
+            reply = await self.database.command(
+                command, codec_options=options, session=self.session
+            )
+        except DocumentTooLarge as error:
+            if len(documents) == 1:
+                raise
+            raise TransactionConflict from error
+        if "writeErrors" in reply:
+            raise TransactionConflict
+
 
 @dataclass(frozen=True, slots=True)
 class Committed(Generic[_Result]):
@@ -70,6 +97,12 @@ class Transactions:
         self._graph = graph
         self._orphans = orphans
         self._turn = asyncio.Lock()
+        self._idle: list[AsyncIOMotorClientSession] = []
+
+    async def close(self) -> None:
+        """End the sessions, after the last transaction."""
+        while self._idle:
+            await self._idle.pop().end_session()
 
     async def run(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
@@ -103,7 +136,7 @@ class Transactions:
         """
         with translated_errors():
             try:
-                async with await self._database.client.start_session() as session:
+                async with self._session() as session:
                     running = self._run_in_transaction(callback, session)
                     result = await observed("transaction", running)
                     # The stubs of motor declare this property as a method.
@@ -114,6 +147,21 @@ class Transactions:
                 if error.has_error_label("TransientTransactionError"):
                     raise TransactionConflict from error
                 raise
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
+        """Yield a session. One without errors is used again: two calls of motor less."""
+        if self._idle:
+            session = self._idle.pop()
+        else:  # Causally consistent, each transaction would wait for the time of the one before.
+            client = self._database.client
+            session = await client.start_session(causal_consistency=False)
+        try:
+            yield session
+        except BaseException:
+            await session.end_session()
+            raise
+        self._idle.append(session)
 
     async def _run_in_transaction(
         self,

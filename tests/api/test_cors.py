@@ -59,7 +59,7 @@ async def test_every_response_has_the_headers_for_an_allowed_origin_once(shared:
             assert response.status == status, path
             assert response.headers.getall("Access-Control-Allow-Origin") == [ORIGIN], path
             (exposed,) = response.headers.getall("Access-Control-Expose-Headers")
-            assert exposed == "Etag, Location, Retry-After, X-Request-ID"
+            assert exposed == "Etag, Location, Retry-After, Idempotency-Replayed, X-Request-ID"
             assert sorted(response.headers.getall("Vary")) == ["Accept", "Origin"], path
             assert "Access-Control-Allow-Credentials" not in response.headers
 

@@ -311,7 +311,8 @@ REQUESTS: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("POST", "/persons", b"x" * (2**20 + 1), {}, 413),
     ("POST", "/persons", {"data": NEW}, {"Content-Type": "application/json"}, 415),
     ("POST", "/persons", {"data": {"type": "person"}}, {}, 422),
-    ("POST", "/computers", {"data": NEW_COMPUTER}, {}, 201),
+    ("POST", "/persons", {"data": NEW}, {"Idempotency-Key": "a b"}, 400),
+    ("POST", "/computers", {"data": NEW_COMPUTER}, {"Idempotency-Key": '"a b"'}, 201),
     ("PATCH", "/persons/1?include=computers", {"data": NEW}, {}, 200),
     ("PATCH", "/persons/1", {"data": NEW}, STALE, 412),
     (

@@ -53,13 +53,13 @@ class Client:
         self._url = url
         self._timeout = ClientTimeout(seconds)
 
-    async def send(self, method: str, path: str, data: Any = None) -> Reply:
+    async def send(self, method: str, path: str, data: Any = None, **headers: str) -> Reply:
         """Send a request. It succeeds, or the response is 503, or none arrives.
 
         Raises TimeoutError.
         """
         body = None if data is None else orjson.dumps({"data": data})
-        while (reply := await self._exchange(method, path, body)) is None:  # noqa: ASYNC110 - no event
+        while (reply := await self._exchange(method, path, body, headers)) is None:  # noqa: ASYNC110 - no event
             await asyncio.sleep(_PAUSE_SECONDS)
         if reply.document is not None:
             check_document(reply.document)
@@ -67,12 +67,14 @@ class Client:
         assert expected, (method, path, data, reply)
         return reply
 
-    async def _exchange(self, method: str, path: str, body: bytes | None) -> Reply | None:
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> Reply | None:
         """Return None if the request was not sent, because no service accepts connections."""
         url = self._url + path
         try:
             async with self._session.request(
-                method, url, data=body, timeout=self._timeout
+                method, url, data=body, headers=headers, timeout=self._timeout
             ) as response:
                 content = await response.read()
         except ClientConnectorError:
@@ -83,6 +85,15 @@ class Client:
 
     async def create(self, name: str) -> Reply:
         return await self.send("POST", "/persons", person(name))
+
+    async def create_once(self, path: str, data: Any, key: str) -> Reply:
+        """Repeat a creation with its idempotency key until it is acknowledged."""
+        headers = {"Idempotency-Key": key}
+        reply = await self.send("POST", path, data, **headers)
+        while not reply.is_acknowledged:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            reply = await self.send("POST", path, data, **headers)
+        return reply
 
     async def rename(self, id_: str, name: str) -> Reply:
         return await self.send("PATCH", f"/persons/{id_}", person(name))

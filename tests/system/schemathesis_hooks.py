@@ -39,5 +39,8 @@ def _is_indescribable(error: dict[str, Any]) -> bool:
     source: dict[str, str] = error.get("source", {})
     if "parameter" in source:
         return INDESCRIBABLE_PARAMETERS.fullmatch(source["parameter"]) is not None
-    # A `lid` must be unique and refer to an earlier operation; the length of a URL is limited.
+    # A key is for one request; a `lid` must be unique and refer to an earlier operation; the length
+    # of a URL is limited.
+    if error["code"] == "idempotency_key_reused":
+        return True
     return source.get("pointer", "").endswith("/lid") or "Got more than" in error["detail"]

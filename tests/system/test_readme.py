@@ -70,6 +70,18 @@ async def test_the_commands_of_the_tour_print_the_output_shown(api: Api) -> None
     assert printed.strip() == shown
 
 
+@pytest.mark.skipif(
+    not (shutil.which("curl") or "CI" in os.environ), reason="NO CURL: the example is not tested"
+)
+async def test_a_repeated_command_of_the_page_on_idempotency_prints_the_same(api: Api) -> None:
+    page = (ROOT / "docs" / "idempotency.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"```console\n\$ (curl .*\n(?: .*\n)*)```", page)
+    command = command.replace(ADDRESS, f"127.0.0.1:{api.client.port}")
+    first, second = [await output("bash", "-c", command) for _ in range(2)]
+    assert json.loads(first)["data"]["id"] == "1"
+    assert second == first.replace("\n", "true\n")
+
+
 def declared_phone(target: str = "person") -> Resource:
     """Return the type that the README declares, with a link to the target."""
     (source,) = re.findall(r"```python\n(from marshmallow .*?)```", README, re.DOTALL)

@@ -25,7 +25,16 @@ from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, three_members
 from tests.storage.waiting import eventually
 from tests.support import Database
-from tests.system.ledger import Client, Connect, Ledger, Reply, Writer, clients, computer
+from tests.system.ledger import (
+    Client,
+    Connect,
+    Ledger,
+    Reply,
+    Writer,
+    clients,
+    computer,
+    person,
+)
 from tests.system.service import ROOT, Service
 from tests.system.test_workers import gunicorn_of, workers_of
 
@@ -379,6 +388,77 @@ async def test_acknowledged_writes_survive_the_loss_of_workers_and_of_the_whole_
         primary = await replica_set.primary()
         entered = await primary.affect(["update"], f"{database.name}.computers", LATE)
         await primary.wait_until_entered("failCommand", entered + 1)
+        for process in (service.process.pid, gunicorn_of(service), *workers_of(service)):
+            os.kill(process, signal.SIGKILL)
+        await primary.recover()
+        await asyncio.to_thread(start_workers)
+        await progress()
+
+
+@asynccontextmanager
+async def repeated_creations(
+    client: Client, database: Database
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Create resources until the block ends, each repeated until it is acknowledged.
+
+    Then checks that each exists once, and that the response to one more repetition is the same.
+    Yields a function that waits until every client has created in each way since the call.
+    """
+    owner, stop = (await client.create("owner")).id, asyncio.Event()
+    created: dict[str, Reply] = {}
+    counts = [0] * WRITERS
+
+    def request(name: str, number: int) -> Awaitable[Reply]:
+        data = [("/persons", person(name)), ("/computers", computer(name, owner))]
+        return client.create_once(*data[number % 2], key=name)
+
+    async def create(writer: int) -> None:
+        while not stop.is_set():
+            name = f"{writer}-{counts[writer]}"
+            created[name] = await request(name, counts[writer])
+            counts[writer] += 1
+
+    async def progress() -> None:
+        goals = [count + 2 for count in counts]
+
+        async def is_reached() -> bool:
+            return all(count >= goal for count, goal in zip(counts, goals, strict=True))
+
+        assert await eventually(is_reached, 60)
+
+    async with asyncio.TaskGroup() as tasks:
+        for writer in range(WRITERS):
+            tasks.create_task(create(writer))
+        yield progress
+        stop.set()
+    persons = await database.persons.find({"first_name": {"$ne": "owner"}}).to_list(None)
+    computers = await database.computers.find().to_list(None)
+    stored = [(one["first_name"], str(one["_id"])) for one in persons]
+    stored += [(one["serial"], str(one["_id"])) for one in computers]
+    assert sorted(stored) == sorted((name, reply.id) for name, reply in created.items())
+    for name, reply in created.items():
+        assert await request(name, int(name.partition("-")[2])) == reply
+
+
+async def test_repeated_creations_are_executed_once_when_the_primary_or_the_service_is_lost(
+    replica_set: ReplicaSet,
+    database: Database,
+    serve: Serve,
+    connect: Connect,
+    unused_tcp_port: int,
+) -> None:
+    start_workers = partial(serve, "--workers", "2", "--port", str(unused_tcp_port))
+    service = start_workers()
+    client = connect(service.url)
+    async with repeated_creations(client, database) as progress:
+        await progress()
+        for worker in workers_of(service):
+            os.kill(worker, signal.SIGKILL)
+        await progress()
+        await replica_set.step_down()
+        await progress()
+        primary = await replica_set.primary()
+        primary.kill()
         for process in (service.process.pid, gunicorn_of(service), *workers_of(service)):
             os.kill(process, signal.SIGKILL)
         await primary.recover()

@@ -19,6 +19,7 @@ from registry.http.etags import (
     matches_if_none_match,
     matching_versions,
 )
+from registry.http.idempotency import idempotency_key
 from registry.http.responses import DocumentResponse
 from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation
@@ -49,6 +50,7 @@ from registry.model.resource import Resource
 from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
 from registry.settings import Settings
 from registry.storage.errors import VersionConflict
+from registry.storage.idempotency import IdempotencyKey
 from registry.storage.records import Versions, version_of
 from registry.storage.repository import Repository
 from registry.storage.snapshot import Snapshot
@@ -200,6 +202,25 @@ class DocumentView(web.View):
         errors.raise_any()
         self.authorize(required_by(document))
         return query, document
+
+    async def read_keyed_request(
+        self,
+        parse_query: Callable[[], _Query],
+        load: Callable[[bytes], _Document],
+        required_by: Callable[[_Document], Iterable[Requirement]],
+        extension: str | None = None,
+    ) -> tuple[_Query, _Document, IdempotencyKey | None]:
+        """Return what `read_request` does, and the idempotency key of the request if it has one.
+
+        Raises as `read_request` does, and InvalidIdempotencyKey.
+        """
+        query, (document, key) = await self.read_request(
+            parse_query,
+            lambda body: (load(body), idempotency_key(self.request, body)),
+            lambda loaded: required_by(loaded[0]),
+            extension,
+        )
+        return query, document, key
 
     async def read_body(self, extension: str | None = None) -> bytes:
         """Return the body. extension: the URI of the extension that its media type must name.

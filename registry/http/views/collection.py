@@ -6,6 +6,7 @@ from functools import partial
 from aiohttp import web
 
 from registry.http.etags import check_collection
+from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView
 from registry.jsonapi.authorization import required_by_change
@@ -27,7 +28,7 @@ class CollectionView(ListView):
     async def post(self) -> DocumentResponse:
         """Create a resource; the response has its writable attributes unless `fields` is sent."""
         self.negotiate()
-        query, change = await self.read_request(
+        query, change, key = await self.read_keyed_request(
             partial(self.parse_query, self.scope),
             partial(load, resource=self.resource, creating=True),
             partial(required_by_change, graph=self.graph),
@@ -36,6 +37,9 @@ class CollectionView(ListView):
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         reads_related = bool(query.include)
         change = change.written_by(self.author)
-        written = await self.repository.insert(self.resource, change, read_back=reads_related)
+        written = await self.repository.insert(
+            self.resource, change, read_back=reads_related, key=key
+        )
         record, snapshot = written.record, self.repository.snapshot(written.time)
-        return await self.respond_with_resource(record, query, snapshot, change, status=201)
+        response = await self.respond_with_resource(record, query, snapshot, change, status=201)
+        return marked(response, is_replayed=written.is_replayed)

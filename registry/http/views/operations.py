@@ -4,6 +4,7 @@ from functools import partial
 
 from aiohttp import hdrs
 
+from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.base import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
@@ -30,20 +31,22 @@ class OperationsView(DocumentView):
         max_operations = self.settings.most_operations
         load = partial(load_operations, graph=self.graph, max_operations=max_operations)
         required_by = partial(required_by_operations, graph=self.graph)
-        _, operations = await self.read_request(
+        _, operations, key = await self.read_keyed_request(
             self.reject_parameters, load, required_by, EXTENSION
         )
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
         author = self.author
-        performed = await self.repository.execute([one.written_by(author) for one in operations])
+        written = [one.written_by(author) for one in operations]
+        performed = await self.repository.execute(written, key)
 
         def encode() -> bytes:
-            return encode_results([_result(operation, record) for operation, record in performed])
+            return encode_results([_result(*each) for each in performed.operations])
 
         size = len(operations) + sum(operation.change.size for operation in operations)
         headers: dict[str, str] = {hdrs.CONTENT_TYPE: media_type(EXTENSION)}
-        return DocumentResponse(200, await offload(encode, size=size), headers)
+        response = DocumentResponse(200, await offload(encode, size=size), headers)
+        return marked(response, is_replayed=performed.is_replayed)
 
 
 def _result(operation: Operation, record: Record) -> str | None:

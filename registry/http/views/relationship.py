@@ -9,6 +9,7 @@ from typing import ClassVar
 from aiohttp import web
 
 from registry.compound.include_resolver import resolve_linkage
+from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView, counts
 from registry.jsonapi.authorization import required_by_change
@@ -143,10 +144,11 @@ class LinkageView(_RelationshipView):
         self.negotiate()
         load = partial(load_linkage, relationship=self.relationship, mode=mode)
         required_by = partial(required_by_change, graph=self.graph)
-        _, change = await self.read_request(self.reject_parameters, load, required_by)
+        _, change, key = await self.read_keyed_request(self.reject_parameters, load, required_by)
         id_, change = self.resource_id, change.written_by(self.author)
-        await self.write(id_, partial(self.repository.update, self.resource, id_, change))
-        return web.Response(status=204)
+        update = partial(self.repository.update, self.resource, id_, change, key=key)
+        written = await self.write(id_, update)
+        return marked(web.Response(status=204), is_replayed=written.is_replayed)
 
 
 class MembersView(LinkageView):

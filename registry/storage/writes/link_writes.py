@@ -1,23 +1,21 @@
 """Writes that change links: concurrent requests share a transaction."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeAlias
+from dataclasses import replace
 
 from pymongo.errors import BulkWriteError
 
 from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.errors import StorageError, Unavailable
-from registry.storage.records import Outcome, Written
+from registry.storage.records import Written
 from registry.storage.transactions import (
     Committed,
     Transaction,
     TransactionConflict,
     Transactions,
 )
-from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest
+from registry.storage.writes.unit_of_work import UnitOfWork, WriteOutcome, WriteRequest
 from registry.storage.writes_in_progress import WritesInProgress
-
-_Outcome: TypeAlias = Written | StorageError | None
 
 _MAX_BATCH_SIZE = 128
 """Requests per batch. In batches of one, a write takes 11.6 times the CPU time."""
@@ -67,12 +65,12 @@ class LinkWrites:
         """Wait until the batches under way have ended."""
         await self._batcher.close()
 
-    async def _write(self, requests: Sequence[WriteRequest]) -> list[_Outcome]:
+    async def _write(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
         return [outcome for batch in _split(requests) for outcome in await self._write_batch(batch)]
 
     async def _write_batch(
         self, requests: Sequence[WriteRequest], attempts: int = _ATTEMPTS
-    ) -> Sequence[_Outcome]:
+    ) -> Sequence[WriteOutcome]:
         """Write in one transaction; if that conflicts or is rejected, in two, and so on."""
         error: StorageError
         for _ in range(attempts):
@@ -105,13 +103,13 @@ async def _write_alone(request: WriteRequest, transactions: Transactions) -> Wri
 
 def _unit_of_work(
     requests: Sequence[WriteRequest],
-) -> Callable[[Transaction], Awaitable[list[Outcome]]]:
+) -> Callable[[Transaction], Awaitable[list[WriteOutcome]]]:
     return lambda transaction: UnitOfWork(transaction).apply(requests)
 
 
-def _outcomes(committed: Committed[list[Outcome]]) -> list[_Outcome]:
+def _outcomes(committed: Committed[list[WriteOutcome]]) -> list[WriteOutcome]:
     return [
-        Written(outcome, committed.time) if isinstance(outcome, dict) else outcome
+        replace(outcome, time=committed.time) if isinstance(outcome, Written) else outcome
         for outcome in committed.result
     ]
 

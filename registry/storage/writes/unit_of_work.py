@@ -14,11 +14,19 @@ from registry.model.authorship import UPDATED_BY, current_time, updated
 from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
-from registry.storage.errors import IdTaken, RecordNotFound, VersionConflict
+from registry.storage.errors import (
+    IdempotencyKeyReused,
+    IdTaken,
+    RecordNotFound,
+    StorageError,
+    VersionConflict,
+)
+from registry.storage.idempotency import IdempotencyKey, StoredResults
 from registry.storage.records import (
     ONE_BATCH,
     Outcome,
     Versions,
+    Written,
     changed_fields,
     foreign_keys,
     key_of,
@@ -34,6 +42,9 @@ _MAX_OPERATIONS = 1_000
 
 _WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
 
+WriteOutcome: TypeAlias = Written | StorageError | None
+"""What was written, the error of a rejected request, or None if there is no record to update."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
@@ -41,7 +52,8 @@ class WriteRequest:
 
     id: None if no record can have the id that was sent. versions: those the record may have.
     is_new: whether to create it, under this id. is_read_back: whether the response shows related
-    resources as of the commit; the request is then the last one of its transaction.
+    resources as of the commit; the request is then the last one of its transaction. key: that under
+    which the result is stored.
     """
 
     resource: Resource
@@ -50,6 +62,7 @@ class WriteRequest:
     versions: Versions = None
     is_new: bool = False
     is_read_back: bool = False
+    key: IdempotencyKey | None = None
 
 
 class UnitOfWork:
@@ -58,7 +71,8 @@ class UnitOfWork:
     It needs a transaction, so that what it has loaded is still current when it writes. A resource
     gets its next version when its attributes or relationships change, on whichever side those are
     stored, so that concurrent requests to link to it and to delete it conflict; a request that
-    changes nothing writes nothing.
+    changes nothing writes nothing. Instead of a request whose idempotency key has a result, it
+    returns that result.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -66,16 +80,19 @@ class UnitOfWork:
         self._graph = transaction.graph
         self._identity_maps = {one.type: _IdentityMap(one) for one in self._graph.values()}
         self._time = current_time()
+        self._results = StoredResults(transaction)
 
-    async def apply(self, requests: Sequence[WriteRequest]) -> list[Outcome]:
-        """Apply the requests in order; return the outcome of each. Raises PyMongoError.
+    async def apply(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
+        """Apply the requests in order; return the outcome of each, without a time.
 
         A rejected request changes nothing, and does not affect the others: its outcome is
-        VersionConflict, IdTaken, or RecordNotFound with the missing targets of a linkage.
+        VersionConflict, IdTaken, IdempotencyKeyReused, or RecordNotFound with the missing targets
+        of a linkage. Raises PyMongoError, ResultTooLarge or TransactionConflict.
         """
         await self._load(requests)
+        await self._results.load(request.key for request in requests if request.key)
         size = len(requests) + sum(request.change.size for request in requests)
-        outcomes = await offload(lambda: list(map(self._apply, requests)), size=size)
+        outcomes = await offload(lambda: list(map(self._apply_once, requests)), size=size)
         await self._flush()
         return outcomes
 
@@ -102,6 +119,20 @@ class UnitOfWork:
             )
             async for records in in_chunks(await cursor.to_list(None)):
                 self._identity_maps[type_name].load(records)
+
+    def _apply_once(self, request: WriteRequest) -> WriteOutcome:
+        try:
+            result = self._results.get(request.key) if request.key else None
+        except IdempotencyKeyReused as error:
+            return error
+        if result:
+            return Written(result[0], is_replayed=True)
+        outcome = self._apply(request)
+        if not isinstance(outcome, dict):
+            return outcome
+        if request.key:
+            self._results.add(request.key, [(request.resource, outcome)])
+        return Written(outcome)
 
     def _apply(self, request: WriteRequest) -> Outcome:
         if request.id is None:
@@ -173,6 +204,7 @@ class UnitOfWork:
             operations = identity_map.operations()
             while chunk := list(islice(operations, _MAX_OPERATIONS)):
                 await collection.bulk_write(chunk, session=self._transaction.session)
+        await self._results.flush()
 
 
 class _IdentityMap:

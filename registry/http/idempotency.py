@@ -1,0 +1,64 @@
+"""The header `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header)."""
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TypeVar
+
+from aiohttp import hdrs, web
+
+from registry.http.app_keys import PRINCIPAL
+from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
+from registry.jsonapi.errors import InvalidIdempotencyKey
+from registry.storage.idempotency import IdempotencyKey
+
+_MAX_LENGTH = 255
+_STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{_MAX_LENGTH}}}'  # RFC 8941, 3.3.3
+_PLAIN = rf"[!#-+\--:<-\[\]-~]{{1,{_MAX_LENGTH}}}"
+
+PATTERN = f'^("{_STRING}"|{_PLAIN})$'
+"""The valid values of the header, as a regular expression of OpenAPI."""
+
+_VALUE = re.compile(PATTERN, re.ASCII)
+
+_DIGEST_BYTES = 16
+
+_Response = TypeVar("_Response", bound=web.StreamResponse)
+
+
+def idempotency_key(request: web.Request, body: bytes) -> IdempotencyKey | None:
+    """Return the key of a POST request, None if it has none.
+
+    Other methods are idempotent without a key. Clients do not share keys; requests that need no
+    authentication count as those of one client. The fingerprint covers path, query string and body.
+    Raises InvalidIdempotencyKey.
+    """
+    values = request.headers.getall(IDEMPOTENCY_KEY, ())
+    if not values or request.method != hdrs.METH_POST:
+        return None
+    principal = request.get(PRINCIPAL)
+    client = None if principal is None else principal.name
+    target = f"{request.raw_path}\n".encode("utf-8", "surrogateescape")
+    # The client is quoted, so that its end is known.
+    return IdempotencyKey(
+        _digest(f"{client!a} {parse_key(values)}".encode()), _digest(target + body)
+    )
+
+
+def marked(response: _Response, *, is_replayed: bool) -> _Response:
+    """Return the response, with the header that says so if it has a stored result."""
+    if is_replayed:
+        response.headers[IDEMPOTENCY_REPLAYED] = "true"
+    return response
+
+
+def parse_key(values: Sequence[str]) -> str:
+    """Return the key in the values of all headers of this name. Raises InvalidIdempotencyKey."""
+    if len(values) > 1 or not _VALUE.fullmatch(values[0]):
+        raise InvalidIdempotencyKey(_MAX_LENGTH)
+    value = values[0]
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+
+
+def _digest(data: bytes) -> bytes:
+    return sha256(data).digest()[:_DIGEST_BYTES]

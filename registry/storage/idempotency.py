@@ -1,0 +1,105 @@
+"""Idempotency keys and the results of their requests, which MongoDB keeps for a day.
+
+A result is stored in the transaction of its request: both are in effect, or neither is. A request
+with the same key that another process executes at the same time conflicts with that transaction,
+is repeated, and then finds the result.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo.errors import DocumentTooLarge
+
+from registry.model.record import Record
+from registry.model.resource import Resource
+from registry.storage.client import Database
+from registry.storage.errors import IdempotencyKeyReused, ResultTooLarge
+from registry.storage.records import ONE_BATCH
+from registry.storage.transactions import Transaction
+from registry.storage.visible_fields import visible_fields
+
+_RETENTION = timedelta(hours=24)
+"""How long a result is kept at least; MongoDB deletes it within about a minute afterwards."""
+
+_COLLECTION = "idempotency_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """What identifies a request that is to be executed once.
+
+    id: a digest of the client and of the key that it has chosen. fingerprint: a digest of the
+    request.
+    """
+
+    id: bytes
+    fingerprint: bytes
+
+
+async def prepare(database: Database) -> None:
+    """Create the collection, and the index by which MongoDB deletes results that have expired.
+
+    Raises PyMongoError.
+    """
+    await database[_COLLECTION].create_index("expires", expireAfterSeconds=0)
+
+
+class StoredResults:
+    """The results of requests with keys, as one transaction reads and writes them."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._known: dict[bytes, dict[str, Any]] = {}
+        self._new: list[dict[str, Any]] = []
+        self._expires = datetime.now(UTC) + _RETENTION
+
+    async def load(self, keys: Iterable[IdempotencyKey]) -> None:
+        """Load the results that are stored under the keys. Raises PyMongoError."""
+        if ids := [key.id for key in keys]:
+            collection = self._transaction.database[_COLLECTION]
+            found = collection.find(
+                {"_id": {"$in": ids}}, batch_size=ONE_BATCH, session=self._transaction.session
+            )
+            self._known = {one["_id"]: one for one in await found.to_list(None)}
+
+    def get(self, key: IdempotencyKey) -> list[Record] | None:
+        """Return the result of the request, None if it has not been executed.
+
+        Raises IdempotencyKeyReused if it is the result of another request.
+        """
+        document = self._known.get(key.id)
+        if document is None:
+            return None
+        if document["fingerprint"] != key.fingerprint:
+            raise IdempotencyKeyReused
+        result: list[Record] = document["result"]
+        return result
+
+    def add(self, key: IdempotencyKey, result: Sequence[tuple[Resource, Record]]) -> None:
+        """Add the result of a request: the records that it has written, with their types."""
+        document = {
+            "_id": key.id,
+            "fingerprint": key.fingerprint,
+            "expires": self._expires,
+            "result": [_visible_part(resource, record) for resource, record in result],
+        }
+        self._known[key.id] = document
+        self._new.append(document)
+
+    async def flush(self) -> None:
+        """Store the results that were added.
+
+        Raises PyMongoError, ResultTooLarge, or TransactionConflict, usually because a key has a
+        result already.
+        """
+        try:
+            await self._transaction.insert(_COLLECTION, self._new)
+        except DocumentTooLarge as error:
+            raise ResultTooLarge from error
+
+
+def _visible_part(resource: Resource, record: Record) -> Record:
+    fields = ("_id", *visible_fields(resource))
+    return {name: record[name] for name in fields if name in record}

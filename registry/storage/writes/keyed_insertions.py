@@ -1,0 +1,72 @@
+"""Creation of resources without links, but with idempotency keys: requests share a transaction."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeAlias
+
+from registry.jsonapi.request_documents import Change
+from registry.model.authorship import current_time
+from registry.model.record import Record
+from registry.model.resource import Resource
+from registry.storage.batching import Batcher, BatchLimits
+from registry.storage.idempotency import IdempotencyKey, StoredResults
+from registry.storage.records import new_record
+from registry.storage.transactions import Transaction, Transactions
+from registry.storage.writes.id_allocation import Counters
+
+_Creation: TypeAlias = tuple[Change, IdempotencyKey]
+
+_MAX_BATCH_SIZE = 256
+"""Resources per batch."""
+
+_MAX_IN_FLIGHT = 2
+"""While the service builds the records of one batch, the database writes the other."""
+
+
+class KeyedInsertions:
+    """Creates resources of one type whose idempotency keys are expected to be new.
+
+    It takes fewer commands than LinkWrites, which has to be used if a key is not.
+    """
+
+    def __init__(self, resource: Resource, transactions: Transactions, counters: Counters) -> None:
+        self._resource = resource
+        self._transactions = transactions
+        self._counters = counters
+        self._batcher = Batcher[_Creation, Record](
+            self._insert,
+            name="keyed_insertions",
+            limits=BatchLimits(_MAX_BATCH_SIZE, _MAX_IN_FLIGHT),
+        )
+
+    async def insert(self, change: Change, key: IdempotencyKey) -> Record:
+        """Store a new resource and the result of its request; return its record.
+
+        Raises Unavailable, or TransactionConflict: then nothing of the batch is written, usually
+        because one of its keys has a result.
+        """
+        return await self._batcher.load((change, key))
+
+    async def close(self) -> None:
+        """Wait until the batches under way have ended."""
+        await self._batcher.close()
+
+    async def _insert(self, creations: Sequence[_Creation]) -> list[Record]:
+        ids = await self._counters.allocate(self._resource, len(creations))
+        time = current_time()
+        records = [
+            new_record(self._resource, id_, change, time)
+            for id_, (change, _) in zip(ids, creations, strict=True)
+        ]
+        keys = [key for _, key in creations]
+        await self._transactions.attempt(partial(self._insert_in, records, keys))
+        return records
+
+    async def _insert_in(
+        self, records: Sequence[Record], keys: Sequence[IdempotencyKey], transaction: Transaction
+    ) -> None:
+        results = StoredResults(transaction)
+        for record, key in zip(records, keys, strict=True):
+            results.add(key, [(self._resource, record)])
+        await results.flush()
+        await transaction.insert(self._resource.collection, records)

@@ -12,7 +12,7 @@ from hashlib import sha256
 from zlib import crc32
 
 from registry.access.errors import InvalidToken
-from registry.access.principal import Action
+from registry.access.principal import known_scopes
 from registry.model.resource import Resource
 
 PREFIX = "reg_"
@@ -69,11 +69,10 @@ def check_name(name: str) -> str:
 
 def check_scopes(scopes: Iterable[str], resources: Iterable[Resource]) -> frozenset[str]:
     """Return the scopes. Raises ValueError for one that is not of all types or of one of these."""
-    prefixes = ("", *(f"{resource.collection}:" for resource in resources))
-    valid = [f"{prefix}{action.value}" for prefix in prefixes for action in Action]
-    checked = frozenset(scopes)
-    for scope in sorted(checked.difference(valid)):
-        raise ValueError(f"{scope!r} is not a scope; available: {', '.join(valid)}")
+    valid, checked = known_scopes(resources), frozenset(scopes)
+    available = sorted(valid, key=lambda scope: (":" in scope, scope))  # those of all types first
+    for scope in sorted(checked - valid):
+        raise ValueError(f"{scope!r} is not a scope; available: {', '.join(available)}")
     return checked
 
 

@@ -8,10 +8,15 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Resource
@@ -153,3 +158,47 @@ def test_the_modules_named_in_the_documentation_exist() -> None:
     modules = {m for text in PAGES.values() for m in re.findall(r"`(\w+/[\w/]+\.py)`", text)}
     assert len(modules) > 30  # the tables of files are not empty
     assert [m for m in sorted(modules) if not (ROOT / "registry" / m).exists()] == []
+
+
+def inline_tokens(text: str) -> Iterator[Token]:
+    """Yield each link, image and text of a page, outside code blocks."""
+    for token in MarkdownIt().enable("table").parse(text):
+        yield from token.children or ()
+
+
+def anchors(text: str) -> set[str]:
+    """Return the fragments that GitHub gives to the headings of a page."""
+    tokens = MarkdownIt().parse(text)
+    titles = (after.content for token, after in pairwise(tokens) if token.type == "heading_open")
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def is_broken(target: str, page: str) -> bool:
+    """Whether a link of the page leads to no file, or to no heading of a page."""
+    url = urlsplit(target)
+    if url.scheme:
+        return False
+    path = (ROOT / page).parent / url.path if url.path else ROOT / page
+    if not url.fragment:
+        return not path.exists()
+    return url.fragment not in anchors(PAGES.get(os.path.relpath(path, ROOT), ""))
+
+
+def test_the_links_within_the_documentation_lead_somewhere() -> None:
+    links = [
+        (page, str(target))
+        for page, text in PAGES.items()
+        for token in inline_tokens(text)
+        if (target := token.attrGet("href") or token.attrGet("src"))
+    ]
+    assert len(links) > 100
+    assert [(page, target) for page, target in links if is_broken(target, page)] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES["README.md"].splitlines()) <= 200
+
+
+def test_each_page_is_linked_in_the_readme() -> None:
+    links = {token.attrGet("href") for token in inline_tokens(PAGES["README.md"])}
+    assert PAGES.keys() - {"README.md"} <= links

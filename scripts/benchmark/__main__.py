@@ -27,7 +27,7 @@ from benchmark.workloads import TITLES
 from registry.settings import StartError
 
 _RESULTS = Path(__file__).with_name("results")
-_README = Path(__file__).parents[2] / "README.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 
 
 async def run(options: argparse.Namespace) -> Results:
@@ -58,16 +58,16 @@ async def run(options: argparse.Namespace) -> Results:
 
 
 def publish(results: Results, options: argparse.Namespace) -> None:
-    """Print the tables; write tables, samples and charts; with --readme, update README.md."""
+    """Print the tables; write tables, samples and charts; with --docs, update the page."""
     tables = table.tables(results)
     print(f"\n{tables}")
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "benchmark.md").write_text(tables, encoding="utf-8")
     (options.output / "benchmark.json").write_bytes(orjson.dumps(results) + b"\n")
     plot.draw(results, options.output)
-    if options.readme:
-        readme = _README.read_text(encoding="utf-8")
-        _README.write_text(table.replace_tables(readme, tables), encoding="utf-8")
+    if options.docs:
+        page = _PAGE.read_text(encoding="utf-8")
+        _PAGE.write_text(table.replace_tables(page, tables), encoding="utf-8")
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -82,7 +82,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     _add_selection(parser)
     _add_precision(parser)
     parser.add_argument("--output", type=Path, default=_RESULTS, help="directory of the results")
-    parser.add_argument("--readme", action="store_true", help="also write the tables to README.md")
+    parser.add_argument(
+        "--docs", action="store_true", help="also write the tables to docs/performance.md"
+    )
     return parser.parse_args(arguments)
 
 

@@ -209,8 +209,8 @@ def test_the_loop_lag_and_the_memory_after_abandoned_streams_are_shown() -> None
     assert ["`/persons`", "20", "50", "16.0"] in shown
 
 
-def test_the_readme_has_markers_for_the_tables() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, begin, rest = readme.partition("<!-- benchmark -->\n")
+def test_the_page_on_performance_has_markers_for_the_tables() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    before, begin, rest = page.partition("<!-- benchmark -->\n")
     _, end, after = rest.partition("<!-- end of benchmark -->")
-    assert table.replace_tables(readme, "| new |\n") == f"{before}{begin}\n| new |\n\n{end}{after}"
+    assert table.replace_tables(page, "| new |\n") == f"{before}{begin}\n| new |\n\n{end}{after}"

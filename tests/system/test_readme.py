@@ -1,4 +1,4 @@
-"""The README is correct: its commands print the output shown, and its declarations work."""
+"""The README and the pages in docs/ are correct: commands, declarations, tables and links."""
 
 from __future__ import annotations
 
@@ -8,21 +8,34 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Resource
 from registry.resources import RESOURCES
-from registry.settings import Settings
+from registry.settings import Settings, flag
 from tests.conftest import Serve
 from tests.support import Api, take_authorship
+from tests.test_imports import LAYERS
 
 ROOT = Path(__file__).parents[2]
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+"""The text of each page, by its path."""
+
+ARCHITECTURE = PAGES["docs/architecture.md"]
+SETTINGS = PAGES["docs/settings.md"]
 
 ADDRESS = "127.0.0.1:8080"
 
@@ -54,28 +67,40 @@ def comparable(text: str) -> Any:
     return document
 
 
-@pytest.mark.skipif(
-    not (shutil.which("curl") or "CI" in os.environ), reason="NO CURL: the tour is not tested"
+needs_curl = pytest.mark.skipif(
+    not (shutil.which("curl") or "CI" in os.environ), reason="NO CURL: the tours are not tested"
 )
-async def test_the_commands_of_the_tour_print_the_output_shown(api: Api) -> None:
-    steps = re.findall(r"```console\n\$ (curl .*\n(?: .*\n)*)((?:.*\n)+?)```", README)
-    assert len(steps) >= 10
-    address = f"127.0.0.1:{api.client.port}"
+
+
+async def check_commands(page: str, address: str) -> int:
+    """Run each curl command that the page shows with its output; return their number."""
+    steps = re.findall(r"```console\n\$ (curl .*\n(?: .*\n)*)((?:.*\n)+?)```", PAGES[page])
     for command, shown in steps:
         printed = await output("bash", "-c", command.replace(ADDRESS, address))
         assert comparable(printed) == comparable(shown.replace(ADDRESS, address)), command
-    (program,) = re.findall(r"```python\n(import asyncio\n.*?)```", README, re.DOTALL)
-    (shown,) = re.findall(r"It prints `(.*)`", README)
+    return len(steps)
+
+
+@needs_curl
+async def test_the_commands_of_the_short_tour_print_the_output_shown(api: Api) -> None:
+    assert await check_commands("README.md", f"127.0.0.1:{api.client.port}") >= 5
+
+
+@needs_curl
+async def test_the_commands_of_the_full_tour_print_the_output_shown(api: Api) -> None:
+    address = f"127.0.0.1:{api.client.port}"
+    assert await check_commands("docs/tour.md", address) >= 25
+    (program,) = re.findall(r"```python\n(.*?)```", PAGES["docs/tour.md"], re.DOTALL)
+    (shown,) = re.findall(r"It prints `(.*)`", PAGES["docs/tour.md"])
     printed = await output(sys.executable, "-c", program.replace(ADDRESS, address))
     assert printed.strip() == shown
 
 
-@pytest.mark.skipif(
-    not (shutil.which("curl") or "CI" in os.environ), reason="NO CURL: the example is not tested"
-)
+@needs_curl
 async def test_a_repeated_command_of_the_page_on_idempotency_prints_the_same(api: Api) -> None:
-    page = (ROOT / "docs" / "idempotency.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"```console\n\$ (curl .*\n(?: .*\n)*)```", page)
+    (command,) = re.findall(
+        r"```console\n\$ (curl .*\n(?: .*\n)*)```", PAGES["docs/idempotency.md"]
+    )
     command = command.replace(ADDRESS, f"127.0.0.1:{api.client.port}")
     first, second = [await output("bash", "-c", command) for _ in range(2)]
     assert json.loads(first)["data"]["id"] == "1"
@@ -83,10 +108,10 @@ async def test_a_repeated_command_of_the_page_on_idempotency_prints_the_same(api
 
 
 def declared_phone(target: str = "person") -> Resource:
-    """Return the type that the README declares, with a link to the target."""
-    (source,) = re.findall(r"```python\n(from marshmallow .*?)```", README, re.DOTALL)
+    """Return the type that the page declares, with a link to the target."""
+    (source,) = re.findall(r"```python\n(from marshmallow .*?)```", ARCHITECTURE, re.DOTALL)
     namespace: dict[str, Any] = {}
-    exec(source.replace('"person"', f'"{target}"'), namespace)  # noqa: S102 - from the README
+    exec(source.replace('"person"', f'"{target}"'), namespace)  # noqa: S102 - from the page
     resource: Resource = namespace["phone"]
     return resource
 
@@ -102,7 +127,7 @@ async def test_the_declared_type_has_the_described_defaults(serve: Serve) -> Non
 
 def test_the_invalid_declaration_raises_the_error_shown() -> None:
     (shown,) = re.findall(
-        r"^registry\.model\.graph\.InvalidDeclaration: (.*)$", README, re.MULTILINE
+        r"^registry\.model\.graph\.InvalidDeclaration: (.*)$", ARCHITECTURE, re.MULTILINE
     )
     with pytest.raises(InvalidDeclaration) as raised:
         Graph((*RESOURCES, declared_phone("people")))
@@ -112,13 +137,68 @@ def test_the_invalid_declaration_raises_the_error_shown() -> None:
 async def test_the_table_of_settings_is_complete() -> None:
     help_text = " ".join((await output(sys.executable, "-m", "registry", "--help")).split())
     variables = re.findall(r"\[(\w+), default", help_text)
-    assert variables == re.findall(r"^\| `--[\w-]+` \| `(\w+)`", README, re.MULTILINE)
+    assert variables == re.findall(r"^\| `--[\w-]+` \| `(\w+)`", SETTINGS, re.MULTILINE)
     assert len(variables) == len(Settings.__dataclass_fields__)
 
 
-def test_the_files_named_in_the_readme_exist() -> None:
-    links = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
-    modules = re.findall(r"`(\w+/[\w/]+\.py)`", README)
-    paths = {*links, *(f"registry/{module}" for module in modules)}
-    assert len(paths) > 30  # the table of files is not empty
-    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+def test_the_table_of_limits_names_settings_that_exist() -> None:
+    limits = SETTINGS.partition("## Limits\n")[2]
+    flags = set(re.findall(r"`(--[\w-]+)`", limits))
+    assert len(flags) > 10
+    assert flags <= {flag(name) for name in Settings.__dataclass_fields__}
+
+
+def test_the_table_of_packages_lists_the_layers_in_their_order() -> None:
+    packages = re.findall(r"^\| \[registry/(\S+)\]", ARCHITECTURE, re.MULTILINE)
+    layers = [name.replace("\\", "").removesuffix("/").removesuffix(".py") for name in packages]
+    assert layers == LAYERS
+
+
+def test_the_modules_named_in_the_documentation_exist() -> None:
+    modules = {m for text in PAGES.values() for m in re.findall(r"`(\w+/[\w/]+\.py)`", text)}
+    assert len(modules) > 30  # the tables of files are not empty
+    assert [m for m in sorted(modules) if not (ROOT / "registry" / m).exists()] == []
+
+
+def inline_tokens(text: str) -> Iterator[Token]:
+    """Yield each link, image and text of a page, outside code blocks."""
+    for token in MarkdownIt().enable("table").parse(text):
+        yield from token.children or ()
+
+
+def anchors(text: str) -> set[str]:
+    """Return the fragments that GitHub gives to the headings of a page."""
+    tokens = MarkdownIt().parse(text)
+    titles = (after.content for token, after in pairwise(tokens) if token.type == "heading_open")
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def is_broken(target: str, page: str) -> bool:
+    """Whether a link of the page leads to no file, or to no heading of a page."""
+    url = urlsplit(target)
+    if url.scheme:
+        return False
+    path = (ROOT / page).parent / url.path if url.path else ROOT / page
+    if not url.fragment:
+        return not path.exists()
+    return url.fragment not in anchors(PAGES.get(os.path.relpath(path, ROOT), ""))
+
+
+def test_the_links_within_the_documentation_lead_somewhere() -> None:
+    links = [
+        (page, str(target))
+        for page, text in PAGES.items()
+        for token in inline_tokens(text)
+        if (target := token.attrGet("href") or token.attrGet("src"))
+    ]
+    assert len(links) > 100
+    assert [(page, target) for page, target in links if is_broken(target, page)] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES["README.md"].splitlines()) <= 200
+
+
+def test_each_page_is_linked_in_the_readme() -> None:
+    links = {token.attrGet("href") for token in inline_tokens(PAGES["README.md"])}
+    assert PAGES.keys() - {"README.md"} <= links

@@ -224,7 +224,7 @@ def _completed(path: Path) -> Iterator[IO[bytes]]:
         raise BackupError(f"{path} exists: choose another name or remove it")
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with partial.open("wb+") as file:
+        with open(partial, "wb+", opener=_open_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -238,6 +238,10 @@ def _completed(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # digests of tokens, and e-mail addresses
 
 
 def _seal(file: IO[bytes]) -> None:

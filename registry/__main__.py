@@ -1,23 +1,39 @@
-"""The command line: `python -m registry --help` lists the settings."""
+"""The command line: `python -m registry --help` lists the settings of the service.
+
+`python -m registry backup`, `restore` and `token` are commands with options of their own.
+"""
 
 import logging
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 
 from registry.processes import event_loop
 from registry.processes.logs import log_in_background
 from registry.settings import Settings, StartError, flag, variable
 
+_SERVE, _COMMANDS = "serve", ("backup", "restore", "token")
+
 _announce = partial(print, flush=True)  # the one line of output
 
 
 def main() -> None:
+    """Run the command that the first argument names; without a command, serve."""
+    command, *arguments = sys.argv[1:] or [""]
+    if command in _COMMANDS:
+        import_module(f"registry.commands.{command}").main(arguments)
+    else:
+        _run_service(arguments if command == _SERVE else sys.argv[1:])
+
+
+def _run_service(arguments: Sequence[str]) -> None:
     """Serve until a signal; exit with status 1 if the service cannot start or continue."""
     event_loop.handle_signals()
-    settings = Settings.parse(sys.argv[1:], os.environ)
+    settings = Settings.parse(arguments, os.environ)
     log_in_background(settings.log_format)
     try:
         with ExitStack() as stack:

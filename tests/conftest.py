@@ -36,6 +36,12 @@ from tests.support import Api, CommandLog, Database
 LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
 """Short time limits, so that tests of slow and incomplete requests are quick."""
 
+LONGEST = tuple(
+    f"tests/system/test_{name}"
+    for name in ("bench", "browser", "replica_set", "schemathesis", "stop")
+)
+"""The files that take the longest, more than half a minute each."""
+
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - subdirectories are private
 
 
@@ -57,7 +63,7 @@ Grant = Callable[..., Awaitable[str]]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the files with the longest tests first, so that no core is idle in the end."""
-    items.sort(key=lambda item: "schemathesis" not in item.nodeid)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

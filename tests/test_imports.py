@@ -24,7 +24,7 @@ LAYERS = [
     "openapi",
     "app",
     "processes",
-    "tokens",
+    "commands",
     "__main__",
 ]
 """From the bottom up: a layer may import those before it."""

@@ -94,9 +94,8 @@ def _of_type(resource: Resource, graph: Graph) -> Iterator[tuple[str, Json]]:
     added, revised = (schema_of(resource, suffix) for suffix in ("Addition", "Revision"))
     # Without `ref` and `href`, `data` identifies the resource.
     name = title(resource)
-    for identity in IDENTITIES:
-        data = schema_of(resource, f"RevisionBy{identity}")
-        yield f"Update{name}By{identity}", _operation("update", data=data)
+    identified = [schema_of(resource, f"RevisionBy{identity}") for identity in IDENTITIES]
+    yield f"Update{name}", _operation("update", data={"oneOf": identified})
     addition = _operation("add", data=added)
     addition["properties"]["href"] = _href(collection_path(resource))
     yield f"Add{name}", addition

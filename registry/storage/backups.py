@@ -19,7 +19,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import orjson
 from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from registry import __version__
 from registry.model.record import Record
@@ -82,11 +82,11 @@ async def back_up(database: Database, path: Path) -> Manifest:
     """Write all collections, as they are at one point in time, to a new file.
 
     Clients may read and write meanwhile. The file gets its name when it is complete. Raises
-    BackupError if there is such a file, or if it takes longer than MongoDB keeps a snapshot; also
-    OSError and PyMongoError.
+    BackupError if there is such a file, if it takes longer than MongoDB keeps a snapshot, or if
+    MongoDB fails; also OSError.
     """
     time = datetime.now(UTC)
-    with _completed(path) as file:
+    with _translated_errors(), _completed(path) as file:
         async with await database.client.start_session(snapshot=True) as session:
             with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as archive:
                 collections = [
@@ -105,10 +105,10 @@ async def restore(database: Database, path: Path) -> Manifest:
     """Write the content of a backup into an empty database.
 
     A database in which another restore was interrupted counts as empty. The whole file is checked
-    before anything is written. Raises BackupError if the file is damaged or the database is not
-    empty; also OSError and PyMongoError.
+    before anything is written. Raises BackupError if the file is damaged, the database is not
+    empty, or MongoDB fails; also OSError.
     """
-    with path.open("rb") as file:
+    with _translated_errors(), path.open("rb") as file:
         _check(file, path)
         with ZipFile(file) as archive:
             manifest = Manifest.parse(archive.read(_MANIFEST))
@@ -119,6 +119,14 @@ async def restore(database: Database, path: Path) -> Manifest:
                     await _insert(member, database[collection.name])
     await database.drop_collection(_INCOMPLETE)
     return manifest
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except PyMongoError as error:
+        raise BackupError(f"MongoDB failed: {error}") from error
 
 
 async def require_complete(database: Database) -> None:
@@ -216,7 +224,7 @@ def _completed(path: Path) -> Iterator[IO[bytes]]:
         raise BackupError(f"{path} exists: choose another name or remove it")
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with partial.open("wb+") as file:
+        with open(partial, "wb+", opener=_open_private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -230,6 +238,10 @@ def _completed(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # digests of tokens, and e-mail addresses
 
 
 def _seal(file: IO[bytes]) -> None:

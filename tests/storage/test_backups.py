@@ -68,6 +68,10 @@ def read(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def permissions(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 def write(path: Path, content: bytes | bytearray) -> None:
     path.write_bytes(content)
 
@@ -88,6 +92,7 @@ async def test_a_restored_database_has_every_byte_of_the_one_backed_up(
     assert {one.name: one.documents for one in manifest.collections} == {
         name: len(documents) for name, documents in before.items()
     }
+    assert permissions(path) == 0o600
     assert await restore(other, path) == manifest
     restored = await content_of(other)
     assert {name: restored.get(name, []) for name in before} == before

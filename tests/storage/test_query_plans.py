@@ -135,7 +135,9 @@ async def observed(database: Database, serve: Serve, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Bulkhead, "__aenter__", observe)
     monkeypatch.setattr(
         "registry.storage.client.AsyncIOMotorClient",
-        lambda *args, **options: AsyncIOMotorClient(*args, **options, event_listeners=[OBSERVED]),
+        lambda *args, event_listeners, **options: AsyncIOMotorClient(
+            *args, **options, event_listeners=[*event_listeners, OBSERVED]
+        ),
     )
     api = await serve()
     assert api.client.app is not None

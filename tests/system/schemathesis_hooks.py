@@ -43,4 +43,6 @@ def _is_indescribable(error: dict[str, Any]) -> bool:
     # of a URL is limited.
     if error["code"] == "idempotency_key_reused":
         return True
-    return source.get("pointer", "").endswith("/lid") or "Got more than" in error["detail"]
+    # `id` and `lid` exclude each other: only `not` can say so, which generators of clients drop.
+    is_local = source.get("pointer", "").endswith("/lid") or "not both" in error["detail"]
+    return is_local or "Got more than" in error["detail"]

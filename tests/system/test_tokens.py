@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from registry import tokens
 from registry.access.tokens import check_form
+from registry.commands import token as token_command
 from registry.settings import Settings
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
@@ -34,9 +34,8 @@ class Command:
 
     def run(self, *arguments: str | Path, status: int | str | None = None) -> tuple[str, str]:
         """Run the command; return its output and its messages. status: what it exits with."""
-        self.monkeypatch.setattr(sys, "argv", ["registry.tokens", *map(str, arguments)])
         with nullcontext() if status is None else pytest.raises(SystemExit) as caught:
-            tokens.main()
+            token_command.main(list(map(str, arguments)))
         assert caught is None or caught.value.code == status
         return self.capsys.readouterr()
 
@@ -140,7 +139,7 @@ def test_a_wrong_argument_is_reported_in_one_line(
 
 def test_the_module_is_a_program() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "registry.tokens", "create", "--help"],
+        [sys.executable, "-m", "registry", "token", "create", "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,

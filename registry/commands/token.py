@@ -1,60 +1,40 @@
-"""The command line for access tokens: `python -m registry.tokens --help` describes it."""
+"""The command `token`: creates, lists and revokes access tokens."""
 
 import argparse
-import asyncio
-import os
 import re
-import sys
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain
 
 from registry.access.tokens import check_name, check_scopes, digest_of, new_token
-from registry.model.graph import Graph
+from registry.commands.database import database_options, note, open_database, run, settings_of
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, StartError, flag
-from registry.storage.client import connect
+from registry.settings import Parser, Settings, StartError
 from registry.storage.errors import TokenNameTaken, TokenNotFound
-from registry.storage.mongod.embedded import running_uri
 from registry.storage.tokens import Token, Tokens
-
-_DATABASE_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
 
 _HOURS = {"h": 1, "d": 24}
 
 _COLUMNS = ("NAME", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "STATE")
 
 
-def main() -> None:
-    """Run a command; exit with status 1 if it fails, with 2 and one line if arguments are wrong."""
+def main(arguments: Sequence[str]) -> None:
+    """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
     parser = _parser()
-    arguments = parser.parse_args()
-    settings = _settings(arguments)
-    token = _token(parser, arguments) if arguments.command == "create" else None
-    try:
-        asyncio.run(_run(arguments, token, settings))
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except StartError as error:
-        sys.exit(f"registry: {error}")
-    except TokenNameTaken as error:
-        sys.exit(f"registry: there is a token {error} already: revoke it or choose another name")
-    except TokenNotFound as error:
-        sys.exit(f"registry: there is no token {error} to revoke")
+    parsed = parser.parse_args(arguments)
+    token = _token(parser, parsed) if parsed.command == "create" else None
+    run(_run(parsed, token, settings_of(parsed)))
 
 
 def _parser() -> Parser:
-    database = Parser(add_help=False)
-    for name in _DATABASE_SETTINGS:
-        database.add_argument(flag(name), metavar="VALUE", help="the same as for the service")
     parser = Parser(
-        prog="python -m registry.tokens",
+        prog="python -m registry token",
         description="Create, list and revoke access tokens, also while the service runs.",
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add_command = partial(commands.add_parser, parents=[database], allow_abbrev=False)
+    add_command = partial(commands.add_parser, parents=[database_options()], allow_abbrev=False)
     create = add_command("create", help="print a new token, which is shown only once")
     create.add_argument("--name", required=True, help="what lists and logs call it")
     create.add_argument(
@@ -68,12 +48,6 @@ def _parser() -> Parser:
     add_command("list", help="list all tokens, without the secrets")
     add_command("revoke", help="end the validity of a token").add_argument("name", metavar="NAME")
     return parser
-
-
-def _settings(arguments: argparse.Namespace) -> Settings:
-    flags = {flag(name): getattr(arguments, name) for name in _DATABASE_SETTINGS}
-    given = {name: value for name, value in flags.items() if value is not None}
-    return Settings.parse(list(chain(*given.items())), os.environ)
 
 
 def _token(parser: Parser, arguments: argparse.Namespace) -> Token:
@@ -94,25 +68,34 @@ def _duration(text: str) -> timedelta:
 
 
 async def _run(arguments: argparse.Namespace, token: Token | None, settings: Settings) -> None:
-    if settings.mongodb_uri is None:
-        settings = replace(settings, mongodb_uri=running_uri(settings))
-    async with connect(settings, Graph(RESOURCES)) as database:
-        tokens = Tokens(database)
-        if token is not None:
-            text = new_token()
-            await tokens.create(token, digest_of(text))
-            print(text)  # noqa: T201 - the output of the command
-            _note(f"The token {token.name} is shown only here; {_expiry(token)}.")
-        elif arguments.command == "list":
-            for line in _table(await tokens.find_all()):
-                print(line)  # noqa: T201 - the output of the command
-        else:
-            await tokens.revoke(arguments.name)
-            _note(f"The token {arguments.name} is revoked: services refuse it within a second.")
+    async with open_database(settings) as database:
+        with _reported_errors():
+            await _perform(arguments, token, Tokens(database))
 
 
-def _note(line: str) -> None:
-    print(line, file=sys.stderr)  # noqa: T201 - for the reader, not for a pipe
+async def _perform(arguments: argparse.Namespace, token: Token | None, tokens: Tokens) -> None:
+    if token is not None:
+        text = new_token()
+        await tokens.create(token, digest_of(text))
+        print(text)  # noqa: T201 - the output of the command
+        note(f"The token {token.name} is shown only here; {_expiry(token)}.")
+    elif arguments.command == "list":
+        for line in _table(await tokens.find_all()):
+            print(line)  # noqa: T201 - the output of the command
+    else:
+        await tokens.revoke(arguments.name)
+        note(f"The token {arguments.name} is revoked: services refuse it within a second.")
+
+
+@contextmanager
+def _reported_errors() -> Iterator[None]:
+    try:
+        yield
+    except TokenNameTaken as error:
+        reason = f"there is a token {error} already: revoke it or choose another name"
+        raise StartError(reason) from error
+    except TokenNotFound as error:
+        raise StartError(f"there is no token {error} to revoke") from error
 
 
 def _expiry(token: Token) -> str:
@@ -139,7 +122,3 @@ def _state(token: Token) -> str:
     if token.revoked:
         return "revoked"
     return "expired" if token.expires and token.expires <= datetime.now(UTC) else "valid"
-
-
-if __name__ == "__main__":
-    main()

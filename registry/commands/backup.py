@@ -1,0 +1,37 @@
+"""The command `backup`: the whole database at one point in time, as one file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from registry.commands.database import database_options, note, open_database, run, settings_of
+from registry.settings import Parser, Settings, StartError
+from registry.storage.backups import BackupError, Manifest, back_up
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
+    parser = Parser(
+        prog="python -m registry backup",
+        description="Write the whole database, as it is at one point in time, to a new file, also "
+        "while the service runs. The file has a checksum, and gets its name when it is complete.",
+        parents=[database_options()],
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file that does not exist")
+    parsed = parser.parse_args(arguments)
+    run(_back_up(settings_of(parsed), parsed.file))
+
+
+async def _back_up(settings: Settings, file: Path) -> None:
+    try:
+        async with open_database(settings) as database:
+            manifest = await back_up(database, file)
+    except (BackupError, OSError) as error:
+        raise StartError(f"cannot write the backup: {error}") from error
+    note(f"Wrote {summary(manifest)} to {file}")
+
+
+def summary(manifest: Manifest) -> str:
+    """Return the number of documents in a backup by collection, those that have any."""
+    counts = (f"{one.documents:,} {one.name}" for one in manifest.collections if one.documents)
+    return ", ".join(counts) or "no documents"

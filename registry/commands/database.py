@@ -1,0 +1,65 @@
+"""The database of a command: that of MONGODB_URI, or the embedded one, also while it is in use."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Parser, Settings, StartError, flag
+from registry.storage.client import Database, connect
+from registry.storage.mongod.embedded import running_uri
+
+_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
+
+
+def database_options() -> Parser:
+    """Return a parser for the options of the database, a parent of those of commands."""
+    parser = Parser(add_help=False)
+    for name in _SETTINGS:
+        parser.add_argument(flag(name), metavar="VALUE", help="the same as for the service")
+    return parser
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """Return the settings in the parsed options and in the environment, as the service has them."""
+    flags = {flag(name): getattr(arguments, name) for name in _SETTINGS}
+    given = {name: value for name, value in flags.items() if value is not None}
+    return Settings.parse(list(chain(*given.items())), os.environ)
+
+
+@asynccontextmanager
+async def open_database(settings: Settings, *, exclusive: bool = False) -> AsyncIterator[Database]:
+    """Yield the database; for the embedded one, a mongod is started if no service runs it.
+
+    exclusive: whether a running service is an error. Raises StartError.
+    """
+    if settings.mongodb_uri is None and (uri := running_uri(settings)) is not None:
+        if exclusive:
+            raise StartError(
+                f"a service uses the data directory {settings.data_dir}: stop it first"
+            )
+        settings = replace(settings, mongodb_uri=uri)
+    async with connect(settings, Graph(RESOURCES)) as database:
+        yield database
+
+
+def run(command: Coroutine[Any, Any, None]) -> None:
+    """Run a command; exit with status 1 and one line if it fails, with 130 if interrupted."""
+    try:
+        asyncio.run(command)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except StartError as error:
+        sys.exit(f"registry: {error}")
+
+
+def note(line: str) -> None:
+    """Write a line for the reader, which is not part of the output, to standard error."""
+    print(line, file=sys.stderr)  # noqa: T201 - the purpose of this function

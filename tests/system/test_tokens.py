@@ -22,7 +22,6 @@ from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
 
 ON_ALL_ADDRESSES = ("--host", "0.0.0.0")  # noqa: S104 - what requires tokens
-HINT = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,12 @@ def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
     launch: Start, tmp_path: Path, command: Command
 ) -> None:
     data_dir = tmp_path / ("long" * 30)  # its socket is elsewhere
-    service = launch("--workers", "2", *ON_ALL_ADDRESSES, data_dir=data_dir)
-    assert service.wait_until_ready().endswith(f"). {HINT}\n")
+    service = launch(
+        *("--workers", "2", "--metrics-port", "0", *ON_ALL_ADDRESSES), data_dir=data_dir
+    )
+    command_line = f"./scripts/token create --name NAME --scope write --data-dir {data_dir}"
+    line = service.wait_until_ready()
+    assert f"). No access token exists yet; `{command_line}` creates one. Metrics: http://" in line
     assert statuses(service, None) == {401}
     token = command.create("ci", "--data-dir", data_dir)
     assert statuses(service, token) == {200}

@@ -32,6 +32,8 @@ def main() -> None:
     arguments = parser.parse_args()
     settings = _settings(arguments)
     token = _token(parser, arguments) if arguments.command == "create" else None
+    if arguments.command == "revoke":
+        parser.parse_value("NAME", arguments.name, check_name)
     try:
         asyncio.run(_run(arguments, token, settings))
     except KeyboardInterrupt:

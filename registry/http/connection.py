@@ -196,7 +196,7 @@ class Connection(web.RequestHandler):
         """Return the error document for a malformed request, which no middleware sees."""
         if status == 400:
             # What follows quotes the request, which may contain an access token.
-            reason = re.split(r"\n|: b['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
+            reason = re.split(r"\n|: [a-z(]*['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
             exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")
         return error_response(request, exc if isinstance(exc, Exception) else RuntimeError(message))
 

@@ -34,6 +34,26 @@ def test_private_attributes_of_aiohttp_exist() -> None:
     assert inherited <= set(dir(web.RequestHandler))
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"GET /?name=secret" + b"x" * 200_000],
+        [b"GET / HTTP/1.1\r\nAuthorization: secret" + b"x" * 10_000],
+        [b"GET / HTTP/1.1\r\nAuthorization: sec", b"ret" + b"x" * 10_000],
+        [b"GET / HTTP/1.1\r\nAuthorization: secret\0\r\n\r\n"],
+    ],
+    ids=["target", "header", "header in two parts", "control character"],
+)
+async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
+    parts: list[bytes], start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "registry")
+    received = await exchange(await start(echo), *parts)
+    assert received.startswith(b"HTTP/1.0 400 ")
+    assert "not valid HTTP" in caplog.text
+    assert "secret" not in received.decode() + caplog.text
+
+
 @pytest.mark.covers("d.body_limits")
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"])
 @pytest.mark.parametrize("head", [b"GET /per", b"GET / HTTP/1.1\r\nHost: h\r\n"])

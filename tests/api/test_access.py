@@ -17,7 +17,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from registry.access.tokens import new_token
 from registry.app import create_app
+from registry.http.access_log import Entry
 from registry.http.app_keys import NOTICE
+from registry.http.server import Runner
 from registry.settings import Settings
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
@@ -53,6 +55,13 @@ TYPES = {
 """The collections whose types each path reads or writes."""
 
 Header = Callable[..., Awaitable[dict[str, str]]]
+
+
+class _LoggingServer(TestServer):
+    """A server with an access log."""
+
+    async def _make_runner(self, **_: Any) -> Runner:
+        return Runner(self.app, access_log=True)
 
 
 @pytest.fixture
@@ -399,6 +408,19 @@ async def test_a_service_without_a_token_says_how_to_create_one_in_its_database(
     assert f"`{command}`" in notice(await serve(settings=exposed))
     await grant("read")
     assert notice(await serve(settings=exposed)) == ""
+
+
+async def test_the_access_log_names_a_client_whose_scopes_do_not_suffice(
+    secured: Settings, header: Header, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = await header("persons:read")
+    (stored,) = await Tokens(database).find_all()
+    async with TestClient(_LoggingServer(create_app(secured, limits=LIMITS))) as client:
+        caplog.set_level(logging.INFO)
+        for _ in range(2):  # verified, then recalled
+            assert (await client.delete("/persons/1", headers=sent)).status == 403
+    entries = [one.msg for one in caplog.records if isinstance(one.msg, Entry)]
+    assert [entry["client"] for entry in entries] == [stored.name] * 2
 
 
 async def test_a_route_that_declares_no_requirements_is_refused(

@@ -68,6 +68,8 @@ class Connection(web.RequestHandler):
             keepalive_timeout=limits.idle_seconds,
             lingering_time=limits.linger_seconds,
             max_line_size=limits.target_bytes,
+            # Otherwise, the bodies of rejected requests would be decompressed to be discarded.
+            auto_decompress=False,
             access_log=None,  # type: ignore[arg-type] # None turns it off: `record` has its role
         )
         self._limits = limits

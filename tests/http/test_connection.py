@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gzip
 import inspect
 import logging
 
@@ -100,6 +101,14 @@ async def test_a_body_larger_than_the_buffer_is_received(start: Start) -> None:
     client = await start(echo)
     body = bytes(900_000)
     async with client.post("/", data=body) as response:
+        assert await response.read() == body
+
+
+async def test_a_compressed_body_is_not_decompressed_unless_a_view_reads_it(start: Start) -> None:
+    client = await start(echo)
+    body = gzip.compress(bytes(1_000))
+    sent = {"Content-Encoding": "gzip"}
+    async with client.post("/", data=body, headers=sent) as response:
         assert await response.read() == body
 
 

@@ -1,5 +1,6 @@
 """The application: wiring and lifetimes."""
 
+import shlex
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -37,13 +38,16 @@ from registry.model.resource import Resource
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
-from registry.settings import Settings
+from registry.settings import Settings, flag
 from registry.storage.client import connect
 from registry.storage.repository import Repository
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
 
-_ADVICE = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
+_OPEN_TO_ALL = (
+    "Requests need no access token, also if a reverse proxy passes them on: "
+    "--auth on requires one, --auth off keeps it so"
+)
 
 
 def create_app(
@@ -91,12 +95,31 @@ async def _open_repository(
         await app[REPOSITORY].prepare()
         lookups, oidc = TokenLookups(database, app[SETTINGS]), _oidc_verifier(app)
         app[AUTHENTICATOR] = Authenticator(lookups, oidc)
-        is_open = not app[SETTINGS].requires_tokens or oidc or await Tokens(database).has_any()
-        app[NOTICE] = "" if is_open else _ADVICE
+        app[NOTICE] = await _access_notice(app[SETTINGS], Tokens(database))
         async with oidc.refreshed_keys() if oidc else nullcontext():
             yield
         await lookups.close()
         await app[REPOSITORY].close()
+
+
+async def _access_notice(settings: Settings, tokens: Tokens) -> str:
+    """Return what the operator may have missed of access control, "" if nothing."""
+    if not settings.requires_tokens:
+        return _OPEN_TO_ALL if settings.auth == "auto" and settings.is_published else ""
+    if settings.oidc_issuer or await tokens.has_any():
+        return ""
+    return f"No access token exists yet; `{_command_for_token(settings)}` creates one"
+
+
+def _command_for_token(settings: Settings) -> str:
+    """Return the command that creates a token in the database that the service uses."""
+    command = ["./scripts/token", "create", "--name", "NAME", "--scope", "write"]
+    defaults = Settings()
+    if settings.data_dir != defaults.data_dir:
+        command += [flag("data_dir"), str(settings.data_dir.absolute())]
+    if settings.database != defaults.database:
+        command += [flag("database"), settings.database]
+    return shlex.join(command)
 
 
 def _oidc_verifier(app: web.Application) -> OidcVerifier | None:

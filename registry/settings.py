@@ -229,6 +229,13 @@ class Settings:
         return self.auth == "on" or (self.auth == "auto" and not is_loopback(self.host))
 
     @property
+    def is_published(self) -> bool:
+        """Whether settings say that clients of other machines use the service."""
+        host = urlsplit(self.public_url).hostname if self.public_url else None
+        is_public = host is not None and not is_loopback(host)
+        return is_public or bool(self.trusted_proxy or self.oidc_issuer)
+
+    @property
     def scheme(self) -> str:
         """The scheme of the URLs of the service: `https` with TLS, otherwise `http`."""
         return "https" if self.tls_certificate else "http"

@@ -100,7 +100,7 @@ class OidcVerifier:
                 f"An access token is at most {_MAX_TOKEN_LENGTH} ASCII characters long."
             )
         claims = await self._verified_claims(token)
-        principal = Principal(_subject(claims), self._scopes(claims))
+        principal = Principal(_subject(claims), self._scopes(claims), self._rules.issuer)
         self._verified[_digest(token)] = _Verified(principal, claims["exp"] + _LEEWAY)
         if len(self._verified) > _MAX_VERIFIED:
             self._verified.popitem(last=False)

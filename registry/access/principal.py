@@ -20,11 +20,13 @@ class Principal:
 
     name: that of its access token, or the subject of its JWT. scopes: `read` and `write` are for
     all types, `persons:read` and `persons:write` for the one whose collection is `persons`
-    (RFC 6749, 3.3).
+    (RFC 6749, 3.3). issuer: of its JWT, within which the subject is unique (OpenID Connect
+    Core 1.0, 2); None for an access token of the service.
     """
 
     name: str
     scopes: frozenset[str]
+    issuer: str | None = None
 
     def has_one_of(self, scopes: Iterable[str]) -> bool:
         """Whether the principal has at least one of the scopes."""

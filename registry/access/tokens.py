@@ -29,6 +29,8 @@ _SECRET = re.compile(r"reg(?:_|%5F)[0-9A-Z]+|(access(?:_|%5F)token=)[^&\s]+", re
 """A token, or the parameter for one, also percent-encoded."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MAX_QUOTED = 80
+"""How many characters of an invalid name its error message has."""
 
 
 def new_token() -> str:
@@ -61,7 +63,7 @@ def check_name(name: str) -> str:
     """Return the name of a token. Raises ValueError if it is not valid."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} is not a valid name: use 1 to 64 letters, digits and . _ -, "
+            f"{name[:_MAX_QUOTED]!r} is not a valid name: use 1 to 64 letters, digits and . _ -, "
             "beginning with a letter or digit"
         )
     return name

@@ -24,6 +24,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = _parser()
     parsed = parser.parse_args(arguments)
     token = _token(parser, parsed) if parsed.command == "create" else None
+    if parsed.command == "revoke":
+        parser.parse_value("NAME", parsed.name, check_name)
     run(_run(parsed, token, settings_of(parsed)))
 
 

@@ -38,15 +38,15 @@ def access_middleware(app: web.Application) -> Middleware:
             raise AuthenticationRequired
         principal = authenticator.recall(token)
         if principal is not None:
-            authorize(principal, requirements.get(method, ()))
             request[PRINCIPAL] = principal
+            authorize(principal, requirements.get(method, ()))
             return await handler(request)
         # The verification counts towards the time that the request may take.
         task = app[DEADLINES].start()
         try:
             principal = await authenticator.verify(token)
-            authorize(principal, requirements.get(method, ()))
             request[PRINCIPAL] = principal
+            authorize(principal, requirements.get(method, ()))
             return await handler(request)
         finally:
             app[DEADLINES].end(task)

@@ -68,6 +68,8 @@ class Connection(web.RequestHandler):
             keepalive_timeout=limits.idle_seconds,
             lingering_time=limits.linger_seconds,
             max_line_size=limits.target_bytes,
+            # Otherwise, the bodies of rejected requests would be decompressed to be discarded.
+            auto_decompress=False,
             access_log=None,  # type: ignore[arg-type] # None turns it off: `record` has its role
         )
         self._limits = limits
@@ -196,7 +198,7 @@ class Connection(web.RequestHandler):
         """Return the error document for a malformed request, which no middleware sees."""
         if status == 400:
             # What follows quotes the request, which may contain an access token.
-            reason = re.split(r"\n|: b['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
+            reason = re.split(r"\n|: [a-z(]*['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
             exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")
         return error_response(request, exc if isinstance(exc, Exception) else RuntimeError(message))
 

@@ -37,7 +37,7 @@ def idempotency_key(request: web.Request, body: bytes) -> IdempotencyKey | None:
     if not values or request.method != hdrs.METH_POST:
         return None
     principal = request.get(PRINCIPAL)
-    client = None if principal is None else principal.name
+    client = None if principal is None else (principal.issuer, principal.name)
     target = f"{request.raw_path}\n".encode("utf-8", "surrogateescape")
     # The client is quoted, so that its end is known.
     return IdempotencyKey(

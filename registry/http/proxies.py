@@ -31,9 +31,10 @@ class TrustedProxies:
         may be invented by the client.
         """
         address = request.remote or ""
-        if not self._trusts(address):
+        # A request that is not valid HTTP has no headers, and none of their methods either.
+        if hdrs.X_FORWARDED_FOR not in request.headers or not self._trusts(address):
             return address
-        hops = ",".join(request.headers.getall(hdrs.X_FORWARDED_FOR, ())).split(",")
+        hops = ",".join(request.headers.getall(hdrs.X_FORWARDED_FOR)).split(",")
         for hop in reversed(hops):
             forwarded = _address(hop)
             if forwarded is None:

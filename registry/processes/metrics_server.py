@@ -34,6 +34,6 @@ async def metrics_server(
     try:
         url = url_of("http", listener) + METRICS_PATH
         await runner.listen(listener)
-        yield lambda line: announce(f"{line}, metrics {url}")
+        yield lambda line: announce(f"{line}. Metrics: {url}")
     finally:
         await runner.cleanup()

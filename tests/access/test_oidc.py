@@ -125,7 +125,7 @@ async def test_a_token_of_the_provider_names_its_client_and_scopes(
 ) -> None:
     principal = await verifier.verify(await provider.token(algorithm))
 
-    assert principal == Principal("ci", frozenset({"read", "persons:write"}))
+    assert principal == Principal("ci", frozenset({"read", "persons:write"}), provider.issuer)
 
 
 @pytest.mark.parametrize("rule", VALID_CLAIMS)

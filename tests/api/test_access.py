@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_network
 from itertools import product
 from typing import Any
 
@@ -16,6 +17,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from registry.access.tokens import new_token
 from registry.app import create_app
+from registry.http.access_log import Entry
+from registry.http.app_keys import NOTICE
+from registry.http.server import Runner
 from registry.settings import Settings
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
@@ -54,6 +58,13 @@ TYPES = {
 """The collections whose types each path reads or writes."""
 
 Header = Callable[..., Awaitable[dict[str, str]]]
+
+
+class _LoggingServer(TestServer):
+    """A server with an access log."""
+
+    async def _make_runner(self, **_: Any) -> Runner:
+        return Runner(self.app, access_log=True)
 
 
 @pytest.fixture
@@ -124,6 +135,12 @@ async def status(api: Api, method: str, path: str, headers: dict[str, str]) -> i
         method, url, headers=headers, allow_redirects=False
     ) as response:
         return response.status
+
+
+def notice(api: Api) -> str:
+    """Return what the service says at the start beside its URLs."""
+    assert api.client.app
+    return api.client.app[NOTICE]
 
 
 async def test_nothing_is_read_from_the_database_without_sufficient_scopes(
@@ -359,6 +376,54 @@ async def test_without_authentication_tokens_are_ignored(serve: Serve) -> None:
     api = await serve()
     for sent in ({}, {"Authorization": "Bearer x"}):
         assert (await api.get("/persons", **sent)).status == 200
+
+
+@pytest.mark.parametrize(
+    "published",
+    [
+        {"trusted_proxy": (ip_network("127.0.0.1"),)},
+        {"public_url": "https://registry.example.com"},
+        {"oidc_issuer": "https://id.example.com", "oidc_audience": "registry"},
+    ],
+    ids=["proxy", "public URL", "issuer"],
+)
+async def test_a_published_service_on_a_loopback_address_says_that_it_is_open_to_all(
+    serve: Serve, settings: Settings, published: dict[str, Any]
+) -> None:
+    api = await serve(settings=replace(settings, **published))
+    assert "--auth on requires one" in notice(api)
+    chosen = await serve(settings=replace(settings, auth="off", **published))
+    assert notice(chosen) == ""
+
+
+async def test_a_service_that_is_not_published_says_nothing_of_tokens(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, public_url="http://localhost:8080"))
+    assert notice(api) == ""
+
+
+async def test_a_service_without_a_token_says_how_to_create_one_in_its_database(
+    serve: Serve, settings: Settings, grant: Grant
+) -> None:
+    exposed = replace(settings, host="192.0.2.1", public_url="https://registry.example.com")
+    command = f"./scripts/token create --name NAME --scope write --database {settings.database}"
+    assert f"`{command}`" in notice(await serve(settings=exposed))
+    await grant("read")
+    assert notice(await serve(settings=exposed)) == ""
+
+
+async def test_the_access_log_names_a_client_whose_scopes_do_not_suffice(
+    secured: Settings, header: Header, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = await header("persons:read")
+    (stored,) = await Tokens(database).find_all()
+    async with TestClient(_LoggingServer(create_app(secured, limits=LIMITS))) as client:
+        caplog.set_level(logging.INFO)
+        for _ in range(2):  # verified, then recalled
+            assert (await client.delete("/persons/1", headers=sent)).status == 403
+    entries = [one.msg for one in caplog.records if isinstance(one.msg, Entry)]
+    assert [entry["client"] for entry in entries] == [stored.name] * 2
 
 
 async def test_a_route_that_declares_no_requirements_is_refused(

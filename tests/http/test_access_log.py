@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from aiohttp import ClientPayloadError, web
 
 from registry.access.principal import Principal
 from registry.http.access_log import Entry
-from registry.http.app_keys import PRINCIPAL
+from registry.http.app_keys import PRINCIPAL, PROXIES
+from registry.http.proxies import TrustedProxies
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
 from tests.http.conftest import Client, Server, exchange, new_app
@@ -43,7 +45,9 @@ async def respond(request: web.Request) -> web.StreamResponse:
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    async with Client(LoggingServer(new_app(respond, "/persons/{id}"))) as client:
+    app = new_app(respond, "/persons/{id}")
+    app[PROXIES] = TrustedProxies((ip_network("127.0.0.1"),))
+    async with Client(LoggingServer(app)) as client:
         yield client
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gzip
 import inspect
 import logging
 
@@ -32,6 +33,26 @@ def test_private_attributes_of_aiohttp_exist() -> None:
     inherited = private - vars(Connection).keys()
     assert {"_current_request", "_waiter", "_messages"} <= inherited
     assert inherited <= set(dir(web.RequestHandler))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"GET /?name=secret" + b"x" * 200_000],
+        [b"GET / HTTP/1.1\r\nAuthorization: secret" + b"x" * 10_000],
+        [b"GET / HTTP/1.1\r\nAuthorization: sec", b"ret" + b"x" * 10_000],
+        [b"GET / HTTP/1.1\r\nAuthorization: secret\0\r\n\r\n"],
+    ],
+    ids=["target", "header", "header in two parts", "control character"],
+)
+async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
+    parts: list[bytes], start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "registry")
+    received = await exchange(await start(echo), *parts)
+    assert received.startswith(b"HTTP/1.0 400 ")
+    assert "not valid HTTP" in caplog.text
+    assert "secret" not in received.decode() + caplog.text
 
 
 @pytest.mark.covers("d.body_limits")
@@ -80,6 +101,14 @@ async def test_a_body_larger_than_the_buffer_is_received(start: Start) -> None:
     client = await start(echo)
     body = bytes(900_000)
     async with client.post("/", data=body) as response:
+        assert await response.read() == body
+
+
+async def test_a_compressed_body_is_not_decompressed_unless_a_view_reads_it(start: Start) -> None:
+    client = await start(echo)
+    body = gzip.compress(bytes(1_000))
+    sent = {"Content-Encoding": "gzip"}
+    async with client.post("/", data=body, headers=sent) as response:
         assert await response.read() == body
 
 

@@ -15,12 +15,16 @@ from registry.storage.idempotency import IdempotencyKey
 
 
 def key_of(
-    *values: str, path: str = "/persons", body: bytes = b"{}", client: str | None = None
+    *values: str,
+    path: str = "/persons",
+    body: bytes = b"{}",
+    client: str | None = None,
+    issuer: str | None = None,
 ) -> IdempotencyKey:
     headers = CIMultiDict((IDEMPOTENCY_KEY, value) for value in values)
     request = make_mocked_request("POST", path, headers)
     if client is not None:
-        request[PRINCIPAL] = Principal(client, frozenset())
+        request[PRINCIPAL] = Principal(client, frozenset(), issuer)
     key = idempotency_key(request, body)
     assert key is not None
     return key
@@ -60,6 +64,11 @@ def test_clients_do_not_share_keys() -> None:
     clients = [None, "None", "ci", "ci' x", "\ud800"]
     assert len({key_of("a", client=client).id for client in clients}) == len(clients)
     assert key_of("a", client="ci") == key_of("a", client="ci")
+
+
+def test_the_subject_of_an_issuer_is_not_the_access_token_of_the_same_name() -> None:
+    issuers = [None, "https://id.example.com", "https://id.example.net"]
+    assert len({key_of("a", client="ci", issuer=issuer).id for issuer in issuers}) == len(issuers)
 
 
 def test_the_fingerprint_depends_on_path_query_string_and_body() -> None:

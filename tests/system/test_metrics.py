@@ -27,7 +27,7 @@ def scrape(url: str) -> dict[str, float]:
 
 def metrics_url(service: Service, line: str) -> str:
     """Return the URL in the line of the start, which is on the same host."""
-    match = re.search(r", metrics (\S+)$", line)
+    match = re.search(r"\. Metrics: (\S+)$", line)
     assert match
     assert urlsplit(match[1]).hostname == urlsplit(service.url).hostname
     return match[1]

@@ -22,7 +22,6 @@ from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
 
 ON_ALL_ADDRESSES = ("--host", "0.0.0.0")  # noqa: S104 - what requires tokens
-HINT = "No access token exists yet; create one: ./scripts/token create --name NAME --scope write"
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,12 @@ def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
     launch: Start, tmp_path: Path, command: Command
 ) -> None:
     data_dir = tmp_path / ("long" * 30)  # its socket is elsewhere
-    service = launch("--workers", "2", *ON_ALL_ADDRESSES, data_dir=data_dir)
-    assert service.wait_until_ready().endswith(f"). {HINT}\n")
+    service = launch(
+        *("--workers", "2", "--metrics-port", "0", *ON_ALL_ADDRESSES), data_dir=data_dir
+    )
+    command_line = f"./scripts/token create --name NAME --scope write --data-dir {data_dir}"
+    line = service.wait_until_ready()
+    assert f"). No access token exists yet; `{command_line}` creates one. Metrics: http://" in line
     assert statuses(service, None) == {401}
     token = command.create("ci", "--data-dir", data_dir)
     assert statuses(service, token) == {200}
@@ -118,11 +121,13 @@ def test_a_name_can_be_used_again_after_its_token_was_revoked(
         ("create --scope read", "the following arguments are required: --name"),
         ("create --name ci", "the following arguments are required: --scope"),
         ("create --name a/b --scope read", "--name: 'a/b' is not a valid name"),
+        (f"create --name {'x' * 999} --scope read", f"--name: '{'x' * 80}' is not a valid name"),
         ("create --name ci --scope reed", "--scope: 'reed' is not a scope; available: read, write"),
         ("create --name ci --scope read --expires 0d", "--expires: '0d' is not a time such as"),
         ("create --name ci --scope read --expires 90", "--expires: '90' is not a time such as"),
         ("create --name ci --scope read --expires 99999d", "--expires: '99999d' is not a time"),
         ("revoke", "the following arguments are required: NAME"),
+        ("revoke a/b", "NAME: 'a/b' is not a valid name"),
         ("delete ci", "argument COMMAND: invalid choice: 'delete'"),
         ("list --database admin", "--database: the database name 'admin' is reserved"),
         ("list --port 1", "unrecognized arguments: --port 1"),

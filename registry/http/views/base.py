@@ -12,6 +12,7 @@ from aiohttp import hdrs, web
 from registry.compound.include_resolver import resolve
 from registry.http.app_keys import DEADLINES, LIMITS, PRINCIPAL, PROXIES, REPOSITORY, SETTINGS
 from registry.http.deadlines import Deadlines
+from registry.http.decoding import decoded
 from registry.http.etags import (
     check_if_match,
     excluded_versions,
@@ -241,7 +242,7 @@ class DocumentView(web.View):
             raise MalformedRequest("The body cannot be decoded as its headers declare.") from error
         if len(body) > limits.body_bytes:
             raise BodyTooLarge(limits.body_bytes)
-        return body
+        return decoded(body, request.headers.get(hdrs.CONTENT_ENCODING), limits.body_bytes)
 
     async def _receive_body(self, seconds: float) -> bytes:
         content = self.request.content

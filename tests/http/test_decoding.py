@@ -1,0 +1,40 @@
+"""The content codings of bodies."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+
+from registry.http.decoding import decoded
+from registry.jsonapi.errors import BodyTooLarge, MalformedRequest
+
+BODY = b'{"data": null}'
+GZIP = gzip.compress(BODY)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sent"),
+    [
+        (None, BODY),
+        ("identity", BODY),
+        (" GZip ", GZIP),
+        ("deflate", zlib.compress(BODY)),
+        ("deflate", zlib.compress(BODY)[2:-4]),
+    ],
+    ids=["none", "identity", "gzip", "deflate", "deflate without the header of zlib"],
+)
+def test_a_body_is_returned_without_its_coding(encoding: str | None, sent: bytes) -> None:
+    assert decoded(sent, encoding, len(BODY)) == BODY
+
+
+@pytest.mark.parametrize("sent", [b"", BODY, GZIP[:-1], GZIP + b"x"])
+def test_a_body_that_is_not_encoded_as_declared_is_malformed(sent: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        decoded(sent, "gzip", 100)
+
+
+def test_a_decoded_body_has_a_limit() -> None:
+    with pytest.raises(BodyTooLarge):
+        decoded(GZIP, "gzip", len(BODY) - 1)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import IO, Any
 from urllib.request import Request, urlopen
 
@@ -133,9 +134,13 @@ class Service:
     def read_line(stream: IO[str] | None) -> str:
         """Return the first line of standard output or standard error."""
         assert stream
-        readable, _, _ = select.select([stream], [], [], TIMEOUT)
-        assert readable, f"no output within {TIMEOUT} s"
-        return stream.readline()
+        # In a thread: `select` does not know of lines that have been read already with another one.
+        lines: SimpleQueue[str] = SimpleQueue()
+        Thread(target=lambda: lines.put(stream.readline()), daemon=True).start()
+        try:
+            return lines.get(timeout=TIMEOUT)
+        except Empty:
+            raise AssertionError(f"no output within {TIMEOUT} s") from None
 
     def request(self, path: str, document: Any = None) -> Any:
         """GET a path, or POST a document to it; return the document of the response."""

@@ -121,7 +121,9 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
     parts = ("--parts", "servers", "growth", "--workloads", "read", "replace")
     async with benchmark(*parts, "--output", tmp_path) as process:
         output, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
-    assert (process.returncode, errors) == (0, b"")
+    assert process.returncode == 0, errors
+    # A server that is stopped may have requests whose client has just been.
+    assert all(b" INFO Stopping: " in line for line in errors.splitlines()), errors
     tables = (tmp_path / "benchmark.md").read_text()
     assert tables in output.decode()
     measured = {row[0]: row[2:] for row in rows(tables) if row[1] == "2"}

@@ -3,23 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from registry.commands.database import database_options, note, open_database, run, settings_of
-from registry.settings import Parser, Settings, StartError
+from registry.commands.database import note, open_database, parse_file, run
+from registry.settings import Settings, StartError
 from registry.storage.backups import BackupError, Manifest, back_up
+
+_DESCRIPTION = (
+    "Write the whole database, as it is at one point in time, to a new file, also "
+    "while the service runs. The file has a checksum, and gets its name when it is complete."
+)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    parser = Parser(
-        prog="python -m registry backup",
-        description="Write the whole database, as it is at one point in time, to a new file, also "
-        "while the service runs. The file has a checksum, and gets its name when it is complete.",
-        parents=[database_options()],
-        allow_abbrev=False,
-    )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a file that does not exist")
-    parsed = parser.parse_args(arguments)
-    run(_back_up(settings_of(parsed), parsed.file))
+    settings, file = parse_file("backup", _DESCRIPTION, "a file that does not exist", arguments)
+    run(_back_up(settings, file))
 
 
 async def _back_up(settings: Settings, file: Path) -> None:

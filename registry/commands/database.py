@@ -4,10 +4,11 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from registry.model.graph import Graph
@@ -32,6 +33,24 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     flags = {flag(name): getattr(arguments, name) for name in _SETTINGS}
     given = {name: value for name, value in flags.items() if value is not None}
     return Settings.parse(list(chain(*given.items())), os.environ)
+
+
+def parse_file(
+    command: str, description: str, file: str, arguments: Sequence[str]
+) -> tuple[Settings, Path]:
+    """Parse the arguments of a command on one file; exit with status 2 if they are wrong.
+
+    file: the help on the file. Returns the settings of the database, and the path of the file.
+    """
+    parser = Parser(
+        prog=f"python -m registry {command}",
+        description=description,
+        parents=[database_options()],
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help=file)
+    parsed = parser.parse_args(arguments)
+    return settings_of(parsed), parsed.file
 
 
 @asynccontextmanager

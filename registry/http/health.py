@@ -5,6 +5,7 @@ import asyncio
 from aiohttp import hdrs, web
 
 from registry.http.app_keys import REPOSITORY
+from registry.http.views.read_only import ReadOnlyView
 
 LIVE_PATH = "/health/live"
 READY_PATH = "/health/ready"
@@ -20,7 +21,7 @@ def mount(app: web.Application) -> None:
     app.add_routes([web.view(LIVE_PATH, LiveView), web.view(READY_PATH, ReadyView)])
 
 
-class LiveView(web.View):
+class LiveView(ReadOnlyView):
     """Whether the event loop responds; if not, a restart of the service may help."""
 
     async def get(self) -> web.Response:
@@ -28,10 +29,6 @@ class LiveView(web.View):
         return _response(None)
 
     head = get
-
-    async def options(self) -> web.Response:
-        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
-        return web.Response(status=204, headers={hdrs.ALLOW: "GET, HEAD, OPTIONS"})
 
 
 class ReadyView(LiveView):

@@ -12,6 +12,7 @@ from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
+from registry.http.views.read_only import ReadOnlyView
 from registry.jsonapi.authorization import Requirement
 from registry.metrics import snapshot
 from registry.metrics.exposition import registry_of
@@ -47,7 +48,7 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
     return app
 
 
-class MetricsView(web.View):
+class MetricsView(ReadOnlyView):
     """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`.
 
     On the port of the API, they require to read all types, as they tell how many requests there are
@@ -64,7 +65,3 @@ class MetricsView(web.View):
         return await make_aiohttp_handler(registry_of(snapshot))(self.request)
 
     head = get
-
-    async def options(self) -> web.Response:
-        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
-        return web.Response(status=204, headers={hdrs.ALLOW: "GET, HEAD, OPTIONS"})

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import aiohttp_swagger3
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 
 from registry.http.routes import UI_PATH
+from registry.http.views.read_only import ReadOnlyView, allow_reading
 
 
 class _UiSettings(SwaggerUiSettings):
@@ -42,7 +43,7 @@ def mount(app: web.Application, description: dict[str, Any]) -> None:
     ui[_FILES] = {path.name: path.read_bytes() for path in _directory().iterdir()}
     # Registered before aiohttp-swagger3 registers the bundled files at the same paths.
     for path in (_STATIC_PATH, _STATIC_PATH + "/{name:.*}"):
-        ui.add_routes([web.get(path, _get_file), web.options(path, _options)])
+        ui.add_routes([web.get(path, _get_file), web.options(path, allow_reading)])
     _add_swagger_docs(ui, description)
     _add_missing_routes(ui)
     app.add_routes([web.view(UI_PATH, _RedirectView)])
@@ -67,7 +68,7 @@ def _add_missing_routes(ui: web.Application) -> None:
             web.head("/", page),
             web.head("/swagger.json", document),
             web.get("/openapi.json", document),
-            *(web.options(path, _options) for path in ("/", "/swagger.json", "/openapi.json")),
+            *(web.options(path, allow_reading) for path in ("/", "/swagger.json", "/openapi.json")),
         ]
     )
 
@@ -87,18 +88,11 @@ async def _get_file(request: web.Request) -> web.Response:
     return web.Response(body=content, content_type=guess_type(name)[0] or "text/plain")
 
 
-class _RedirectView(web.View):
+class _RedirectView(ReadOnlyView):
     async def get(self) -> NoReturn:
         raise web.HTTPMovedPermanently(f"{UI_PATH}/")
 
     head = get
-
-    async def options(self) -> web.Response:
-        return await _options(self.request)
-
-
-async def _options(_: web.Request) -> web.Response:
-    return web.Response(status=204, headers={hdrs.ALLOW: "GET, HEAD, OPTIONS"})
 
 
 async def add_security_headers(_: web.Request, response: web.StreamResponse) -> None:

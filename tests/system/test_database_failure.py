@@ -23,7 +23,8 @@ main()
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start) -> None:
-    service = start("--workers", workers)
+    # Longer than the recovery of mongod takes on a busy machine.
+    service = start("--workers", workers, "--request-seconds", str(TIMEOUT))
     service.request("/persons", person("Grace"))
     killed = service.mongod
     os.kill(killed, signal.SIGKILL)

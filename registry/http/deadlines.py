@@ -21,8 +21,9 @@ class Deadlines:
 
     def start(self) -> asyncio.Task[Any]:
         """Limit the time of the current task from now on, unless it is limited; return the task."""
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        task = asyncio.current_task()
         assert task is not None  # noqa: S101 - for mypy: called in coroutines
+        loop = task.get_loop()  # takes a tenth of the time of asyncio.get_running_loop()
         end = self._ends.setdefault(task, loop.time() + self._seconds)
         if self._timer is None:
             self._timer = loop.call_at(end, self._cancel_late)

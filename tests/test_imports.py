@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
     "offloading",
+    "start_error",
     "metrics",
     "model",
     "resources",

@@ -14,7 +14,8 @@ from typing import Self
 
 from registry.processes.failure import DatabaseFailure
 from registry.processes.metrics_exchange import Totals
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.mongod.embedded import mongod
 
 _log = logging.getLogger("registry")

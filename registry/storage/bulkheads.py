@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Self, TypeVar
 
 from registry.metrics.families import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
-from registry.settings import Settings, StartError, flag
+from registry.settings import Settings, flag
+from registry.start_error import StartError
 from registry.storage.errors import Overloaded
 from registry.storage.thread_pool import THREADS
 from registry.storage.writes_in_progress import WritesInProgress

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives import serialization
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
 from registry.http.tls import Certificate
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from tests.certificates import Authority
 from tests.http.conftest import SHORT_LIMITS, new_app
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.bulkheads import Bulkhead, Bulkheads, check_connections
 from registry.storage.errors import Overloaded
 from registry.storage.thread_pool import THREADS

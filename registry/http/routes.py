@@ -5,8 +5,8 @@ from typing import Any
 
 from aiohttp import web
 
-from registry.http.views.base import DocumentView
 from registry.http.views.collection import CollectionView
+from registry.http.views.document import DocumentView
 from registry.http.views.operations import OperationsView
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
 from registry.http.views.resource import DetailView

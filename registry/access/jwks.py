@@ -15,7 +15,7 @@ from aiohttp import ClientError, ClientSession, DummyCookieJar
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import Key, import_key
 
-from registry.access.errors import IssuerUnavailable
+from registry.access.errors import KeysUnavailable
 from registry.access.urls import secure_url
 
 _log = logging.getLogger("registry")
@@ -75,13 +75,13 @@ class JwksClient:
     async def key(self, name: KeyName) -> Key | None:
         """Return a key, or None if the issuer does not have it.
 
-        Raises IssuerUnavailable if it is unknown and the keys cannot be read.
+        Raises KeysUnavailable if it is unknown and the keys cannot be read.
         """
         if name not in self._keys:
             await self._refresh()
         key = self._keys.get(name)
         if not key and self._has_failed:
-            raise IssuerUnavailable(self._seconds_to_attempt())
+            raise KeysUnavailable(self._seconds_to_attempt())
         return key
 
     async def _refresh_periodically(self) -> None:

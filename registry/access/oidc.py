@@ -93,7 +93,7 @@ class OidcVerifier:
         """Return the principal that the claims `sub` and the one with the scopes describe.
 
         It can be recalled until the token expires or its key is no longer one of the issuer. Raises
-        InvalidToken, or IssuerUnavailable if the keys of the issuer cannot be read.
+        InvalidToken, or KeysUnavailable if the keys of the issuer cannot be read.
         """
         if len(token) > _MAX_TOKEN_LENGTH or not token.isascii():
             raise InvalidToken(

@@ -30,7 +30,7 @@ class Authenticator:
     async def verify(self, token: str) -> Principal:
         """Return the principal of a token.
 
-        Raises InvalidToken; or IssuerUnavailable, Unavailable or Overloaded.
+        Raises InvalidToken; or KeysUnavailable, Unavailable or BulkheadFull.
         """
         if self._oidc and not token.startswith(PREFIX):
             return await self._oidc.verify(token)

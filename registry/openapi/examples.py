@@ -15,7 +15,7 @@ from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.schemas import Json, absolute
 
-REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
+EXAMPLE_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
 
 def creation(resource: Resource) -> Json:
@@ -100,7 +100,7 @@ def results(graph: Graph) -> Json:
 
 def error(example: ApiError) -> Json:
     """Return the error document of an error."""
-    document: Json = orjson.loads(encode_errors([example], REQUEST_ID))
+    document: Json = orjson.loads(encode_errors([example], EXAMPLE_ID))
     return document
 
 

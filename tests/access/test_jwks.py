@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from joserfc.errors import SecurityWarning
 from joserfc.jwk import RSAKey
 
-from registry.access.errors import InvalidToken, IssuerUnavailable
+from registry.access.errors import InvalidToken, KeysUnavailable
 from registry.access.oidc import OidcVerifier
 from tests.access.conftest import LIMITS, Clock, Verifiers
 from tests.access.provider import Keys, Provider, generated, key_set
@@ -83,7 +83,7 @@ async def issuer() -> AsyncIterator[Issuer]:
 
 
 async def seconds_until_retry(verifier: OidcVerifier, token: str) -> float:
-    with pytest.raises(IssuerUnavailable) as unavailable:
+    with pytest.raises(KeysUnavailable) as unavailable:
         await verifier.verify(token)
     return unavailable.value.seconds
 

@@ -54,7 +54,7 @@ class DocumentView(web.View):
         cls.requirements = {name: required_by_method(name, cls.types) for name in cls.handlers}
 
     def __await__(self) -> Generator[None, None, web.StreamResponse]:
-        """Call the handler of the method. Raises Unavailable if it takes too long."""
+        """Call the handler of the method. Raises ServiceUnavailable if it takes too long."""
         handler = self.handlers.get(self.request.method)
         if handler is None:
             raise web.HTTPMethodNotAllowed(self.request.method, self.handlers)

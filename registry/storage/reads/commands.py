@@ -27,6 +27,9 @@ from registry.storage.records import ONE_BATCH, Stage
 Command: TypeAlias = dict[str, Any]
 """A `find` or `aggregate` command."""
 
+RunCommand: TypeAlias = Callable[[Command], Awaitable[list[Record]]]
+"""Returns what a command finds, at the point in time of the document. Raises PyMongoError."""
+
 Session: TypeAlias = AsyncIOMotorClientSession
 
 _Reply = TypeVar("_Reply")

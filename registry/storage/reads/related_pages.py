@@ -66,7 +66,7 @@ async def related_page(query: CollectionQuery, page: Page, read: _Read) -> Windo
     """Return a page of a query with conditions on related resources.
 
     read: waits for a slot, and reads a page of a query without such conditions. Waits for slots.
-    Raises PyMongoError, ExecutionTimeout after the time limit of a command, or Overloaded.
+    Raises PyMongoError, ExecutionTimeout after the time limit of a command, or BulkheadFull.
     """
     async with query.slot(is_heavy=True):
         outcome = await _by_turns(query, page)

@@ -32,8 +32,8 @@ class JwksLimits:
     """Limits on the requests to an issuer and on the age of its keys.
 
     refresh_seconds: the keys are read again after this time, so that those that the issuer has
-    removed are no longer accepted. pause_seconds: the least time between two attempts, which
-    unknown keys and errors otherwise cause. stale_seconds: how long the keys are used while they
+    removed are no longer accepted. pause_seconds: the minimum time between two attempts, however
+    many unknown keys and errors there are. stale_seconds: how long the keys are used while they
     cannot be read again. read_seconds: the time an attempt may take. response_bytes: the maximum
     size of each response.
     """

@@ -41,7 +41,7 @@ class _Registry(JWSRegistry):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """What the claims of an access token have to be.
+    """What the claims of an access token must contain.
 
     issuer: the value of `iss`. audience: a value of `aud`. scope_claim: the claim with the scopes,
     an array or a text with spaces between them. known_scopes: those of the service, which ignores

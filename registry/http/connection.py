@@ -36,7 +36,7 @@ class Connection(web.RequestHandler):
     """Adds time limits, and error documents where a request does not reach the application.
 
     A connection that its client has half-closed, or whose server stops, ends only after the
-    responses to all requests that have arrived on it. recorder: of the ends of requests.
+    responses to all requests that have arrived on it. recorder: records requests at their end.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Connection(web.RequestHandler):
             max_line_size=limits.target_bytes,
             # Otherwise, the bodies of rejected requests would be decompressed to be discarded.
             auto_decompress=False,
-            access_log=None,  # type: ignore[arg-type] # None turns it off: `record` has its role
+            access_log=None,  # type: ignore[arg-type] # None turns it off: `record` replaces it
         )
         self._limits = limits
         self._recorder = recorder

@@ -51,8 +51,8 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
 class MetricsView(ReadOnlyView):
     """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`.
 
-    On the port of the API, they require to read all types, as they tell how many requests there are
-    of each.
+    On the port of the API, they require the scope to read all types, as they count the requests to
+    each.
     """
 
     requirements: ClassVar = dict.fromkeys(

@@ -16,7 +16,7 @@ _log = logging.getLogger("registry")
 
 
 class DiskSpace:
-    """Whether the disk of an embedded mongod has space for changes; any other server has.
+    """Whether the disk of an embedded mongod has space for changes; other servers are not checked.
 
     Each process checks the disk by itself, in the background: it takes microseconds.
     """

@@ -21,10 +21,10 @@ _MIN_BLOCK_BITS = 8
 """A block has 256 ids or more. If it has gaps, a page skips half of it on average."""
 
 _MAX_BLOCKS = 65_536
-"""When the index is loaded; blocks of many ids, or of ids far apart, are larger."""
+"""The number of blocks after loading: with many ids, or ids far apart, blocks are larger."""
 
 _MAX_GROWTH = 4
-"""How many times as many blocks there may be until the index is loaded again."""
+"""The growth of the number of blocks after which the index is loaded again."""
 
 _MAX_CALLERS = 10_000
 """Requests that are answered at the same point in time."""
@@ -86,7 +86,8 @@ class IdIndex:
     """The ids of one collection, counted per block of adjacent ones.
 
     It is loaded by one scan of the ids in a snapshot, then kept up to date by a change stream: so
-    it is exact whoever writes, and however a writer ends. Nothing is stored that could be wrong.
+    it is exact whichever process writes, even if one crashes. Nothing is persisted that could
+    become wrong.
 
     A cluster of shards has none: a change stream there waits until each shard has had a write or,
     by default, ten seconds have passed.

@@ -21,8 +21,8 @@ _MAX_IDS = 5_000
 """Ids that narrow a filter. Text that more records contain is found soon in any order."""
 
 _SAMPLED_BLOCKS, _MAX_SAMPLED_IDS = 8, 10
-"""Random blocks, which are searched first, and the ids in them from which on text is taken to be
-common: a search of all blocks would take longer than a page in the order of an index."""
+"""Random blocks that are searched first. Text that they contain in so many records is common: then
+searching all blocks would take longer than reading a page in the order of an index."""
 
 _MAX_SEARCHES = 4
 """Searches per request: each reads all text blocks of a type."""
@@ -47,7 +47,7 @@ class TextSearch:
         self._searches = 0
 
     async def narrowed(self, filters: Sequence[Filter]) -> Sequence[Filter]:
-        """Return filters that match the same records, and name the ids of few candidates.
+        """Return filters that match the same records, with the ids of candidates if these are few.
 
         They are the same filters where text is common. Raises PyMongoError.
         """

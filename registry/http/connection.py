@@ -189,7 +189,7 @@ class Connection(web.RequestHandler):
         return error_response(request, exc if isinstance(exc, Exception) else RuntimeError(message))
 
     def log_exception(self, *args: Any, exc_info: Any = None, **kwargs: Any) -> None:
-        """Log a defect of the service, which a body whose encoding the client breaks is not."""
+        """Log a defect of the service; broken encoding of a body is the client's."""
         if not isinstance(exc_info, web.RequestPayloadError):
             super().log_exception(*args, exc_info=exc_info, **kwargs)
 

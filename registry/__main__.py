@@ -14,7 +14,8 @@ from importlib import import_module
 
 from registry.processes import event_loop
 from registry.processes.logs import log_in_background
-from registry.settings import Settings, StartError, flag, variable
+from registry.settings import Settings, flag, variable
+from registry.start_error import StartError
 
 _SERVE, _COMMANDS = "serve", ("backup", "restore", "token")
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, StartError, flag
+from registry.settings import Parser, Settings, flag
+from registry.start_error import StartError
 from registry.storage.client import Database, connect
 from registry.storage.mongod.embedded import running_uri
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from registry.commands.backup import summary
 from registry.commands.database import note, open_database, parse_file, run
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.backups import BackupError, restore
 
 _DESCRIPTION = (

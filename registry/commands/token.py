@@ -10,7 +10,8 @@ from functools import partial
 from registry.access.tokens import check_name, check_scopes, digest_of, new_token
 from registry.commands.database import database_options, note, open_database, run, settings_of
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, StartError
+from registry.settings import Parser, Settings
+from registry.start_error import StartError
 from registry.storage.errors import TokenNameTaken, TokenNotFound
 from registry.storage.tokens import Token, Tokens
 

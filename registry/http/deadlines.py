@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from registry.jsonapi.errors import Unavailable
+from registry.jsonapi.errors import ServiceUnavailable
 
 
 class Deadlines:
@@ -30,11 +30,11 @@ class Deadlines:
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        """End the limit of a task. Raises Unavailable if the task was cancelled because of it."""
+        """End the limit of a task. Raises ServiceUnavailable if it was cancelled because of it."""
         if self._ends.pop(task, None) is None and task in self._late:
             self._late.remove(task)
             if not task.uncancel():
-                raise Unavailable from None
+                raise ServiceUnavailable from None
 
     def stop(self) -> None:
         """End the limit, while the client determines how long the request takes."""

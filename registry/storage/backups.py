@@ -23,7 +23,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from registry import __version__
 from registry.model.record import Record
-from registry.settings import StartError
+from registry.start_error import StartError
 from registry.storage.client import Database
 
 _FORMAT = 1

@@ -25,7 +25,7 @@ from benchmark.rounds import Plan
 from benchmark.samples import Part, Results
 from benchmark.testbed import new_testbed
 from benchmark.workloads import TITLES
-from registry.settings import StartError
+from registry.start_error import StartError
 
 _RESULTS = Path(__file__).with_name("results")
 _PAGE = Path(__file__).parents[2] / "docs" / "performance.md"

@@ -22,7 +22,8 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import WriteConcern
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.mongod import embedded, supervision
 from tests.mongods import client_of
 

@@ -18,7 +18,8 @@ from urllib.parse import quote
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import OperationFailure, PyMongoError
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.mongod.child_process import ChildProcess
 from registry.storage.mongod.log import Log
 from registry.storage.mongod.supervision import Program, Supervisor

@@ -1,22 +1,30 @@
-"""The settings of the service, from command-line flags and environment variables."""
+"""The validated settings of one service."""
 
-import argparse
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Self, get_type_hints
+from typing import Annotated, Any, Self, get_type_hints
 from urllib.parse import urlsplit
 
-from registry.access.urls import is_loopback, secure_url
-from registry.jsonapi.pagination import Sizes
-
-_MAX_WORKERS = 64
-
-_AUTH = ("auto", "on", "off")
+from registry.access.urls import is_loopback
+from registry.jsonapi.page_sizes import PageSizes
+from registry.settings.parser import Parser, flag, variable
+from registry.settings.values import (
+    MAX_WORKERS,
+    base_url,
+    database_name,
+    host_name,
+    integer,
+    issuer_url,
+    network,
+    one_of,
+    origin,
+    seconds,
+    worker_count,
+)
 
 _OTHER_SECONDS = 0.5
 """What a request may take by default beside its wait and its query: with their defaults, it gets a
@@ -25,101 +33,7 @@ response within 10 s even without a database."""
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """The cores that this process may use; the default limits scale with them."""
 
-
-class StartError(Exception):
-    """The service cannot start or continue; the message is one line with reason and remedy."""
-
-
-def _database(text: str) -> str:
-    if re.search(r'[/\\. "$*<>:|?]', text) or len(text.encode()) > 63:
-        raise ValueError(f"{text!r} is not a valid database name: use letters, digits, _ and -")
-    if text.lower() in {"admin", "config", "local"}:
-        raise ValueError(f"the database name {text!r} is reserved by MongoDB")
-    return text
-
-
-def _integer(least: int, greatest: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        digits = f"[0-9]{{1,{len(str(greatest))}}}"
-        if not re.fullmatch(digits, text) or not least <= int(text) <= greatest:
-            raise ValueError(f"{text!r} is not an integer from {least} to {greatest}")
-        return int(text)
-
-    return parse
-
-
-def _workers(text: str) -> int:
-    workers = _integer(1, _MAX_WORKERS)(text)
-    if workers > 1 and sys.platform != "linux":
-        raise ValueError("only Linux balances connections between processes: use 1 worker")
-    return workers
-
-
-def _seconds(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text) or not float(text):
-        raise ValueError(f"{text!r} is not a number of seconds from 0.001 to 9999.999")
-    return float(text)
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
-        return text
-
-    return parse
-
-
-def _base_url(text: str) -> str:
-    parts = urlsplit(text)
-    plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
-    if not plain or not parts.hostname or parts.port == 0:  # an invalid port raises
-        raise ValueError(f"{text!r} is not a valid base URL such as https://registry.example.com")
-    return text
-
-
-def _public_url(text: str) -> str:
-    return _base_url(text).rstrip("/")
-
-
-def _issuer(text: str) -> str:
-    return secure_url(_base_url(text))
-
-
-def _host_name(text: str) -> str:
-    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
-        raise ValueError(f"{text!r} is not a host name such as registry.example.com, without port")
-    return text.lower()
-
-
-def _origin(text: str) -> str:
-    if text == "*":
-        return text
-    match = re.fullmatch(
-        r"([a-z][a-z0-9+.-]*)://([\w.-]+|\[[\da-f:.]+\])(:\d+)?", text.lower(), re.ASCII
-    )
-    if not match or urlsplit(text).port == 0:  # an invalid port raises
-        raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
-    # As browsers write it: without the default port (RFC 6454, 6.1).
-    return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
-
-
-def _network(text: str) -> IPv4Network | IPv6Network:
-    try:
-        return ip_network(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is not an IP address or network such as 10.1.2.3 or 10.1.2.0/24"
-        ) from None
-
-
-def _auth(text: str) -> str:
-    if text not in _AUTH:
-        raise ValueError(f"{text!r} is not one of {', '.join(_AUTH)}")
-    return text
-
-
-_count = _integer(1, 999_999)
+_count = integer(1, 999_999)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,52 +49,52 @@ class Settings:
     mongodb_uri: Annotated[
         str | None, str, "replica set or sharded cluster to use instead of an embedded mongod"
     ] = None
-    database: Annotated[str, _database, "name of the database"] = "registry"
+    database: Annotated[str, database_name, "name of the database"] = "registry"
     data_dir: Annotated[Path, Path, "data directory of the embedded mongod"] = Path("data")
     mongod: Annotated[Path | None, Path, "path of the mongod to embed"] = None
     host: Annotated[str, str, "address to listen on"] = "127.0.0.1"
-    port: Annotated[int, _integer(0, 65_535), "port to listen on; 0 picks a free one"] = 8080
-    workers: Annotated[int, _workers, f"number of worker processes, 1 to {_MAX_WORKERS}"] = 1
+    port: Annotated[int, integer(0, 65_535), "port to listen on; 0 picks a free one"] = 8080
+    workers: Annotated[int, worker_count, f"number of worker processes, 1 to {MAX_WORKERS}"] = 1
     public_url: Annotated[
-        str | None, _public_url, "base URL under which clients reach the service"
+        str | None, base_url, "base URL under which clients reach the service"
     ] = None
     auth: Annotated[
-        str, _auth, "require access tokens: on, off, or auto, which is off on loopback addresses"
+        str,
+        one_of("auto", "on", "off"),
+        "require access tokens: on, off, or auto, which is off on loopback addresses",
     ] = "auto"
     tls_certificate: Annotated[
         Path | None, Path, "PEM file with the certificate chain for TLS; reloaded on SIGHUP"
     ] = None
     tls_key: Annotated[Path | None, Path, "PEM file with the private key of the certificate"] = None
     allowed_host: Annotated[
-        tuple[str, ...], _host_name, "further host name that requests may be sent to; repeatable"
+        tuple[str, ...], host_name, "further host name that requests may be sent to; repeatable"
     ] = ()
     cors_origin: Annotated[
         tuple[str, ...],
-        _origin,
+        origin,
         "origin whose pages may use the service (CORS), * for all; repeatable",
     ] = ()
     trusted_proxy: Annotated[
         tuple[IPv4Network | IPv6Network, ...],
-        _network,
+        network,
         "address or network whose X-Forwarded headers are used; repeatable",
     ] = ()
 
     oidc_issuer: Annotated[
-        str | None, _issuer, "OpenID Connect issuer whose JWT access tokens are accepted"
+        str | None, issuer_url, "OpenID Connect issuer whose JWT access tokens are accepted"
     ] = None
     oidc_audience: Annotated[
         str | None, str, "audience that these tokens are for, such as the public URL"
     ] = None
     oidc_scope_claim: Annotated[str, str, "claim of these tokens that has the scopes"] = "scope"
     access_log: Annotated[
-        str, _one_of("on", "off"), "on: log each request to standard error when it has ended"
+        str, one_of("on", "off"), "on: log each request to standard error when it has ended"
     ] = "off"
-    log_format: Annotated[str, _one_of("text", "json"), "format of log lines: text or json"] = (
-        "text"
-    )
+    log_format: Annotated[str, one_of("text", "json"), "format of log lines: text or json"] = "text"
     metrics_port: Annotated[
         int | None,
-        _integer(0, 65_535),
+        integer(0, 65_535),
         "port for /metrics alone, on the same host; none: /metrics is on the port of the API",
     ] = None
 
@@ -188,11 +102,11 @@ class Settings:
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
     most_operations: Annotated[int, _count, "maximum atomic operations per request"] = 1_000
     query_seconds: Annotated[
-        float, _seconds, "time limit of a query with a filter or sort, in seconds"
+        float, seconds, "time limit of a query with a filter or sort, in seconds"
     ] = 5.0
     send_seconds: Annotated[
         float,
-        _seconds,
+        seconds,
         "period over which the speed of a client that is waited for is measured, in seconds",
     ] = 60.0
     send_rate: Annotated[
@@ -214,12 +128,12 @@ class Settings:
         int, _count, "writes of more than 100 resources in progress per worker"
     ] = max(1, CORES // 2)
     queue_length: Annotated[
-        int, _integer(0, 999_999), "requests that may wait for each of these limits"
+        int, integer(0, 999_999), "requests that may wait for each of these limits"
     ] = 2_000
-    queue_seconds: Annotated[float, _seconds, "how long a request may wait, in seconds"] = 4.0
+    queue_seconds: Annotated[float, seconds, "how long a request may wait, in seconds"] = 4.0
     request_seconds: Annotated[
         float | None,
-        _seconds,
+        seconds,
         "time until a response begins, in seconds; none: 0.5 more than the wait and a query",
     ] = None
 
@@ -246,9 +160,9 @@ class Settings:
         return self.request_seconds or self.queue_seconds + self.query_seconds + _OTHER_SECONDS
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> PageSizes:
         """The default and maximum page size; the default never exceeds the maximum."""
-        return Sizes(min(self.page_size, self.largest_page), self.largest_page)
+        return PageSizes(min(self.page_size, self.largest_page), self.largest_page)
 
     @classmethod
     def parse(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Self:
@@ -282,34 +196,23 @@ class Settings:
             if parsed:
                 values[field.name] = parsed if _is_repeatable(field) else parsed[0]
         settings = cls(**values)
-        if settings.response_seconds < settings.queue_seconds + settings.query_seconds:
-            text = ", ".join(
-                f"{flag(name)} {getattr(settings, name):g}"
-                for name in ("request_seconds", "queue_seconds", "query_seconds")
-            )
-            parser.error(f"{text}: the first is less than the sum of the other two")
-        if bool(settings.oidc_issuer) != bool(settings.oidc_audience):
-            parser.error("--oidc-issuer and --oidc-audience require each other")
-        if bool(settings.tls_certificate) != bool(settings.tls_key):
-            parser.error("--tls-certificate and --tls-key: set both or neither")
+        if contradiction := settings._contradiction():
+            parser.error(contradiction)
         return settings
 
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose error messages are one line."""
-
-    def parse_value(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
-        """Return the parsed value; source: the flag or variable that an error message names."""
-        try:
-            if not text:
-                raise ValueError("the value is empty")
-            return parse(text)
-        except ValueError as error:
-            self.error(f"{source}: {error}")
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with status 2 and the message on standard error."""
-        self.exit(2, f"registry: {message}; --help lists the options\n")
+    def _contradiction(self) -> str | None:
+        """Return what is wrong with settings that are valid one by one."""
+        if self.response_seconds < self.queue_seconds + self.query_seconds:
+            text = ", ".join(
+                f"{flag(name)} {getattr(self, name):g}"
+                for name in ("request_seconds", "queue_seconds", "query_seconds")
+            )
+            return f"{text}: the first is less than the sum of the other two"
+        if bool(self.oidc_issuer) != bool(self.oidc_audience):
+            return "--oidc-issuer and --oidc-audience require each other"
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            return "--tls-certificate and --tls-key: set both or neither"
+        return None
 
 
 def _texts(
@@ -327,13 +230,3 @@ def _texts(
 
 def _is_repeatable(field: Field[Any]) -> bool:
     return isinstance(field.default, tuple)
-
-
-def flag(name: str) -> str:
-    """Return the flag of a field of Settings."""
-    return "--" + name.replace("_", "-")
-
-
-def variable(name: str) -> str:
-    """Return the environment variable of a field of Settings."""
-    return name.upper() if name == "mongodb_uri" else f"REGISTRY_{name.upper()}"

@@ -33,6 +33,7 @@ from registry.http.limits import Limits
 from registry.http.metrics import Scrape, scrape_process
 from registry.http.proxies import TrustedProxies
 from registry.http.routes import routes
+from registry.installation import command
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.openapi import swagger_ui
@@ -113,13 +114,13 @@ async def _access_notice(settings: Settings, tokens: Tokens) -> str:
 
 def _command_for_token(settings: Settings) -> str:
     """Return the command that creates a token in the database that the service uses."""
-    command = ["./scripts/token", "create", "--name", "NAME", "--scope", "write"]
+    words = [*command("token"), "create", "--name", "NAME", "--scope", "write"]
     defaults = Settings()
     if settings.data_dir != defaults.data_dir:
-        command += [flag("data_dir"), str(settings.data_dir.absolute())]
+        words += [flag("data_dir"), str(settings.data_dir.absolute())]
     if settings.database != defaults.database:
-        command += [flag("database"), settings.database]
-    return shlex.join(command)
+        words += [flag("database"), settings.database]
+    return shlex.join(words)
 
 
 def _oidc_verifier(app: web.Application) -> OidcVerifier | None:

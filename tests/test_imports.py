@@ -11,6 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
+    "installation",
     "offloading",
     "metrics",
     "model",

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from registry.installation import program
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings, StartError, flag
@@ -43,7 +44,7 @@ def parse_file(
     file: the help on the file. Returns the settings of the database, and the path of the file.
     """
     parser = Parser(
-        prog=f"python -m registry {command}",
+        prog=f"{program()} {command}",
         description=description,
         parents=[database_options()],
         allow_abbrev=False,

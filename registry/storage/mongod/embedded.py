@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -95,6 +96,18 @@ def running_uri(settings: Settings) -> str | None:
             if path.stat().st_uid == home.stat().st_uid:
                 return _uri(path)
     return None
+
+
+def version(settings: Settings) -> str | None:
+    """Return the version of the mongod that would run, None if there is none or it cannot run."""
+    try:
+        program = _binary(settings.mongod)
+        printed = subprocess.run(  # noqa: S603 - the program that the service runs
+            [program, "--version"], capture_output=True, check=True, text=True
+        ).stdout
+    except (StartError, OSError, subprocess.CalledProcessError):
+        return None
+    return printed.partition("version v")[2].partition("\n")[0] or None
 
 
 def _uri(path: Path) -> str:

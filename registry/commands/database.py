@@ -16,7 +16,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings, StartError, flag
 from registry.storage.client import Database, connect
-from registry.storage.mongod.embedded import running_uri
+from registry.storage.mongod.embedded import has_data, running_uri
 
 _SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
 
@@ -55,15 +55,24 @@ def parse_file(
 
 
 @asynccontextmanager
-async def open_database(settings: Settings, *, exclusive: bool = False) -> AsyncIterator[Database]:
+async def open_database(
+    settings: Settings, *, exclusive: bool = False, creates: bool = False
+) -> AsyncIterator[Database]:
     """Yield the database; for the embedded one, a mongod is started if no service runs it.
 
-    exclusive: whether a running service is an error. Raises StartError.
+    exclusive: whether a running service is an error. creates: whether the data directory is created
+    if it has no data, which is an error otherwise. Raises StartError.
     """
-    if settings.mongodb_uri is None and (uri := running_uri(settings)) is not None:
-        if exclusive:
+    if settings.mongodb_uri is None:
+        uri = running_uri(settings)
+        if uri is not None and exclusive:
             raise StartError(
                 f"a service uses the data directory {settings.data_dir}: stop it first"
+            )
+        if uri is None and not creates and not has_data(settings):
+            raise StartError(
+                f"there are no data in the data directory {settings.data_dir}: "
+                "correct --data-dir or REGISTRY_DATA_DIR, or start the service, which creates it"
             )
         settings = replace(settings, mongodb_uri=uri)
     async with connect(settings, Graph(RESOURCES)) as database:

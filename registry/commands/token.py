@@ -71,7 +71,7 @@ def _duration(text: str) -> timedelta:
 
 
 async def _run(arguments: argparse.Namespace, token: Token | None, settings: Settings) -> None:
-    async with open_database(settings) as database:
+    async with open_database(settings, creates=token is not None) as database:
         with _reported_errors():
             await _perform(arguments, token, Tokens(database))
 

@@ -90,6 +90,19 @@ def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
     assert re.search(r"ci +read .* revoked\n", listed)
 
 
+def test_a_directory_without_data_is_reported_and_not_created(
+    tmp_path: Path, command: Command
+) -> None:
+    missing = tmp_path / "missing"
+    message = (
+        f"registry: there are no data in the data directory {missing}: correct --data-dir or "
+        "REGISTRY_DATA_DIR, or start the service, which creates it"
+    )
+    command.run("list", "--data-dir", missing, status=message)
+    command.run("revoke", "ci", "--data-dir", missing, status=message)
+    assert not missing.exists()
+
+
 def test_a_name_can_be_used_again_after_its_token_was_revoked(
     mongodb_uri: str, settings: Settings, command: Command
 ) -> None:

@@ -14,6 +14,7 @@ _COMMANDS = {
     "serve": "run the service; without a command, this one is run",
     "backup": "write the whole database to a file, also while the service runs",
     "restore": "write the content of a backup into an empty database",
+    "check": "find inconsistent data, and repair what can be derived",
     "token": "create, list and revoke access tokens",
 }
 """What each command does; it is the function `main` of the module of its name in

@@ -45,6 +45,7 @@ STORAGE_LAYERS = [
     "connection_pool",
     "command_durations",
     "client",
+    "snapshot_session",
     "backups",
     "availability",
     "disk_space",
@@ -58,6 +59,7 @@ STORAGE_LAYERS = [
     "token_lookups",
     "indexes",
     "maintenance",
+    "consistency",
     "repository",
 ]
 """The layers of `registry.storage`, from the bottom up."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from registry.installation import program
 from registry.model.graph import Graph
@@ -17,6 +17,8 @@ from registry.resources import RESOURCES
 from registry.settings import Parser, Settings, StartError, flag
 from registry.storage.client import Database, connect
 from registry.storage.mongod.embedded import has_data, running_uri
+
+_Result = TypeVar("_Result")
 
 _SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
 
@@ -79,10 +81,10 @@ async def open_database(
         yield database
 
 
-def run(command: Coroutine[Any, Any, None]) -> None:
+def run(command: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a command; exit with status 1 and one line if it fails, with 130 if interrupted."""
     try:
-        asyncio.run(command)
+        return asyncio.run(command)
     except KeyboardInterrupt:
         sys.exit(130)
     except StartError as error:

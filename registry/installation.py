@@ -1,5 +1,6 @@
 """The installation: a checkout of the repository, or a package that pip has installed."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,10 @@ DATA_DIR = Path("data") if IS_CHECKOUT else user_data_path("registry", appauthor
 `XDG_DATA_HOME` or `~/.local/share`."""
 
 
+SWAGGER_UI = Path(sys.prefix, "share", "swagger-ui")
+"""The directory into which scripts/swagger-ui installs the required version of Swagger UI."""
+
+
 def program() -> str:
     """Return how the user has started this program: `registry` or `python -m registry`."""
     name = Path(sys.argv[0]).name
@@ -21,5 +26,8 @@ def program() -> str:
 
 
 def command(name: str) -> list[str]:
-    """Return the words by which a user runs a command of this installation: the name of `token`."""
-    return [f"./scripts/{name}"] if IS_CHECKOUT else ["registry", name]
+    """Return the words by which a command, such as `token`, can be run in this installation."""
+    if IS_CHECKOUT:
+        return [f"./scripts/{name}"]
+    program = ["registry"] if shutil.which("registry") else [sys.executable, "-m", "registry"]
+    return [*program, name]

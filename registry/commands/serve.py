@@ -2,12 +2,13 @@
 
 import logging
 import os
+import shlex
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
-from registry.installation import IS_CHECKOUT
+from registry.installation import IS_CHECKOUT, SWAGGER_UI
 from registry.processes import event_loop
 from registry.processes.logs import log_in_background
 from registry.settings import Settings, StartError, flag, variable
@@ -72,10 +73,17 @@ async def _serve(
 
 
 def _announcer(settings: Settings) -> Callable[[str], None]:
-    """Return the function that prints the one line of output.
+    """Return the function that prints the one line of output."""
+    notices = list(_notices(settings))
+    return lambda line: print(". ".join([line, *notices]), flush=True)  # noqa: T201 - the output
 
-    Outside a checkout the line ends with the data directory, which nobody has chosen.
-    """
-    is_embedded = settings.mongodb_uri is None
-    end = f". Data: {settings.data_dir.absolute()}" if is_embedded and not IS_CHECKOUT else ""
-    return lambda line: print(f"{line}{end}", flush=True)  # noqa: T201 - the output of the command
+
+def _notices(settings: Settings) -> Iterator[str]:
+    """Yield what users of an installed package may not know, unlike those of a checkout."""
+    if IS_CHECKOUT:
+        return
+    if not SWAGGER_UI.is_dir():
+        words = shlex.join(["./scripts/swagger-ui", sys.prefix])
+        yield f"Swagger UI is not the required version, which `{words}` in a checkout installs"
+    if settings.mongodb_uri is None:
+        yield f"Data: {settings.data_dir.absolute()}"

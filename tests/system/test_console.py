@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -112,15 +113,18 @@ def test_the_installed_command_has_the_name_that_the_user_has_typed(
     assert done.stdout.startswith("usage: registry token ")
 
 
-def test_the_installed_service_keeps_its_data_in_the_data_directory_of_the_user(
+def test_the_installed_service_names_its_data_directory_and_what_is_missing(
     installed: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    elsewhere = tmp_path / "elsewhere"
+    environment_, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
     elsewhere.mkdir()
+    create = [sys.executable, "-m", "venv", "--without-pip", str(environment_)]
+    subprocess.run(create, check=True, timeout=TIMEOUT)  # noqa: S603 - Python
+    requirements = sysconfig.get_path("purelib")
     with subprocess.Popen(  # noqa: S603 - the service
-        [installed / "bin/registry", "--auth", "on"],
+        [environment_ / "bin/python", installed / "bin/registry", "--auth", "on"],
         cwd=elsewhere,
-        env=variables,
+        env=variables | {"PYTHONPATH": f"{installed}:{requirements}"},
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
@@ -128,7 +132,8 @@ def test_the_installed_service_keeps_its_data_in_the_data_directory_of_the_user(
         line = process.stdout.readline()
         process.terminate()
     assert process.returncode == 0
-    assert "; `registry token create --name NAME --scope write` creates one. Data: " in line
+    assert "registry token create --name NAME --scope write` creates one. " in line
+    assert f"which `./scripts/swagger-ui {environment_}` in a checkout installs. " in line
     assert line.endswith(f". Data: {tmp_path / 'registry'}\n")
     assert (tmp_path / "registry/mongodb").is_dir()
     assert not any(elsewhere.iterdir())

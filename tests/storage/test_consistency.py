@@ -52,6 +52,10 @@ BROKEN: Mapping[str, tuple[Break, str]] = {
         set_in("computers", 2, person="1"),
         "computers/2: owner is '1', a person that does not exist",
     ),
+    "a link that is long text": (
+        set_in("computers", 2, person="\n" + 999 * "x"),
+        r"computers/2: owner is '\nxxxxxxxxxx...xxxxxxxxxxxxx', a person that does not exist",
+    ),
     "a link that is a fraction": (
         set_in("computers", 2, person=1.5),
         "computers/2: owner is 1.5, a person that does not exist",
@@ -226,12 +230,12 @@ async def test_outdated_texts_in_a_block_are_consistent(api: Api, in_blocks: Dat
 async def test_a_repair_keeps_what_was_written_since_the_check(small: Database) -> None:
     (link,) = GRAPH["computer"].links
     links = TargetsExist(small, GRAPH, GRAPH["computer"], link)
-    await links.repair([Violation("", "", 1, 99)])  # the link leads to person 1 by now
+    await links.repair([Violation("computers", 1, "", 99)])  # the link leads to person 1 by now
     await small.computers.update_one({"_id": 2}, {"$set": {"person": 3}})
-    await links.repair([Violation("", "", 2, 3)])  # person 3 exists by now
+    await links.repair([Violation("computers", 2, "", 3)])  # person 3 exists by now
     texts = TextsAreInBlocks(small, GRAPH["computer"])
     await small.computers.update_one({"_id": 2}, {"$set": {"text_block": 5}})
-    await texts.repair([Violation("", "", 2, 4)])
+    await texts.repair([Violation("computers", 2, "", 4)])
     stored = await small.computers.find().sort("_id").to_list(None)
     assert [one["person"] for one in stored] == [1, 3]
     assert stored[1]["text_block"] == 5
@@ -284,8 +288,8 @@ async def test_an_index_that_lacks_records_is_reported(mongodb_uri: str) -> None
             await database.computers.insert_one({"_id": 2, "serial": "SN-2", "version": 1})
             report = await check(database, GRAPH)
     assert lines(report) == [
-        "computers: the index _id_ has 1 of 2 records; restore a backup",
-        "computers: the index serial_1__id_1 has 1 of 2 records; drop it: a start builds it",
+        "computers: the index _id_ has 1 of 2 records: restore a backup",
+        "computers: the index serial_1__id_1 has 1 of 2 records: drop it and start the service",
     ]
 
 

@@ -6,7 +6,7 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 
 from registry.model.resource import Resource
 from registry.storage.client import Database
-from registry.storage.consistency.violations import Violation
+from registry.storage.consistency.violations import Violation, shown
 from registry.storage.writes.id_allocation import greatest_id
 
 
@@ -28,13 +28,12 @@ class CounterIsAhead:
             isinstance(last, int) and not isinstance(last, bool) and last >= greatest
         ):
             return
-        reason = f"{last!r} is not an integer from {greatest} up, the greatest id"
-        yield Violation(f"counters/{name}", reason, name)
+        reason = f"{shown(last)} is not an integer from {greatest} up, the greatest id"
+        yield Violation(f"counters/{name}", None, reason)
 
-    async def repair(self, violations: Sequence[Violation]) -> None:
+    async def repair(self, _: Sequence[Violation]) -> None:
         """Raise the counter to the greatest id, in one step with what services add to it."""
-        for one in violations:
-            last = {"$convert": {"input": "$seq", "to": "long", "onError": 0, "onNull": 0}}
-            greatest = await greatest_id(self._records)
-            update = {"seq": {"$max": [last, greatest]}}
-            await self._counters.update_one({"_id": one.id}, [{"$set": update}], upsert=True)
+        last = {"$convert": {"input": "$seq", "to": "long", "onError": 0, "onNull": 0}}
+        update = {"seq": {"$max": [last, await greatest_id(self._records)]}}
+        name = self._resource.type
+        await self._counters.update_one({"_id": name}, [{"$set": update}], upsert=True)

@@ -33,8 +33,7 @@ class DerivedFieldsAreRight:
         async for record in self._records.aggregate(stages, session=session):
             names = [name for name in right if record[name]]
             reason = "; ".join(map(self._reason, names))
-            place = f"{self._resource.collection}/{record[ID]}"
-            yield Violation(place, reason, record[ID], names)
+            yield Violation(self._resource.collection, record[ID], reason, names)
 
     def _reason(self, name: str) -> str:
         if name == VERSION:

@@ -42,11 +42,11 @@ class IndexesAreComplete:
                     raise
                 continue
             if entries != total:
-                remedy = "restore a backup" if name == f"{ID}_" else "drop it: a start builds it"
-                reason = f"the index {name} has {entries:,} of {total:,} records; {remedy}"
-                yield Violation(self._collection, reason, name)
+                remedy = "restore a backup" if name == f"{ID}_" else "drop it and start the service"
+                reason = f"the index {name} has {entries:,} of {total:,} records: {remedy}"
+                yield Violation(self._collection, None, reason)
 
-    async def repair(self, violations: Sequence[Violation]) -> None:
+    async def repair(self, _: Sequence[Violation]) -> None:
         """Leave the indexes as they are: files that are damaged need the care of somebody."""
 
 

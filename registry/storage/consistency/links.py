@@ -10,7 +10,7 @@ from registry.model.resource import Link, Resource
 from registry.model.stored_fields import ID
 from registry.storage.client import Database
 from registry.storage.consistency.scans import AscendingIds, scan
-from registry.storage.consistency.violations import Violation
+from registry.storage.consistency.violations import Violation, shown
 from registry.storage.records import key_of, next_version
 from registry.storage.visible_fields import only
 
@@ -39,8 +39,8 @@ class TargetsExist:
                     yield self._violation(record[ID], record[field])
 
     def _violation(self, id_: object, value: object) -> Violation:
-        reason = f"{self._link.name} is {value!r}, a {self._link.target} that does not exist"
-        return Violation(f"{self._collection}/{id_}", reason, id_, value)
+        reason = f"{self._link.name} is {shown(value)}, a {self._link.target} that does not exist"
+        return Violation(self._collection, id_, reason, value)
 
     async def repair(self, violations: Sequence[Violation]) -> None:
         """Remove the links, unless they have been changed or their targets created since."""

@@ -11,7 +11,7 @@ from registry.model.resource import Resource
 from registry.model.stored_fields import ID
 from registry.storage.client import Database
 from registry.storage.consistency.scans import NUMBERS, scan
-from registry.storage.consistency.violations import Violation
+from registry.storage.consistency.violations import Violation, shown
 from registry.storage.records import key_of
 from registry.storage.text_blocks import (
     NO_BLOCK,
@@ -60,9 +60,9 @@ class TextsAreInBlocks:
         yield inf, None
 
     def _violation(self, record: Record) -> Violation:
-        place = f"{self._resource.collection}/{record[ID]}"
-        reason = f"its texts are not in the text block {record[TEXT_BLOCK]!r}"
-        return Violation(place, reason, record[ID], record[TEXT_BLOCK])
+        number = record[TEXT_BLOCK]
+        reason = f"its texts are not in the text block {shown(number)}"
+        return Violation(self._resource.collection, record[ID], reason, number)
 
     async def repair(self, violations: Sequence[Violation]) -> None:
         """Take the records out of their blocks: searches then compare them one by one."""

@@ -1,5 +1,6 @@
 """Violations of the consistency of stored data, and the rules that they violate."""
 
+import reprlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,17 +12,23 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 class Violation:
     """Something that is stored and wrong.
 
-    place: what has it, such as `computers/7`. reason: what is wrong, in one line. id, value: what
-    `Rule.repair` needs: the stored id, and the value that is wrong.
+    place, id: the collection and the id of a record; the id is None for anything else. reason: what
+    is wrong, in one line. value: what is stored, if `Rule.repair` needs it.
     """
 
     place: str
-    reason: str
     id: Any
+    reason: str
     value: Any = None
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.reason}"
+        place = self.place if self.id is None else f"{self.place}/{shown(self.id)}"
+        return f"{place}: {self.reason}"
+
+
+def shown(value: Any) -> str:
+    """Return a stored value, which external writers may have made long, as a part of a line."""
+    return reprlib.repr(value)
 
 
 class Rule(Protocol):

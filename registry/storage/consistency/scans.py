@@ -15,8 +15,6 @@ NUMBERS = {"$type": ["int", "long", "double"], "$gte": float("-inf")}
 """The condition on fields whose values Python compares in the order of MongoDB: not with NaN, and
 not with the other types that external writers may store."""
 
-_BATCH_SIZE = 1_000
-
 
 async def scan(
     collection: AsyncIOMotorCollection[Record],
@@ -24,17 +22,19 @@ async def scan(
     fields: Iterable[str],
     order: Iterable[str],
     session: AsyncIOMotorClientSession,
+    batch_size: int = 1_000,
 ) -> AsyncIterator[list[Record]]:
     """Yield the records that satisfy a query, in batches, in the order of some fields.
 
-    fields: those to return beside the id. Raises PyMongoError.
+    fields: those to return beside the id. batch_size: what memory holds at once. Raises
+    PyMongoError.
     """
     # A cursor that decodes each record on its own takes several times as long.
     cursor = collection.find_raw_batches(
         query,
         only(fields),
         sort=[(field, ASCENDING) for field in order],
-        batch_size=_BATCH_SIZE,
+        batch_size=batch_size,
         allow_disk_use=True,  # while the index is not yet built
         session=session,
     )

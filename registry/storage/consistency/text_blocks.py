@@ -21,6 +21,9 @@ from registry.storage.text_blocks import (
     searched_names,
 )
 
+_BLOCKS_AT_A_TIME = 32
+"""Blocks per batch: about 1 MB."""
+
 _Lines: TypeAlias = Mapping[str, frozenset[str]]
 
 
@@ -54,7 +57,8 @@ class TextsAreInBlocks:
     ) -> AsyncIterator[tuple[float, _Lines | None]]:
         """Yield the number of each block with its lines, at last an infinite one without any."""
         names = searched_names(self._resource)
-        async for blocks in scan(self._blocks, {ID: NUMBERS}, names, (ID,), session):
+        scanned = scan(self._blocks, {ID: NUMBERS}, names, (ID,), session, _BLOCKS_AT_A_TIME)
+        async for blocks in scanned:
             for block in blocks:
                 yield block[ID], lines_in(self._resource, block)
         yield inf, None

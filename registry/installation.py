@@ -9,11 +9,9 @@ from platformdirs import user_data_path
 IS_CHECKOUT = (Path(__file__).parents[1] / "setup.py").is_file()
 """Whether this package is in a checkout, where scripts run the commands."""
 
-
 DATA_DIR = Path("data") if IS_CHECKOUT else user_data_path("registry", appauthor=False)
 """The default data directory: `data` in a checkout; otherwise that of the user, on Linux in
 `XDG_DATA_HOME` or `~/.local/share`."""
-
 
 SWAGGER_UI = Path(sys.prefix, "share", "swagger-ui")
 """The directory into which scripts/swagger-ui installs the required version of Swagger UI."""

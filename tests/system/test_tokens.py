@@ -21,6 +21,8 @@ from registry.settings import Settings
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
 
+ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
+
 ON_ALL_ADDRESSES = ("--host", "0.0.0.0")  # noqa: S104 - what requires tokens
 
 
@@ -101,6 +103,9 @@ def test_a_directory_without_data_is_reported_and_not_created(
     command.run("list", "--data-dir", missing, status=message)
     command.run("revoke", "ci", "--data-dir", missing, status=message)
     assert not missing.exists()
+    invalid = tmp_path / ("x" * 300)
+    message = f"registry: cannot write to data directory {invalid} (File name too long)"
+    command.run("list", "--data-dir", invalid, status=f"{message}: {ADVICE}")
 
 
 def test_a_name_can_be_used_again_after_its_token_was_revoked(

@@ -88,9 +88,14 @@ async def mongod(
 
 
 def running_uri(settings: Settings) -> str | None:
-    """Return the URI of the mongod that a service runs on `settings.data_dir`; None without one."""
+    """Return the URI of the mongod that a service runs on `settings.data_dir`; None without one.
+
+    Raises StartError.
+    """
     home = settings.data_dir.absolute()
-    for directory in home.glob("socket-*"):
+    with _writing(home):
+        directories = list(home.glob("socket-*"))
+    for directory in directories:
         path = (directory.readlink() if directory.is_symlink() else directory) / _SOCKET
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
@@ -101,8 +106,10 @@ def running_uri(settings: Settings) -> str | None:
 
 
 def has_data(settings: Settings) -> bool:
-    """Return whether a mongod has ever run on `settings.data_dir`."""
-    return (settings.data_dir / "mongodb" / "WiredTiger").is_file()
+    """Return whether a mongod has ever run on `settings.data_dir`. Raises StartError."""
+    home = settings.data_dir.absolute()
+    with _writing(home):
+        return (home / "mongodb" / "WiredTiger").is_file()
 
 
 def version(settings: Settings) -> str | None:
@@ -176,9 +183,10 @@ async def _lock(file: TextIO, home: Path) -> None:
             reason = f"data directory {home} is in use by another registry (process {file.read()})"
             raise StartError(f"{reason}, a service or a command: stop it, or {_ADVICE}")
         await asyncio.sleep(_POLL_SECONDS)
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    with _writing(home):
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
+    "installation",
     "offloading",
     "start_error",
     "metrics",
@@ -46,6 +47,7 @@ STORAGE_LAYERS = [
     "connection_pool",
     "command_durations",
     "client",
+    "snapshot_session",
     "backups",
     "availability",
     "disk_space",
@@ -59,6 +61,7 @@ STORAGE_LAYERS = [
     "token_lookups",
     "indexes",
     "maintenance",
+    "consistency",
     "repository",
 ]
 """The layers of `registry.storage`, from the bottom up."""

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> None:
 
 async def _restore(settings: Settings, file: Path) -> None:
     try:
-        async with open_database(settings, exclusive=True) as database:
+        async with open_database(settings, exclusive=True, creates=True) as database:
             manifest = await restore(database, file)
     except (BackupError, OSError) as error:
         raise StartError(f"cannot restore the backup: {error}") from error

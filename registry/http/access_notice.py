@@ -2,6 +2,7 @@
 
 import shlex
 
+from registry.installation import command
 from registry.settings import Settings, flag
 from registry.storage.tokens import Tokens
 
@@ -22,10 +23,10 @@ async def access_notice(settings: Settings, tokens: Tokens) -> str:
 
 def _command_for_token(settings: Settings) -> str:
     """Return the command that creates a token in the database that the service uses."""
-    command = ["./scripts/token", "create", "--name", "NAME", "--scope", "write"]
+    words = [*command("token"), "create", "--name", "NAME", "--scope", "write"]
     defaults = Settings()
     if settings.data_dir != defaults.data_dir:
-        command += [flag("data_dir"), str(settings.data_dir.absolute())]
+        words += [flag("data_dir"), str(settings.data_dir.absolute())]
     if settings.database != defaults.database:
-        command += [flag("database"), settings.database]
-    return shlex.join(command)
+        words += [flag("database"), settings.database]
+    return shlex.join(words)

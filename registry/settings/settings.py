@@ -1,8 +1,9 @@
 """The validated settings of one service."""
 
+import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Self, get_type_hints
 from urllib.parse import urlsplit
 
 from registry.access.urls import is_loopback
+from registry.installation import DATA_DIR, program
 from registry.jsonapi.page_sizes import PageSizes
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.values import (
@@ -50,7 +52,7 @@ class Settings:
         str | None, str, "replica set or sharded cluster to use instead of an embedded mongod"
     ] = None
     database: Annotated[str, database_name, "name of the database"] = "registry"
-    data_dir: Annotated[Path, Path, "data directory of the embedded mongod"] = Path("data")
+    data_dir: Annotated[Path, Path, "data directory of the embedded mongod"] = DATA_DIR
     mongod: Annotated[Path | None, Path, "path of the mongod to embed"] = None
     host: Annotated[str, str, "address to listen on"] = "127.0.0.1"
     port: Annotated[int, integer(0, 65_535), "port to listen on; 0 picks a free one"] = 8080
@@ -169,25 +171,17 @@ class Settings:
         """Read the settings from command-line arguments and environment variables.
 
         A flag takes precedence over its variable; an empty variable counts as unset. An invalid
-        value ends the process with status 2 and one line that names the flag or variable.
+        value ends the process with status 2 and one line that names the flag or variable, `--help`
+        with status 0 after it has listed the settings.
         """
-        parser = Parser(
-            prog="python -m registry",
-            description="Serve the JSON:API registry of persons and computers.",
-            allow_abbrev=False,
-        )
         hints = get_type_hints(cls, include_extras=True)
         options = {name: hint.__metadata__ for name, hint in hints.items()}
-        for field in fields(cls):
-            default = "none" if field.default in {None, ()} else field.default
-            _, description = options[field.name]
-            parser.add_argument(
-                flag(field.name),
-                action="append",
-                metavar="VALUE",
-                help=f"{description} [{variable(field.name)}, default: {default}]",
-            )
+        descriptions = {name: description for name, (_, description) in options.items()}
+        parser = _parser(descriptions, _COMMON)
         flags = vars(parser.parse_args(arguments))
+        if listed := flags["help"]:
+            (_parser(descriptions, descriptions) if listed == "all" else parser).print_help()
+            sys.exit(0)
         values: dict[str, Any] = {}
         for field in fields(cls):
             source, texts = _texts(field, flags[field.name], environment)
@@ -213,6 +207,43 @@ class Settings:
         if bool(self.tls_certificate) != bool(self.tls_key):
             return "--tls-certificate and --tls-key: set both or neither"
         return None
+
+
+_COMMON = (
+    *("mongodb_uri", "data_dir", "host", "port", "workers", "public_url", "auth"),
+    *("tls_certificate", "tls_key", "access_log"),
+)
+"""The settings that `--help` lists; `--help all` lists the others too."""
+
+
+def _parser(descriptions: Mapping[str, str], listed: Collection[str]) -> Parser:
+    """Return the parser of all settings. listed: those in its help, which fits one screen."""
+    parser = Parser(
+        prog=f"{program()} serve",
+        usage="%(prog)s [OPTIONS]",
+        description="Serve the JSON:API registry of persons and computers.",
+        epilog="Each setting is a flag or the environment variable in brackets.",
+        add_help=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        *("-h", "--help"),
+        nargs="?",
+        const="common",
+        choices=["common", "all"],
+        metavar="all",
+        help=f"list the {len(_COMMON)} most common settings, or all {len(descriptions)}",
+    )
+    for field in fields(Settings):
+        default = "none" if field.default in {None, ()} else field.default
+        text = f"{descriptions[field.name]} [{variable(field.name)}, default: {default}]"
+        parser.add_argument(
+            flag(field.name),
+            action="append",
+            metavar="VALUE",
+            help=text.replace("%", "%%") if field.name in listed else argparse.SUPPRESS,
+        )
+    return parser
 
 
 def _texts(

@@ -11,6 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
+    "new_file",
     "offloading",
     "metrics",
     "model",
@@ -21,6 +22,7 @@ LAYERS = [
     "storage",
     "compound",
     "http",
+    "transfer",
     "openapi",
     "app",
     "processes",

@@ -16,7 +16,7 @@ from registry.processes import event_loop
 from registry.processes.logs import log_in_background
 from registry.settings import Settings, StartError, flag, variable
 
-_SERVE, _COMMANDS = "serve", ("backup", "restore", "token")
+_SERVE, _COMMANDS = "serve", ("backup", "export", "import", "restore", "seed", "token")
 
 _announce = partial(print, flush=True)  # the one line of output
 
@@ -25,7 +25,8 @@ def main() -> None:
     """Run the command that the first argument names; without a command, serve."""
     command, *arguments = sys.argv[1:] or [""]
     if command in _COMMANDS:
-        import_module(f"registry.commands.{command}").main(arguments)
+        module = "import_" if command == "import" else command
+        import_module(f"registry.commands.{module}").main(arguments)
     else:
         _run_service(arguments if command == _SERVE else sys.argv[1:])
 

@@ -1,0 +1,44 @@
+"""The command `seed`: fills a running service with generated persons and computers."""
+
+from collections.abc import Sequence
+
+from registry.commands.client import EPILOG, add_url, parse_count, parse_url, run
+from registry.settings import Parser
+from registry.transfer.client import Client
+from registry.transfer.tally import Tally
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
+    parser = Parser(
+        prog="python -m registry seed",
+        description="Fill a running service with generated persons and their computers.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    add_url(parser)
+    parser.add_argument("--persons", default="100", metavar="COUNT", help="number to create (100)")
+    parser.add_argument("--computers", metavar="COUNT", help="number to create (3 per person)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="the same seed and counts produce the same data (1)"
+    )
+    parsed = parser.parse_args(arguments)
+    url = parser.parse_value("--url", parsed.url, parse_url)
+    persons = computers = parser.parse_value("--persons", parsed.persons, parse_count)
+    if parsed.computers is None:
+        computers = 3 * persons
+    else:
+        computers = parser.parse_value("--computers", parsed.computers, parse_count)
+    tally = Tally(owned=0)
+
+    async def work(client: Client) -> None:
+        # Imported late: loading Faker takes longer than to report wrong arguments.
+        from registry.transfer.generator import Generator, GeneratorOptions  # noqa: PLC0415
+        from registry.transfer.progress import shown_progress  # noqa: PLC0415
+        from registry.transfer.seeding import Seeding  # noqa: PLC0415
+
+        generator = Generator(GeneratorOptions(persons, computers, parsed.seed))
+        with shown_progress("records", persons + computers) as progress:
+            await Seeding(client, tally, progress).run(generator)
+
+    run(work, url, tally)

@@ -1,6 +1,6 @@
 """The command line: `python -m registry --help` lists the settings of the service.
 
-`python -m registry backup`, `restore` and `token` are commands with options of their own.
+`python -m registry backup` and the other commands have options of their own.
 """
 
 import logging

@@ -98,11 +98,13 @@ async def _export(
     try:
         async with open_database(settings) as database:
             repository = Repository(database, graph, settings)
-            snapshot = await repository.snapshot_for(graph[parsed.type], query)
-            exporter = Exporter(snapshot, graph[parsed.type], query, graph)
-            with _opened(parsed.file) as file:
-                counts = await _write(exporter, file, parsed)
-            await repository.close()
+            try:
+                snapshot = await repository.snapshot_for(graph[parsed.type], query)
+                exporter = Exporter(snapshot, graph[parsed.type], query, graph)
+                with _opened(parsed.file) as file:
+                    counts = await _write(exporter, file, parsed)
+            finally:
+                await repository.close()
     except (StorageError, OSError) as error:
         raise StartError(f"cannot write the export: {error}") from error
     persons, computers = counted(counts[PERSON], PERSON), counted(counts[COMPUTER], COMPUTER)

@@ -34,8 +34,10 @@ from registry.transfer.importer import Importer, ImportOptions
 from registry.transfer.operations import Operation
 from registry.transfer.rows import COMPUTER, PERSON, InvalidRow
 from registry.transfer.tally import Effect, Tally
+from tests.certificates import Authority
 from tests.conftest import Grant, Serve
 from tests.support import Api, Database
+from tests.system.conftest import Start
 from tests.system.service import COMMAND, ROOT, environment
 
 HEADER = "first_name,last_name,email,serials\n"
@@ -60,14 +62,15 @@ class Run:
 RunCommand = Callable[..., Awaitable[Run]]
 
 
-async def start(
-    *arguments: str | Path, errors: int = asyncio.subprocess.PIPE
+async def spawn(
+    *arguments: str | Path, errors: int = asyncio.subprocess.PIPE, certificates: Path | None = None
 ) -> asyncio.subprocess.Process:
+    variables = {} if certificates is None else {"SSL_CERT_FILE": str(certificates)}
     return await asyncio.create_subprocess_exec(
         *COMMAND,
         *arguments,
         cwd=ROOT,
-        env=environment(),
+        env=environment(**variables),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=errors,
@@ -428,7 +431,7 @@ async def test_ctrl_c_is_reported_in_one_line(fake_service: FakeService) -> None
         await asyncio.sleep(30)
         return web.Response()
 
-    process = await start("seed", "--url", await fake_service(handle))
+    process = await spawn("seed", "--url", await fake_service(handle))
     await asyncio.wait_for(arrived.wait(), timeout=30)
     process.send_signal(signal.SIGINT)
     done = await wait_for(process)
@@ -442,7 +445,7 @@ async def test_a_progress_bar_is_shown_on_a_terminal(api: Api) -> None:
     os.set_blocking(screen, False)
     arguments = ("seed", "--url", api.origin, "--persons", "5", "--computers", "5")
     try:
-        done = await wait_for(await start(*arguments, errors=terminal))
+        done = await wait_for(await spawn(*arguments, errors=terminal))
         shown = os.read(screen, 10_000)
     finally:
         os.close(terminal)
@@ -597,3 +600,17 @@ async def test_an_export_shows_one_point_in_time(
     assert len(rows) == 1_201
     assert all(len(row.computers) == 1 for row in rows)
     assert [row.computers for row in rows if row.person is None] == [[{"serial": "U-1"}]]
+
+
+async def test_a_service_with_a_certificate_of_a_private_authority_is_used_over_tls(
+    start: Start, mongodb_uri: str, database: Database, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, key, _ = authority.issue("service")
+    options = ("--tls-certificate", certificate, "--tls-key", key)
+    service = start(*options, MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database.name)
+    few = ("seed", "--url", service.url, "--persons", "1", "--computers", "1")
+    refused = await wait_for(await spawn(*few))
+    assert "certificate verify failed" in refused.errors[0]
+    trusting = await wait_for(await spawn(*few, certificates=authority.certificate))
+    assert (trusting.status, trusting.errors) == (0, [])

@@ -37,13 +37,6 @@ def parse_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def parse_count(text: str) -> int:
-    """Return a count of resources. Raises ValueError."""
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{text!r} is not a valid count")
-    return int(text)
-
-
 def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> None:
     """Run the work of a command with a client, print the tally, and exit.
 

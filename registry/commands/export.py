@@ -33,6 +33,14 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    graph = Graph(RESOURCES)
+    query = _query(parser, parsed, graph)
+    run(_export(settings_of(parsed), graph, query, parsed))
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog="python -m registry export",
         description=_DESCRIPTION,
@@ -58,10 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--fields", metavar="NAMES", help="as in the API: full_name,computers")
     parser.add_argument("file", metavar="FILE", help="a file that does not exist, or -")
-    parsed = parser.parse_args(arguments)
-    graph = Graph(RESOURCES)
-    query = _query(parser, parsed, graph)
-    run(_export(settings_of(parsed), graph, query, parsed))
+    return parser
 
 
 def _query(parser: Parser, parsed: argparse.Namespace, graph: Graph) -> Query:

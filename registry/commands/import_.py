@@ -1,10 +1,12 @@
 """The command `import`: creates or updates what the rows of a file describe."""
 
+import argparse
 import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import TextIO
 
 from registry.commands.client import EPILOG, add_url, parse_url, run
@@ -25,6 +27,14 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
+    url = parser.parse_value("--url", parsed.url, parse_url)
+    tally = Tally(tuple(Effect) if parsed.match else (Effect.CREATED,), is_dry=parsed.dry_run)
+    run(partial(_import, parsed=parsed, tally=tally), url, tally)
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog="python -m registry import",
         description=_DESCRIPTION,
@@ -40,29 +50,26 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="check and report, store nothing")
     parser.add_argument("file", metavar="FILE", help="the file to read, - for standard input")
-    parsed = parser.parse_args(arguments)
-    url = parser.parse_value("--url", parsed.url, parse_url)
+    return parser
+
+
+async def _import(client: Client, parsed: argparse.Namespace, tally: Tally) -> None:
+    # Imported late: loading it takes longer than to report wrong arguments.
+    from registry.transfer.progress import shown_progress  # noqa: PLC0415
+
     read = read_csv if format_of(parsed) == CSV else read_ndjson
-    tally = Tally(tuple(Effect) if parsed.match else (Effect.CREATED,), is_dry=parsed.dry_run)
-
-    async def work(client: Client) -> None:
-        # Imported late: loading it takes longer than to report wrong arguments.
-        from registry.transfer.progress import shown_progress  # noqa: PLC0415
-
-        importer = Importer(client, tally, ImportOptions(parsed.match, parsed.dry_run))
-        with (
-            _opened(parsed.file) as (file, size),
-            shown_progress("rows", size, is_bytes=size is not None) as progress,
-        ):
-            position = 0
-            async with aclosing(importer.run(read(file))) as results:
-                async for result in results:
-                    for invalid in result.invalid:
-                        progress.note(str(invalid))
-                    before, position = position, file.buffer.tell() if size is not None else 0
-                    progress.add(result.rows, None if size is None else position - before)
-
-    run(work, url, tally)
+    importer = Importer(client, tally, ImportOptions(parsed.match, parsed.dry_run))
+    with (
+        _opened(parsed.file) as (file, size),
+        shown_progress("rows", size, is_bytes=size is not None) as progress,
+    ):
+        position = 0
+        async with aclosing(importer.run(read(file))) as results:
+            async for result in results:
+                for invalid in result.invalid:
+                    progress.note(str(invalid))
+                before, position = position, file.buffer.tell() if size is not None else 0
+                progress.add(result.rows, None if size is None else position - before)
 
 
 @contextmanager

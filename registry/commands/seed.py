@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from registry.commands.client import EPILOG, add_url, parse_count, parse_url, run
+from registry.commands.client import EPILOG, add_url, parse_url, run
 from registry.settings import Parser
 from registry.transfer.client import Client
 from registry.transfer.tally import Tally
@@ -10,25 +10,13 @@ from registry.transfer.tally import Tally
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    parser = Parser(
-        prog="python -m registry seed",
-        description="Fill a running service with generated persons and their computers.",
-        epilog=EPILOG,
-        allow_abbrev=False,
-    )
-    add_url(parser)
-    parser.add_argument("--persons", default="100", metavar="COUNT", help="number to create (100)")
-    parser.add_argument("--computers", metavar="COUNT", help="number to create (3 per person)")
-    parser.add_argument(
-        "--seed", type=int, default=1, help="the same seed and counts produce the same data (1)"
-    )
+    parser = _parser()
     parsed = parser.parse_args(arguments)
     url = parser.parse_value("--url", parsed.url, parse_url)
-    persons = computers = parser.parse_value("--persons", parsed.persons, parse_count)
-    if parsed.computers is None:
-        computers = 3 * persons
-    else:
-        computers = parser.parse_value("--computers", parsed.computers, parse_count)
+    persons = parser.parse_value("--persons", parsed.persons, _count)
+    computers = 3 * persons
+    if parsed.computers is not None:
+        computers = parser.parse_value("--computers", parsed.computers, _count)
     tally = Tally(owned=0)
 
     async def work(client: Client) -> None:
@@ -42,3 +30,25 @@ def main(arguments: Sequence[str]) -> None:
             await Seeding(client, tally, progress).run(generator)
 
     run(work, url, tally)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m registry seed",
+        description="Fill a running service with generated persons and their computers.",
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    add_url(parser)
+    parser.add_argument("--persons", default="100", metavar="COUNT", help="number to create (100)")
+    parser.add_argument("--computers", metavar="COUNT", help="number to create (3 per person)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="the same seed and counts produce the same data (1)"
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text!r} is not a valid count")
+    return int(text)

@@ -42,7 +42,7 @@ LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
 
 LONGEST = tuple(
     f"tests/system/test_{name}"
-    for name in ("bench", "browser", "replica_set", "schemathesis", "stop")
+    for name in ("bench", "browser", "replica_set", "schemathesis", "start", "stop", "workers")
 )
 """The files that take the longest, more than half a minute each."""
 
@@ -148,9 +148,12 @@ def database_name(databases: Databases, drop: Callable[[str], object]) -> Iterat
 
 @pytest.fixture
 def settings(mongodb_uri: str, database_name: str) -> Settings:
-    # The hosts in the raw requests of tests.
-    hosts = ("h", "fleet.example", "proxy.example")
-    return Settings(mongodb_uri=mongodb_uri, database=database_name, allowed_host=hosts)
+    return Settings(
+        mongodb_uri=mongodb_uri,
+        database=database_name,
+        allowed_host=("h", "fleet.example", "proxy.example"),  # of raw requests
+        request_seconds=60.0,  # a slow machine has no late responses
+    )
 
 
 @pytest.fixture

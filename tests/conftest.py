@@ -1,4 +1,4 @@
-"""One mongod per test run, one database per test."""
+"""One mongod per test process, whose empty databases tests use one after another."""
 
 from __future__ import annotations
 

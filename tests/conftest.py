@@ -70,7 +70,7 @@ Grant = Callable[..., Awaitable[str]]
 
 
 def _app(settings: Settings, resources: tuple[Resource, ...], limits: Limits) -> web.Application:
-    """Return an application, described as equal ones: this takes half of the time to create one."""
+    """Create an application. Equal ones share their description, half of the time it takes."""
 
     def describe_once(_: Graph, settings: Settings, limits: Limits) -> dict[str, Any]:
         return _describe(resources, replace(settings, mongodb_uri=None, database="any"), limits)

@@ -42,25 +42,28 @@ class Databases:
 
     def put_back(self, name: str) -> bool:
         """Empty a database; return whether it is as if it were new, and may be taken again."""
-        database = self._client[name]
         try:
             with pymongo.timeout(_SECONDS):
-                collections = self._collections_of(name)
-                if collections.pop(TOKENS, None) is not None:  # created for the first token
-                    database.drop_collection(TOKENS)
-                if collections != self._collections:
-                    return False
-                statistics = database.command("dbStats")
-                if statistics["indexes"] != self._indexes:
-                    return False
-                if statistics["objects"] > _MAX_DOCUMENTS:
+                if not self._is_unchanged(name):
                     return False
                 for collection in self._collections:
-                    database[collection].delete_many({})
+                    self._client[name][collection].delete_many({})
         except PyMongoError:
             return False
         self._names.append(name)
         return True
+
+    def _is_unchanged(self, name: str) -> bool:
+        """Return whether a database differs from the reference by a few documents at most."""
+        collections, database = self._collections_of(name), self._client[name]
+        if collections.pop(TOKENS, None) is not None:  # created for the first token
+            database.drop_collection(TOKENS)
+        statistics = database.command("dbStats")
+        return (
+            collections == self._collections
+            and statistics["indexes"] == self._indexes
+            and statistics["objects"] <= _MAX_DOCUMENTS
+        )
 
     def _collections_of(self, name: str) -> dict[str, Any]:
         """Return the options of each collection by its name."""

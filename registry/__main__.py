@@ -1,6 +1,6 @@
 """The command line: `python -m registry --help` lists the settings of the service.
 
-`python -m registry backup`, `restore` and `token` are commands with options of their own.
+`python -m registry backup`, `restore`, `token` and `upgrade` are commands with their own options.
 """
 
 import logging
@@ -16,7 +16,7 @@ from registry.processes import event_loop
 from registry.processes.logs import log_in_background
 from registry.settings import Settings, StartError, flag, variable
 
-_SERVE, _COMMANDS = "serve", ("backup", "restore", "token")
+_SERVE, _COMMANDS = "serve", ("backup", "restore", "token", "upgrade")
 
 _announce = partial(print, flush=True)  # the one line of output
 

@@ -22,7 +22,7 @@ setup(
         "aiohttp-swagger3>=0.10,<0.11",
         "orjson>=3.9.10,<4",
         "email-validator>=2.3,<3",
-        "joserfc>=1.5,<2",
+        "joserfc>=1.8,<2",
         "cryptography>=42",
         "prometheus-client>=0.24,<1",
         "python-json-logger>=4.0,<5",

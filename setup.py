@@ -13,8 +13,8 @@ setup(
     python_requires=">=3.11",
     # tests/system/test_versions.py runs the service with the lowest and with the newest ones.
     install_requires=[
-        "aiohttp>=3.14.1,<3.15",  # registry/http/connection.py extends its protocol
-        "uvloop>=0.19,<1",
+        "aiohttp>=3.14.4,<3.15",  # registry/http/connection.py extends its protocol
+        "uvloop>=0.23,<1",  # earlier ones do not reset connections that nobody reads
         "gunicorn>=25.1",
         "motor>=3.6,<4",
         "pymongo>=4.9,<5",
@@ -22,7 +22,7 @@ setup(
         "aiohttp-swagger3>=0.10,<0.11",
         "orjson>=3.9.10,<4",
         "email-validator>=2.3,<3",
-        "joserfc>=1.8,<2",
+        "joserfc>=1.8,<2",  # earlier ones accept some expired tokens
         "cryptography>=42",
         "prometheus-client>=0.24,<1",
         "python-json-logger>=4.0,<5",

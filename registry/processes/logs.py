@@ -2,6 +2,7 @@
 
 import logging
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from io import FileIO, TextIOWrapper
 from logging.handlers import QueueHandler
@@ -94,6 +95,16 @@ class BackgroundHandler(QueueHandler):
             )
 
 
+class _NoLock(nullcontext[None]):
+    """A lock that is always free. logging uses one as a context from Python 3.13."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not generic at run time
     """Writes log records; omits repeated ones, and says how many.
 
@@ -107,8 +118,8 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
         self._periods: dict[_Kind, _Period] = {}
 
     def createLock(self) -> None:  # noqa: N802 - of logging
-        """Create no lock: the thread that writes would hold it while it waits for the reader."""
-        self.lock = None
+        """Have no lock: one thread writes, and would keep it while it waits for the reader."""
+        self.lock = cast(Any, _NoLock())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record unless too many of its kind were written in this period."""

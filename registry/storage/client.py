@@ -53,6 +53,9 @@ it gives up.
 _SOCKET_SECONDS = 10.0
 """How long MongoDB may take to reply, in addition to the time limit of a query."""
 
+_MIN_WIRE_VERSION = 17
+"""That of MongoDB 6.0."""
+
 _ADVICE = "correct it or start that cluster, or leave it unset for an embedded mongod"
 
 
@@ -112,6 +115,9 @@ async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> N
         raise StartError(
             "MONGODB_URI: the server is not the primary of its replica set: remove directConnection"
         )
+    if hello["maxWireVersion"] < _MIN_WIRE_VERSION:
+        version = (await client.server_info())["version"]
+        raise StartError(f"the database is MongoDB {version}: the service requires 6.0 or later")
     await client[database].list_collection_names()  # fails if authentication is required
 
 

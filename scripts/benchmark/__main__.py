@@ -15,7 +15,7 @@ import orjson
 from benchmark import plot, table
 from benchmark.comparison import compare_servers, compare_workers
 from benchmark.goals import CONNECTIONS
-from benchmark.growth import measure_growth
+from benchmark.growth import SIZES, measure_growth
 from benchmark.isolation import measure_isolation
 from benchmark.neighbours import measure_neighbours
 from benchmark.overload import measure_overload
@@ -119,7 +119,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--persons",
         type=_integer(200, 10**8),
         nargs="+",
-        default=[10_000, 1_000_000],
+        default=list(SIZES),
         help="database sizes, ascending; servers and workers are compared on the first",
     )
 

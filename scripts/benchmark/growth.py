@@ -14,6 +14,9 @@ from benchmark.samples import FullList, Part, Results
 from benchmark.testbed import PATIENT, Testbed
 from benchmark.workloads import growth_workloads
 
+SIZES = (10_000, 100_000, 1_000_000, 3_000_000)
+"""The numbers of persons by default."""
+
 FULL_LISTS = ("/persons", "/persons?include=computers")
 """The collections that are downloaded as a whole, to measure memory."""
 

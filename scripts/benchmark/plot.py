@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import floor, log10
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, StrMethodFormatter
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import EngFormatter, NullFormatter, NullLocator, StrMethodFormatter
 
 from benchmark.samples import CONSTANT, NAIVE, SERVICE, Part, Results
 from benchmark.workloads import GROWTH_TITLES, TITLES
@@ -15,54 +17,72 @@ from benchmark.workloads import GROWTH_TITLES, TITLES
 _COLOURS = {CONSTANT: "#9e9e9e", NAIVE: "#e08214", SERVICE: "#1b7837"}
 _COLUMNS = 3
 
+_TITLE_WIDTH = 34
+"""Characters of a line above a panel, which is narrower than some titles."""
+
+_CYCLE, _MARKERS = 10, "os^"
+"""matplotlib has ten colours for lines; a further ten lines have another marker."""
+
+_SHORT = EngFormatter(sep="")
+"""Numbers such as 10k and 3M."""
+
 
 def draw(results: Results, directory: Path) -> None:
     """Write benchmark.png and growth.png, if there are results for them."""
     if workloads := results.workloads(Part.SERVERS):
-        _servers(results, workloads).savefig(directory / "benchmark.png", dpi=110)
+        plot_servers(results, workloads).savefig(directory / "benchmark.png", dpi=110)
     if workloads := results.workloads(Part.GROWTH):
-        _growth(results, workloads).savefig(directory / "growth.png", dpi=110)
+        plot_growth(results, workloads).savefig(directory / "growth.png", dpi=110)
 
 
-def _servers(results: Results, workloads: list[str]) -> Figure:
+def plot_servers(results: Results, workloads: list[str]) -> Figure:
     """Plot requests per second over connections: a panel per workload, a line per server."""
     rows = -(-len(workloads) // _COLUMNS)
-    figure = Figure(figsize=(11, 3.4 * rows), layout="constrained")
-    panels = figure.subplots(rows, _COLUMNS, squeeze=False).flat
+    figure = Figure(figsize=(11, 3.4 * rows), layout=ConstrainedLayoutEngine(h_pad=0.15))
+    grid = figure.subplots(rows, _COLUMNS, squeeze=False, sharey=True)
     counts = results.connections(Part.SERVERS)
     positions = range(len(counts))
-    for panel, workload in zip(panels, workloads, strict=False):
+    for panel, workload in zip(grid.flat, workloads, strict=False):
         for server, colour in _COLOURS.items():
             rates = [_rate(results, Part.SERVERS, server, workload, count) for count in counts]
             panel.plot(positions, rates, marker="o", color=colour, label=server)
         panel.set_xticks(positions, [str(count) for count in counts])
-        _label(panel, TITLES[workload])
+        _label(panel, fill(TITLES[workload], _TITLE_WIDTH))
         panel.set_xlabel("connections")
-        _set_log_scale(panel)
-    for panel in list(figure.axes)[len(workloads) :]:
+    for panel in grid.flat[len(workloads) :]:
         panel.remove()
-    figure.axes[0].legend()
+    for row in grid:
+        row[0].set_ylabel("requests per second")
+    _set_log_scale(list(grid.flat[: len(workloads)]))
+    figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
-def _growth(results: Results, workloads: list[str]) -> Figure:
-    """Plot requests per second over database size, a line per workload; and memory growth."""
-    figure = Figure(figsize=(11, 4), layout="constrained")
+def plot_growth(results: Results, workloads: list[str]) -> Figure:
+    """Plot over database size: requests per second, a line per workload; and memory growth."""
+    figure = Figure(figsize=(11, 6), layout="constrained")
     rates, memory = figure.subplots(1, 2)
-    sizes = results.subjects(Part.GROWTH)
+    subjects = results.subjects(Part.GROWTH)
+    sizes = [int(name.partition(" ")[0].replace(",", "")) for name in subjects]
     connections = results.connections(Part.GROWTH)[-1]
-    for workload in workloads:
-        values = [_rate(results, Part.GROWTH, size, workload, connections) for size in sizes]
-        rates.plot(sizes, values, marker="o", label=GROWTH_TITLES[workload])
-    _label(rates, f"{connections} connections")
-    rates.set_ylim(bottom=0)
-    rates.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    rates.legend()
-    labels = [f"{one.path}\nof {one.persons:,} persons" for one in results.full_lists]
-    memory.barh(labels, [one.memory / 1e6 for one in results.full_lists], color=_COLOURS[SERVICE])
-    memory.invert_yaxis()
-    memory.set_title("whole collections")
-    memory.set_xlabel("memory growth in MB")
+    for number, workload in enumerate(workloads):
+        values = [_rate(results, Part.GROWTH, name, workload, connections) for name in subjects]
+        marker = _MARKERS[number // _CYCLE]
+        rates.plot(sizes, values, marker=marker, label=GROWTH_TITLES[workload])
+    _label(rates, f"requests per second, {connections} connections")
+    _set_log_scale([rates])
+    for path in dict.fromkeys(one.path for one in results.full_lists):
+        points = [(one.persons, one.memory / 1e6) for one in results.full_lists if one.path == path]
+        memory.plot(*zip(*points, strict=True), marker="o", label=path)
+    _label(memory, "memory growth in MB, whole collections")
+    memory.set_ylim(bottom=0, top=max(1.0, memory.dataLim.ymax * 1.1))
+    memory.legend()
+    for panel in (rates, memory):
+        panel.set_xscale("log")
+        panel.set_xticks(sizes, [_SHORT(size) for size in sizes])
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.set_xlabel("persons")
+    figure.legend(*rates.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
@@ -71,15 +91,15 @@ def _rate(results: Results, part: Part, subject: str, workload: str, connections
 
 
 def _label(panel: Axes, title: str) -> None:
-    panel.set_title(title)
-    panel.set_ylabel("requests per second")
+    panel.set_title(title, pad=10)
     panel.grid(visible=True, alpha=0.25)
 
 
-def _set_log_scale(panel: Axes) -> None:
-    """Span whole powers of ten, so that a small ratio does not look large."""
-    panel.set_yscale("log")
-    low, high = (log10(value) for value in panel.dataLim.intervaly)
-    panel.set_ylim(10 ** floor(low), 10 ** (floor(high) + 1))
-    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
+def _set_log_scale(panels: list[Axes]) -> None:
+    """Span the same whole powers of ten, so that panels compare and small ratios look small."""
+    lows, highs = zip(*(panel.dataLim.intervaly for panel in panels), strict=True)
+    for panel in panels:
+        panel.set_yscale("log")
+        panel.set_ylim(10 ** floor(log10(min(lows))), 10 ** (floor(log10(max(highs))) + 1))
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,15 @@ Start = Callable[..., Service]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Start]:
-    """Start the service, by default on a data directory of the test, without waiting for it."""
+    """Start the service, by default on a data directory of the test, without waiting for it.
+
+    options: those of `Service`, and environment variables.
+    """
     services: list[Service] = []
 
-    def launch(*arguments: str | Path, data_dir: Path | None = None, **variables: str) -> Service:
+    def launch(*arguments: str | Path, data_dir: Path | None = None, **options: Any) -> Service:
         directory = data_dir or tmp_path / "data"
-        services.append(Service(directory, *arguments, process_group=None, **variables))
+        services.append(Service(directory, *arguments, **options))
         return services[-1]
 
     yield launch
@@ -33,8 +37,8 @@ def launch(tmp_path: Path) -> Iterator[Start]:
 def start(launch: Start) -> Start:
     """Start the service and wait until it is ready."""
 
-    def start(*arguments: str | Path, data_dir: Path | None = None, **variables: str) -> Service:
-        service = launch(*arguments, data_dir=data_dir, **variables)
+    def start(*arguments: str | Path, **options: Any) -> Service:
+        service = launch(*arguments, **options)
         service.wait_until_ready()
         return service
 

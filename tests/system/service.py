@@ -94,20 +94,21 @@ def person(name: str) -> dict[str, Any]:
 class Service:
     """A running service. url: empty until it is ready.
 
-    process_group: of a new session by default.
+    command: what starts it. process_group: of a new session by default.
     """
 
     def __init__(
         self,
         data_dir: Path,
         *arguments: str | Path,
+        command: Sequence[str | Path] = COMMAND,
         process_group: int | None = None,
         **variables: str,
     ) -> None:
         self.data_dir = data_dir
         self.url = ""
         self.process = subprocess.Popen(  # noqa: S603 - the service
-            [*COMMAND, "--data-dir", data_dir, *arguments],
+            [*command, "--data-dir", data_dir, *arguments],
             cwd=ROOT,
             env=environment(**variables),
             stdout=subprocess.PIPE,

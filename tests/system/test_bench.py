@@ -9,19 +9,25 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from benchmark import load, open_loop, table
+from benchmark import growth, load, open_loop, plot, table
 from benchmark.client import Request
 from benchmark.open_loop import OpenLoop
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.samples import (
+    CONSTANT,
+    NAIVE,
+    SERVICE,
     AbandonedStreams,
+    FullList,
     Latencies,
     LoopLag,
     Neighbour,
@@ -135,6 +141,34 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
     assert lists == [["`/persons`", "200"], ["`/persons?include=computers`", "200"]]
     for name in ("benchmark.png", "growth.png"):
         assert (tmp_path / name).read_bytes().startswith(PNG)
+
+
+def sample(part: Part, subject: str, workload: str, rate: float) -> Sample:
+    return Sample(part, subject, workload, 64, load.Metrics(rate, 1, 1, 0))
+
+
+def test_the_panels_of_a_chart_have_the_same_range_and_titles_of_one_line_do_not_touch() -> None:
+    rates = {"read": 20_000, "number": 700, "list": 20}
+    results = Results("a machine")
+    for (workload, rate), server in product(rates.items(), (CONSTANT, NAIVE, SERVICE)):
+        results.samples.append(sample(Part.SERVERS, server, workload, rate))
+    figure = plot.plot_servers(results, list(rates))
+    assert [panel.get_ylim() for panel in figure.axes] == [(10, 100_000)] * 3
+    lines = [line for panel in figure.axes for line in panel.get_title().splitlines()]
+    assert max(map(len, lines)) <= 34
+
+
+def test_the_chart_of_growth_has_a_point_for_each_size() -> None:
+    results = Results("a machine")
+    for persons in growth.SIZES:
+        results.samples.append(sample(Part.GROWTH, f"{persons:,} persons", "read", 1_000))
+        results.full_lists.append(FullList("/persons", persons, 1, 1, 400_000))
+    figure = plot.plot_growth(results, ["read"])
+    assert len(growth.SIZES) >= 4
+    for panel in figure.axes:
+        assert list(np.asarray(panel.lines[0].get_xdata())) == list(growth.SIZES)
+        labels = [label.get_text() for label in panel.get_xticklabels()]
+        assert labels == ["10k", "100k", "1M", "3M"]
 
 
 async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ HELP = [
     "backup --help",
     "restore --help",
     "check --help",
+    "upgrade --help",
     "token --help",
     "token create --help",
 ]

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.system.service import ROOT, TIMEOUT
+from tests.system.service import COMMAND, ROOT, TIMEOUT, environment
 
 UNIT = ROOT / "docs" / "registry.service"
+
+DOCKERFILE = ROOT / "Dockerfile"
+
+COMPOSE = ROOT / "docker-compose.yml"
+
+PAGES = [UNIT, DOCKERFILE, COMPOSE, ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
@@ -32,3 +42,67 @@ def test_the_systemd_unit_is_valid(tmp_path: Path) -> None:
         [analyze, "verify", copy], capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_dockerfile_is_valid() -> None:
+    hadolint = Path(sys.prefix, "bin", "hadolint")
+    done = subprocess.run(  # noqa: S603 - a pinned program
+        [hadolint, DOCKERFILE], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_the_dockerfile_copies_exists_and_is_not_ignored() -> None:
+    copied = re.findall(r"(?m)^COPY (?!--from)(\S+) ", DOCKERFILE.read_text())
+    everything, *kept = (ROOT / ".dockerignore").read_text().splitlines()
+    assert everything == "*"
+    assert copied
+    for path in copied:
+        assert (ROOT / path).exists()
+        assert any(fnmatch(path, pattern[1:]) for pattern in kept if pattern.startswith("!"))
+
+
+def test_the_image_has_the_pinned_requirements_without_mongod() -> None:
+    (pattern,) = re.findall(r"grep -v (\S+) requirements.txt", DOCKERFILE.read_text())
+    pins = [
+        line
+        for line in (ROOT / "requirements.txt").read_text().splitlines()
+        if "==" in line and re.match(pattern, line)
+    ]
+    assert [pin.partition("-db")[0] for pin in pins] == ["fiftyone", "fiftyone"]
+
+
+def test_compose_builds_the_dockerfile_and_its_services_are_complete() -> None:
+    compose = yaml.safe_load(COMPOSE.read_text())
+    services = compose["services"]
+    assert services["registry"]["build"] == "."
+    members = re.findall(r"mongo\d", services["registry"]["environment"]["MONGODB_URI"])
+    assert set(services) == {"registry", *members}
+    assert set(compose["volumes"]) == set(members)
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
+
+
+def commands() -> Iterator[str]:
+    """Yield the commands of the service that comments, examples and pages tell readers to type."""
+    for page in PAGES:
+        for found in re.finditer(r"python -m registry ([a-z][^`\n]*)", page.read_text()):
+            yield found[1].strip('`"], ')
+
+
+@pytest.mark.parametrize("command", sorted(set(commands())))
+def test_a_documented_command_exists_with_its_options(command: str) -> None:
+    words = shlex.split(command)
+    names = [word for word in words if re.fullmatch("[a-z]+", word)]
+    subcommands = names[: 2 if names[0] == "token" else 1]
+    done = subprocess.run(  # noqa: S603 - the service
+        [*COMMAND, *subcommands, "--help"],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    for option in (word for word in words if word.startswith("--")):
+        assert option in done.stdout

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import importlib.util
+import logging
 import os
 import shutil
 import socket
@@ -22,6 +23,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongod.child_process import ChildProcess
+from registry.storage.mongod.data_format import read_format, version_conflict
 from registry.storage.mongod.log import Log
 from registry.storage.mongod.supervision import Program, Supervisor
 
@@ -51,6 +53,8 @@ _POLL_SECONDS = 0.005
 _PREVIOUS_SECONDS = 30.0
 _COMMAND_SECONDS = 3.0  # most commands on the data directory of a stopped service take less
 _START_SECONDS = 120.0  # after a crash there may be a journal to replay
+
+_log = logging.getLogger("registry")
 
 
 @asynccontextmanager
@@ -136,7 +140,8 @@ async def _started(child: ChildProcess, path: Path, log: Log) -> str:
             await _wait_for_socket(path, child)
             await _wait_for_primary(uri)
     except (TimeoutError, ChildProcessError, PyMongoError) as error:
-        reason = log.first_error() or str(error) or f"it was not ready after {_START_SECONDS:g} s"
+        reason = version_conflict(log) or log.first_error() or str(error)
+        reason = reason or f"it was not ready after {_START_SECONDS:g} s"
         raise StartError(f"mongod does not start: {reason} (its log is {log})") from error
     return uri
 
@@ -274,8 +279,16 @@ async def _wait_for_primary(uri: str) -> None:
             if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one
                 await _initiate(client)
             await asyncio.sleep(_POLL_SECONDS)
+        data_format = await read_format(client)
     finally:
         client.close()
+    if data_format.data != data_format.newest:
+        _log.info(
+            "mongod %s keeps the data in the format of MongoDB %s, so that version can still open "
+            "it: `python -m registry upgrade` raises the format",
+            data_format.mongod,
+            data_format.data,
+        )
 
 
 async def _initiate(client: AsyncIOMotorClient[dict[str, Any]]) -> None:

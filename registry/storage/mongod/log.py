@@ -3,9 +3,10 @@
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 _MAX_BYTES = 16 * 2**20
 
@@ -47,6 +48,17 @@ class Log:
             if entry["s"] in {"E", "F"}:
                 return _error_message(entry)
         return None
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield what mongod has logged since its start, without the lines of other programs."""
+        self.file.seek(self._start)
+        for line in self.file:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, dict):
+                yield entry
 
     def rotate_if_full(self) -> None:
         """Move the contents to another file if they exceed the limit.

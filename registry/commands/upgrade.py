@@ -1,0 +1,40 @@
+"""The command `upgrade`: the data of the embedded MongoDB, in the format of its mongod."""
+
+from collections.abc import Sequence
+
+from registry.commands.database import database_options, note, open_database, run, settings_of
+from registry.installation import program
+from registry.settings import Parser, Settings
+from registry.start_error import StartError
+from registry.storage.mongod.data_format import raise_format
+
+_DESCRIPTION = (
+    "Raise the format of the data of the embedded MongoDB (its feature compatibility version) "
+    "to that of its mongod, also while the service runs. Earlier versions of MongoDB cannot open "
+    "the data any more: make a backup before."
+)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
+    parser = Parser(
+        prog=f"{program()} upgrade",
+        description=_DESCRIPTION,
+        parents=[database_options()],
+        allow_abbrev=False,
+    )
+    run(_upgrade(settings_of(parser.parse_args(arguments))))
+
+
+async def _upgrade(settings: Settings) -> None:
+    if settings.mongodb_uri is not None:
+        raise StartError(
+            "upgrade is for the embedded MongoDB: unset MONGODB_URI, or upgrade the members of "
+            "that cluster as MongoDB's documentation describes"
+        )
+    async with open_database(settings) as database:
+        before = await raise_format(database.client)
+    if before.data == before.newest:
+        note(f"The data has the format of MongoDB {before.newest} already.")
+    else:
+        note(f"Raised the format of the data from MongoDB {before.data} to {before.newest}.")

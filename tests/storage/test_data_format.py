@@ -1,0 +1,134 @@
+"""The format of the data of mongod: which versions open it, and how it is raised."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorClient
+
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.start_error import StartError
+from registry.storage.client import connect
+from registry.storage.mongod import embedded
+from registry.storage.mongod.data_format import raise_format, read_format, version_conflict
+from registry.storage.mongod.log import Log
+from tests import earlier_mongod
+from tests.mongods import client_of
+
+Client = AsyncIOMotorClient[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def earlier() -> Path:
+    """A mongod 5.0."""
+    if sys.platform != "linux":
+        pytest.skip("the mongod 5.0 is a program for Linux")
+    return earlier_mongod.install()
+
+
+@asynccontextmanager
+async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[Client]:
+    settings = Settings(data_dir=data_dir, mongod=mongod)
+    async with embedded.mongod(settings) as uri, client_of(uri) as client:
+        yield client
+
+
+async def start_error(data_dir: Path, mongod: Path | None = None) -> str:
+    with pytest.raises(StartError) as caught:
+        async with running(data_dir, mongod):
+            pass
+    return str(caught.value).removeprefix("mongod does not start: ")
+
+
+async def test_data_is_upgraded_when_the_format_is_raised_and_not_before(
+    earlier: Path, tmp_path: Path
+) -> None:
+    async with running(tmp_path, earlier) as client:
+        await client.registry.notes.insert_one({"_id": 1})
+    async with running(tmp_path) as client:
+        assert (await read_format(client)).data == "5.0"
+    async with running(tmp_path, earlier) as client:  # a step back
+        assert await client.registry.notes.count_documents({}) == 1
+    async with running(tmp_path) as client:
+        assert await client.registry.notes.count_documents({}) == 1
+        for before in ("5.0", "6.0"):
+            assert (await raise_format(client)).data == before
+    message = await start_error(tmp_path, earlier)
+    expected = "mongod 5.0.4 cannot open data in the format of MongoDB 6.0: choose mongod 6.0 with"
+    assert message.startswith(expected)
+
+
+async def test_data_that_is_two_versions_older_is_refused_with_the_version_between(
+    earlier: Path, tmp_path: Path
+) -> None:
+    async with running(tmp_path, earlier) as client:
+        await client.admin.command("setFeatureCompatibilityVersion", "4.4")
+    message = await start_error(tmp_path)
+    assert re.match(
+        r"mongod 6\.0\.\d+ cannot open data in the format of MongoDB 4\.4: first choose "
+        r"mongod 5\.0 with --mongod, and raise the format with `python -m registry upgrade`",
+        message,
+    )
+
+
+async def test_files_of_a_later_storage_engine_are_refused_as_such(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    turtle = tmp_path / "mongodb" / "WiredTiger.turtle"
+    turtle.write_bytes(re.sub(rb"major=\d+,minor=\d+", b"major=99,minor=0", turtle.read_bytes()))
+    message = await start_error(tmp_path)
+    assert re.match(r"a MongoDB later than 6\.0\.\d+ wrote the data: choose that one ", message)
+
+
+@pytest.mark.parametrize(
+    ("mongod", "error", "advice"),
+    [
+        (
+            "8.0.4",
+            "Invalid feature compatibility version value '6.0'; expected '7.0' or '7.3' or '8.0'.",
+            "first choose mongod 7.0 with",
+        ),
+        (
+            "8.2.1",
+            'document: { _id: "featureCompatibilityVersion", version: "6.0" }. See',
+            "first choose mongod 7.0, then 8.0 with",
+        ),
+        (
+            "7.0.28",
+            'document: { _id: "featureCompatibilityVersion", version: "8.0" }. See',
+            "choose mongod 8.0 with",
+        ),
+    ],
+)
+def test_versions_that_are_not_at_hand_are_named_too(
+    mongod: str, error: str, advice: str, tmp_path: Path
+) -> None:
+    log = Log.open(tmp_path / "mongod.log")
+    with log.file:
+        log.begin()
+        for entry in (
+            {"id": 23403, "s": "I", "attr": {"buildInfo": {"version": mongod}}},
+            {"id": 20573, "s": "F", "attr": {"error": f"UPGRADE PROBLEM: {error}"}},
+        ):
+            log.file.write(json.dumps(entry).encode() + b"\n")
+        conflict = version_conflict(log)
+    assert conflict is not None
+    assert conflict.partition(": ")[2].startswith(advice)
+
+
+async def test_a_mongodb_that_the_service_cannot_use_is_refused(
+    earlier: Path, tmp_path: Path
+) -> None:
+    settings = Settings(data_dir=tmp_path, mongod=earlier)
+    with pytest.raises(StartError, match=r"is MongoDB 5\.0\.4: the service requires 6\.0 or later"):
+        async with connect(settings, Graph(RESOURCES)):
+            pass

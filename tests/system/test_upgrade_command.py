@@ -1,0 +1,52 @@
+"""The command `upgrade`, as an operator runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from registry.settings import Settings
+from registry.storage.mongod import embedded
+from tests import earlier_mongod
+from tests.system.conftest import Start
+from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, error_message
+
+
+async def create_data(data_dir: Path, mongod: Path) -> None:
+    async with embedded.mongod(Settings(data_dir=data_dir, mongod=mongod)):
+        pass
+
+
+def upgrade(data_dir: Path) -> str:
+    done = subprocess.run(  # noqa: S603 - the service
+        [*COMMAND, "upgrade", "--data-dir", data_dir],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    return done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the mongod 5.0 is a program for Linux")
+def test_the_data_of_a_service_is_upgraded_while_it_runs_or_is_stopped(
+    start: Start, tmp_path: Path
+) -> None:
+    asyncio.run(create_data(tmp_path, earlier_mongod.install()))
+    service = start(data_dir=tmp_path)
+    line = service.read_line(service.process.stderr)
+    assert "keeps the data in the format of MongoDB 5.0, " in line
+    assert upgrade(tmp_path) == "Raised the format of the data from MongoDB 5.0 to 6.0.\n"
+    assert service.stop() == 0
+    assert upgrade(tmp_path) == "The data has the format of MongoDB 6.0 already.\n"
+
+
+def test_the_members_of_a_cluster_are_not_upgraded() -> None:
+    message = error_message([*COMMAND, "upgrade", "--mongodb-uri", "mongodb://db1"], environment())
+    assert message.startswith("registry: upgrade is for the embedded MongoDB: unset MONGODB_URI")

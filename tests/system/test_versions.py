@@ -1,0 +1,119 @@
+"""The installed package runs with the lowest and the newest versions that setup.py allows."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+from uv import find_uv_bin
+
+from tests.system.conftest import Start
+from tests.system.service import ROOT, TIMEOUT, Service, person
+
+INSTALL_TIMEOUT = 300
+
+IMPORT_ALL = """
+import importlib, pkgutil, registry
+for module in pkgutil.walk_packages(registry.__path__, "registry."):
+    importlib.import_module(module.name)
+"""
+
+
+def uv(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run uv, which finds the versions that pyenv has installed as well."""
+    places = [os.environ["PATH"], *Path.home().glob(".pyenv/versions/*/bin")]
+    return subprocess.run(  # noqa: S603 - a pinned program
+        [find_uv_bin(), *arguments],
+        env=os.environ | {"PATH": os.pathsep.join(map(str, places))},
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_TIMEOUT,
+        check=False,
+    )
+
+
+def newest_python(versions: str) -> str | None:
+    """Return the path of the newest Python on this machine in a range of versions."""
+    listed = uv("python", "list", "--only-installed", "--output-format", "json", versions).stdout
+    found = [one for one in json.loads(listed) if one["implementation"] == "cpython"]
+    newest = max(found, key=lambda one: Version(one["version"]), default=None)
+    return newest and newest["path"]
+
+
+def install(root: Path, python: str, resolution: str) -> Path:
+    """Install a copy of the package in a new environment; return the Python of that."""
+    source, environment = root / "source", root / "environment"
+    shutil.copytree(ROOT / "registry", source / "registry")
+    shutil.copy(ROOT / "setup.py", source)
+    interpreter = environment / "bin" / "python"
+    for arguments in (
+        ("venv", "--no-python-downloads", "--python", python, environment),
+        ("pip", "install", "--python", interpreter, "--resolution", resolution, source),
+    ):
+        done = uv(*arguments)
+        assert done.returncode == 0, done.stderr
+    return interpreter
+
+
+def exercise(service: Service) -> None:
+    """Send requests that need most of the packages."""
+    persons = "/persons?include=computers&filter[first_name]=Grace"
+    service.request("/persons", person("Grace"))
+    owner = {"data": {"type": "person", "id": "1"}}
+    attributes, relationships = {"serial": "SN-1"}, {"owner": owner}
+    computer = {"type": "computer", "attributes": attributes, "relationships": relationships}
+    service.request("/computers", {"data": computer})
+    (included,) = service.request(persons)["included"]
+    assert included["attributes"] == attributes
+
+    wrong = person("Ada")
+    wrong["data"]["attributes"]["email"] = "ada@localhost"
+    with pytest.raises(HTTPError, match="422"):
+        service.request("/persons", wrong)
+    assert json.loads(service.read_line(service.process.stderr))
+    assert service.request("/api/swagger/openapi.json")["openapi"] == "3.0.0"
+    with urlopen(f"{service.url}/api/swagger/", timeout=TIMEOUT) as page:  # noqa: S310 - http
+        assert b"swagger-ui" in page.read()
+
+
+@pytest.mark.parametrize(
+    ("versions", "resolution"), [(">=3.11,<3.12", "lowest-direct"), (">=3.11", "highest")]
+)
+def test_the_service_runs_with_the_versions_that_setup_py_allows(
+    versions: str, resolution: str, start: Start, tmp_path: Path
+) -> None:
+    if (python := newest_python(versions)) is None:
+        pytest.skip(f"there is no Python {versions}")
+    command = (install(tmp_path, python, resolution), "-P", "-m", "registry")
+    subprocess.run(  # noqa: S603 - the Python of the environment
+        [command[0], "-P", "-c", IMPORT_ALL], check=True, timeout=TIMEOUT
+    )
+    arguments = ["--workers", "2"] if sys.platform == "linux" else []
+    arguments += ["--metrics-port", "0", "--log-format", "json"]
+    service = start(*arguments, command=command)
+    exercise(service)
+    assert service.stop() == 0
+
+
+def test_setup_py_has_a_range_for_each_requirement_which_contains_the_pin() -> None:
+    direct = (ROOT / "requirements.txt").read_text().partition("# Transitive")[0].splitlines()
+    pins = [Requirement(text) for line in direct if (text := line.partition("#")[0].strip())]
+    call = ast.parse((ROOT / "setup.py").read_text()).body[-1]
+    assert isinstance(call, ast.Expr)
+    assert isinstance(call.value, ast.Call)
+    arguments = {one.arg: one.value for one in call.value.keywords}
+    ranges = list(map(Requirement, ast.literal_eval(arguments["install_requires"])))
+    assert [one.name for one in ranges] == [pin.name for pin in pins]
+    for allowed, pin in zip(ranges, pins, strict=True):
+        (version,) = (one.version for one in pin.specifier)
+        assert allowed.specifier.contains(version), allowed

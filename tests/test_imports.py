@@ -52,6 +52,7 @@ STORAGE_LAYERS = [
     "idempotency",
     "reads",
     "snapshot",
+    "index_builds",
     "writes",
     "tokens",
     "token_lookups",

@@ -113,6 +113,12 @@ def _network(text: str) -> IPv4Network | IPv6Network:
         ) from None
 
 
+def _attribute(text: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", text):
+        raise ValueError(f"{text!r} is not a type and its attribute, such as computer.serial")
+    return text
+
+
 def _auth(text: str) -> str:
     if text not in _AUTH:
         raise ValueError(f"{text!r} is not one of {', '.join(_AUTH)}")
@@ -163,6 +169,11 @@ class Settings:
         tuple[IPv4Network | IPv6Network, ...],
         _network,
         "address or network whose X-Forwarded headers are used; repeatable",
+    ] = ()
+    unique: Annotated[
+        tuple[str, ...],
+        _attribute,
+        "attribute of which no two resources may have the same value; repeatable",
     ] = ()
 
     oidc_issuer: Annotated[

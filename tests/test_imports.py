@@ -53,6 +53,8 @@ STORAGE_LAYERS = [
     "reads",
     "snapshot",
     "index_builds",
+    "duplicates",
+    "unique_indexes",
     "writes",
     "tokens",
     "token_lookups",

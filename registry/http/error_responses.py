@@ -33,8 +33,10 @@ from registry.jsonapi.errors import (
     ResultTooLarge,
     TokenRejected,
     Unavailable,
+    ValueTaken,
     quoted,
 )
+from registry.jsonapi.links import resource_path
 from registry.storage import errors as storage_errors
 from registry.storage.errors import QueryTimeout, RecordNotFound, StorageError, VersionConflict
 
@@ -123,11 +125,13 @@ def _from_access_error(error: InvalidToken | access_errors.IssuerUnavailable) ->
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:
-    """Return the errors to report to the client: 404 per missing id, 412, 413, 422 or 503."""
+    """Return the errors to report to the client: 404 per missing id, 409, 412, 413, 422 or 503."""
     match error:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
+        case storage_errors.ValueTaken():
+            return ApiErrors([_from_taken_value(error)])
         case storage_errors.Overloaded():
             return ApiErrors([Overloaded(str(error), error.seconds)])
         case storage_errors.DiskFull():
@@ -135,6 +139,12 @@ def from_storage_error(error: StorageError) -> ApiErrors:
         case QueryTimeout():
             return ApiErrors([QueryTimedOut(error.seconds)])
     return ApiErrors([_ALWAYS_EQUAL.get(type(error), Unavailable)()])
+
+
+def _from_taken_value(error: storage_errors.ValueTaken) -> ApiError:
+    # Whoever may write a type may read it, so the link needs no scope of its own.
+    about = None if error.id is None else resource_path(error.resource, error.id)
+    return ValueTaken(error.resource.type, error.attribute, error.pointer, about)
 
 
 _ALWAYS_EQUAL: Mapping[type[StorageError], Callable[[], ApiError]] = {

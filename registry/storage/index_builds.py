@@ -21,14 +21,12 @@ _PROGRESS_SECONDS = 5.0
 
 
 async def build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
-    """Build indexes of a collection, and log the progress.
+    """Build indexes of a collection, and log the progress if it takes seconds.
 
     Other processes that build the same ones wait for one build in MongoDB. The build is ended if
     the caller is cancelled. Raises PyMongoError; DuplicateKeyError if an index is unique, but what
     is stored is not.
     """
-    fields = ", ".join(next(iter(index.document["key"])) for index in indexes)
-    _log.info("Building indexes of %s: %s", collection, fields)
     progress = asyncio.create_task(_log_progress(database, collection))
     try:
         await _build(database, collection, indexes)

@@ -41,6 +41,7 @@ class Indexes:
         for name in sorted(self._backlog.unindexed):
             resource = self._graph[name]
             if missing := await self._missing(resource):  # else another process has built them
+                _log.info("Building indexes of %s: %s", resource.collection, ", ".join(missing))
                 await build(self._database, resource.collection, _models(missing))
             self._backlog.unindexed.discard(name)
             _log.info("The indexes of %s are complete", resource.collection)

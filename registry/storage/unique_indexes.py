@@ -81,7 +81,6 @@ class UniqueIndexes:
         existing = {name for name in names if name.startswith(_PREFIX)}
         wanted = {_index_name(*each): each for each in resource.unique_attributes.items()}
         for index_name in sorted(existing - wanted.keys()):
-            _log.warning("Dropping the index %s of %s", index_name, resource.collection)
             await self._drop(resource, index_name)
         missing = [each for index_name, each in wanted.items() if index_name not in existing]
         return "; ".join(filter(None, [await self._create(resource, *each) for each in missing]))
@@ -92,6 +91,9 @@ class UniqueIndexes:
         except OperationFailure as error:
             if error.code != _INDEX_NOT_FOUND:  # else another process has dropped it
                 raise
+        else:
+            text = "Dropped the index %s of %s: the values need not be unique any more"
+            _log.warning(text, index_name, resource.collection)
 
     async def _create(self, resource: Resource, name: str, attribute: Attribute) -> str:
         """Create an index, and return "", or why it cannot be created."""

@@ -94,7 +94,9 @@ class Repository:
         self._insertions, self._keyed_insertions, self._attribute_updates = {}, {}, {}
         for resource in graph.values():
             writes = WriteCommands(database, commands, resource)
-            self._insertions[resource] = Insertions(resource, writes, self._counters)
+            self._insertions[resource] = Insertions(
+                resource, writes, self._counters, orphans, self._in_progress
+            )
             self._keyed_insertions[resource] = KeyedInsertions(
                 resource, self._transactions, self._counters
             )

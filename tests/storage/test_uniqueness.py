@@ -14,11 +14,19 @@ import pytest
 
 from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.request_documents import Change, Identifier, Linkage
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
 from registry.settings import Settings, StartError
+from registry.storage import orphaned_transactions
 from registry.storage.backups import back_up, restore
+from registry.storage.client import APP_NAME
 from registry.storage.errors import ValueTaken
+from registry.storage.reads.commands import Commands
 from registry.storage.records import Written
+from registry.storage.unique_indexes import UniqueIndexes
+from registry.storage.writes import insertions
 from tests.conftest import Serve
+from tests.mongods import client_of
 from tests.proxy import Effect, Proxy
 from tests.support import Api, CommandLog, Database, Response
 
@@ -111,7 +119,10 @@ async def test_the_indexes_follow_the_setting(
     assert dropped.message == (
         "Dropped the index unique_serial of computers: the values need not be unique any more"
     )
-    await asyncio.gather(serve(), serve())
+    graph = Graph(RESOURCES)
+    await asyncio.gather(
+        *(UniqueIndexes(database, graph, Commands(database)).prepare() for _ in range(4))
+    )
     assert await unique_indexes(database) == set()
 
 
@@ -243,6 +254,41 @@ async def test_taken_values_do_not_fail_the_other_link_writes_of_their_batch(
         assert (sent["abortTransaction"], sent["commitTransaction"]) == (2, 1)
     expected = [f"SN-{number}" if name == "SN-40" else name for number, name in enumerate(names, 1)]
     assert await stored_serials(database) == [*expected, "SN-40"]
+
+
+async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_others_of_a_batch(
+    serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insertions, "_LOCK_MILLISECONDS", 100)
+    registry = Registry(await serve(settings=unique))
+    await registry.insert("first")
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        await database.computers.insert_one({"_id": 900, "serial": "SN-5"}, session=session)
+        names = [f"SN-{number}" for number in range(20)]
+        blocked = asyncio.create_task(registry.insert("SN-5"))
+        await asyncio.gather(*(registry.insert(name) for name in names if name != "SN-5"))
+        assert not blocked.done()
+        await session.commit_transaction()
+    assert [has_conflict(one, 900) for one in await asyncio.gather(blocked, return_exceptions=True)]
+    assert sorted(await stored_serials(database)) == sorted(["first", *names])
+
+
+async def test_a_creation_ends_an_orphaned_transaction_with_the_same_value(
+    serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphaned_transactions, "_SUSPECT_SECONDS", 0.1)
+    monkeypatch.setattr(insertions, "_LOCK_MILLISECONDS", 200)
+    registry = Registry(await serve(settings=unique))
+    async with (
+        client_of(f"{unique.mongodb_uri}&appName={APP_NAME}") as client,
+        await client.start_session() as session,
+    ):
+        session.start_transaction()
+        computers = client[database.name].computers
+        await computers.insert_one({"_id": 900, "serial": "SN-1"}, session=session)
+        assert (await registry.insert("SN-1")).record["serial"] == "SN-1"
+    assert await stored_serials(database) == ["SN-1"]
 
 
 async def test_a_service_without_the_setting_reports_the_conflicts_of_another(

@@ -59,10 +59,14 @@ class WriteCommands:
         query = {"_id": {"$in": ids} if len(ids) > 1 else ids[0]}
         return (await self._reads.find(self._collection, query, projection)).records
 
-    async def insert(self, records: Sequence[Record]) -> Reply:
-        """Insert records, all but the rejected ones."""
+    async def insert(self, records: Sequence[Record], milliseconds: int = MILLISECONDS) -> Reply:
+        """Insert records, all but the rejected ones.
+
+        milliseconds: the time limit of the command. Raises ExecutionTimeout after it; some records
+        may have been inserted by then.
+        """
         return await self._write(
-            {"insert": self._collection, "documents": records, "ordered": False}, "n", MILLISECONDS
+            {"insert": self._collection, "documents": records, "ordered": False}, "n", milliseconds
         )
 
     async def update(self, statements: Sequence[Mapping[str, Any]], milliseconds: int) -> Reply:

@@ -53,13 +53,10 @@ class Graph(Mapping[str, Resource]):
             raise InvalidDeclaration(
                 f"{unknown[0]} is not an attribute that can be unique; choose from {choices}"
             )
-        by_type = {
-            resource: frozenset(
-                name for name in resource.attributes if f"{resource.type}.{name}" in names
-            )
+        return Graph(
+            replace(resource, unique=frozenset(_names_in(names, resource)))
             for resource in self.values()
-        }
-        return Graph(replace(resource, unique=unique) for resource, unique in by_type.items())
+        )
 
     def __getitem__(self, name: str) -> Resource:
         return self._resources[name]
@@ -69,6 +66,11 @@ class Graph(Mapping[str, Resource]):
 
     def __len__(self) -> int:
         return len(self._resources)
+
+
+def _names_in(names: Collection[str], resource: Resource) -> list[str]:
+    """Return the attributes of a type among names such as `computer.serial`."""
+    return [name for name in resource.attributes if f"{resource.type}.{name}" in names]
 
 
 def _relationships(resource: Resource, resources: tuple[Resource, ...]) -> dict[str, Relationship]:

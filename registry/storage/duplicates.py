@@ -38,11 +38,11 @@ async def describe_duplicates(
         (duplicates,) = await found.to_list(None)
     texts = [_describe(one["_id"], one["ids"], one["count"]) for one in duplicates["values"]]
     others = sum(one["count"] for one in duplicates["total"]) - len(texts)
-    return ", ".join([*texts, f"{others} more values"] if others else texts)
+    return ", ".join([*texts, f"{others} more"] if others else texts)
 
 
 def _describe(value: Any, ids: list[Any], count: int) -> str:
-    text = value if isinstance(value, str) else str(value)
+    text = str(value)
     shown = text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
     others = f" and {count - len(ids)} more" if count > len(ids) else ""
     # As JSON, so that control characters do not break the line.

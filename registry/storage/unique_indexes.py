@@ -111,7 +111,8 @@ class UniqueIndexes:
             duplicates = await describe_duplicates(
                 self._database, resource.collection, name, compared, **collation
             )
-            reason = f"{resource.collection} have these values more than once: {duplicates}"
+            values = duplicates or "none any more, start again"
+            reason = f"{resource.collection} have these values more than once: {values}"
         except OperationFailure as error:
             reason = f"MongoDB cannot create the index: {(error.details or {}).get('errmsg')}"
         else:

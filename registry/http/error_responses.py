@@ -130,7 +130,7 @@ def from_storage_error(error: StorageError) -> ApiErrors:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
-        case storage_errors.ValueTaken():
+        case storage_errors.DuplicateValue():
             return ApiErrors([_from_taken_value(error)])
         case storage_errors.Overloaded():
             return ApiErrors([Overloaded(str(error), error.seconds)])
@@ -141,7 +141,7 @@ def from_storage_error(error: StorageError) -> ApiErrors:
     return ApiErrors([_ALWAYS_EQUAL.get(type(error), Unavailable)()])
 
 
-def _from_taken_value(error: storage_errors.ValueTaken) -> ApiError:
+def _from_taken_value(error: storage_errors.DuplicateValue) -> ApiError:
     # Whoever may write a type may read it, so the link needs no scope of its own.
     about = None if error.id is None else resource_path(error.resource, error.id)
     return ValueTaken(error.resource.type, error.attribute, error.pointer, about)

@@ -52,7 +52,7 @@ class IdTaken(StorageError):
     """An external writer has stored a record under an id that was just allocated."""
 
 
-class ValueTaken(StorageError):
+class DuplicateValue(StorageError):
     """Another resource has the value of a unique attribute; nothing was written.
 
     resource: the type. attribute: its name. value: as stored. position: of the resource object in

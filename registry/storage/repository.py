@@ -23,7 +23,7 @@ from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.disk_space import DiskSpace
-from registry.storage.errors import RecordNotFound, ValueTaken, translated_errors
+from registry.storage.errors import DuplicateValue, RecordNotFound, translated_errors
 from registry.storage.idempotency import IdempotencyKey
 from registry.storage.maintenance import Maintenance
 from registry.storage.orphaned_transactions import OrphanedTransactions
@@ -176,7 +176,7 @@ class Repository:
 
         read_back: whether related resources will be read at the time of the write, which is unknown
         otherwise. Raises RecordNotFound if a linkage names resources that do not exist, or
-        ValueTaken; then nothing is stored.
+        DuplicateValue; then nothing is stored.
         """
         self._disk_space.require()
         self._backlog.written(resource.type)
@@ -202,7 +202,7 @@ class Repository:
                 async with self._bulkheads.small_requests:
                     return Written(await self._counters.retry_if_taken(insertion))
             return await self._counters.retry_if_taken(attempt)
-        except ValueTaken as taken:
+        except DuplicateValue as taken:
             await self._identify(taken)
             raise
 
@@ -220,7 +220,8 @@ class Repository:
 
         Members of other resources move. read_back: whether related resources will be read at the
         time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
-        names resources that do not exist, VersionConflict or ValueTaken; then nothing is changed.
+        names resources that do not exist, VersionConflict or DuplicateValue; then nothing is
+        changed.
         """
         self._disk_space.require()
         if change.attributes:
@@ -237,7 +238,7 @@ class Repository:
                 async with self._bulkheads.small_requests:
                     record = await self._attribute_updates[resource].update(update)
                 written = None if record is None else Written(record)
-        except ValueTaken as taken:
+        except DuplicateValue as taken:
             await self._identify(taken)
             raise
         if written is None:
@@ -289,8 +290,8 @@ class Repository:
     ) -> Performed:
         """Execute all operations in order, or none.
 
-        Raises RecordNotFound or ValueTaken with the pointer into the first operation that fails, or
-        ResultTooLarge.
+        Raises RecordNotFound or DuplicateValue with the pointer into the first operation that
+        fails, or ResultTooLarge.
         """
         self._disk_space.require()
         for one in operations:
@@ -310,11 +311,11 @@ class Repository:
         execution = partial(self._counters.retry_if_taken, attempt)
         try:
             return await bulkhead.complete(execution, self._in_progress)
-        except ValueTaken as taken:
+        except DuplicateValue as taken:
             await self._identify(taken)
             raise
 
-    async def _identify(self, taken: ValueTaken) -> None:
+    async def _identify(self, taken: DuplicateValue) -> None:
         """Add the id of the resource that has the value. Raises Overloaded."""
         async with self._bulkheads.small_requests:
             taken.id = await self._unique_indexes.find_id(taken)

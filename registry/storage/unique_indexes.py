@@ -20,7 +20,7 @@ from registry.model.resource import Resource
 from registry.settings import StartError
 from registry.storage.client import Database
 from registry.storage.duplicates import describe_duplicates
-from registry.storage.errors import DUPLICATE_KEY, ValueTaken
+from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
 from registry.storage.index_builds import build
 from registry.storage.reads.commands import Commands
 
@@ -62,7 +62,7 @@ class UniqueIndexes:
         if any(refusals):
             raise StartError("; ".join(filter(None, refusals)))
 
-    async def find_id(self, taken: ValueTaken) -> int | None:
+    async def find_id(self, taken: DuplicateValue) -> int | None:
         """Return the id of the resource that has a value, None if it cannot be found."""
         name, attribute = taken.attribute, taken.resource.attributes[taken.attribute]
         query = {name: {"$eq": taken.value, **_is_compared(attribute)}}

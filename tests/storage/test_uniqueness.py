@@ -20,7 +20,7 @@ from registry.settings import Settings, StartError
 from registry.storage import orphaned_transactions
 from registry.storage.backups import back_up, restore
 from registry.storage.client import APP_NAME
-from registry.storage.errors import ValueTaken
+from registry.storage.errors import DuplicateValue
 from registry.storage.reads.commands import Commands
 from registry.storage.records import Written
 from registry.storage.unique_indexes import UniqueIndexes
@@ -90,7 +90,7 @@ class Registry:
 
 def has_conflict(result: Written | BaseException, id_: int) -> bool:
     """Whether a write has failed because the computer with this id has the value."""
-    if isinstance(result, ValueTaken):
+    if isinstance(result, DuplicateValue):
         assert result.id == id_
         return True
     assert isinstance(result, Written)

@@ -56,7 +56,7 @@ async def execute(
 ) -> Performed:
     """Execute operations in order, unless the key has a result. ids: by placeholder.
 
-    Raises PyMongoError, IdTaken, RecordNotFound or ValueTaken with the pointer into the first
+    Raises PyMongoError, IdTaken, RecordNotFound or DuplicateValue with the pointer into the first
     operation that fails, or what StoredResults raises; the caller then aborts the transaction.
     """
     if key is None:

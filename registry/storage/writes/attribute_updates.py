@@ -21,7 +21,7 @@ from registry.model.authorship import current_time
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher, BatchLimits
-from registry.storage.errors import StorageError, Unavailable, ValueTaken, translated_errors
+from registry.storage.errors import DuplicateValue, StorageError, Unavailable, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.records import Outcome, update_statement
 from registry.storage.unique_indexes import taken_attribute
@@ -89,7 +89,8 @@ class AttributeUpdates:
     async def update(self, request: UpdateRequest) -> Record | None:
         """Update a resource and return its record, None if there is none.
 
-        Raises VersionConflict if the record has none of the versions, ValueTaken or Unavailable.
+        Raises VersionConflict if the record has none of the versions, DuplicateValue or
+        Unavailable.
         """
         while isinstance(outcome := await self._batcher.load(request), RecordUpdate):
             await outcome.ended()
@@ -231,7 +232,7 @@ class AttributeUpdates:
                 raise OperationFailure("the update of a record was rejected", error["code"])
             (request,) = requests
             value = request.change.attributes[name]
-            taken[request.id] = ValueTaken(self._resource, name, value)
+            taken[request.id] = DuplicateValue(self._resource, name, value)
         if not reply.is_acknowledged:  # the other record may yet be rolled back
             return pending
         for id_, rejection in taken.items():

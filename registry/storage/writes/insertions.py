@@ -20,10 +20,10 @@ from registry.model.resource import Resource
 from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.errors import (
     DUPLICATE_KEY,
+    DuplicateValue,
     IdTaken,
     StorageError,
     Unavailable,
-    ValueTaken,
     translated_errors,
 )
 from registry.storage.orphaned_transactions import OrphanedTransactions
@@ -91,7 +91,7 @@ class Insertions:
     async def insert(self, change: Change) -> Record:
         """Store a new resource and return its record.
 
-        Raises IdTaken, ValueTaken or Unavailable.
+        Raises IdTaken, DuplicateValue or Unavailable.
         """
         try:
             return await self._batcher.load(change)
@@ -134,7 +134,7 @@ class Insertions:
 
     def _rejection(self, record: Record, error: WriteError) -> StorageError:
         if (name := taken_attribute(error, self._resource)) is not None:
-            return ValueTaken(self._resource, name, record[name])
+            return DuplicateValue(self._resource, name, record[name])
         return IdTaken() if error["code"] == DUPLICATE_KEY else Unavailable()
 
     async def _insert_again(
@@ -150,7 +150,7 @@ class Insertions:
         for id_ in taken:
             if id_ in stored and stored[id_] == records[0][WRITE_ID]:
                 del errors[id_]
-            elif id_ not in stored and isinstance(errors[id_], ValueTaken) and not may_be_late:
+            elif id_ not in stored and isinstance(errors[id_], DuplicateValue) and not may_be_late:
                 continue
             elif id_ not in stored or stored[id_] is not None:
                 # Changed or deleted since: unknown who stored it. If a value is taken, the command
@@ -168,7 +168,10 @@ class Insertions:
         }
 
     async def _insert_separately(self, record: Record) -> Record:
-        """Insert a record that is perhaps inserted already. Raises ValueTaken or Unavailable."""
+        """Insert a record that is perhaps inserted already.
+
+        Raises IdTaken, DuplicateValue or Unavailable.
+        """
         began = monotonic()
         with translated_errors():
             async with self._slots:

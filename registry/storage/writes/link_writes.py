@@ -59,7 +59,8 @@ class LinkWrites:
     async def write(self, request: WriteRequest) -> Written | None:
         """Return the written record, None if there is none to update.
 
-        Raises Unavailable, ValueTaken, or the error that `UnitOfWork.apply` returns as the outcome.
+        Raises Unavailable, DuplicateValue, or the error that `UnitOfWork.apply` returns as the
+        outcome.
         """
         try:
             return await self._batcher.load(request)

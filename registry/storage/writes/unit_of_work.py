@@ -17,11 +17,11 @@ from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
+    DuplicateValue,
     IdempotencyKeyReused,
     IdTaken,
     RecordNotFound,
     StorageError,
-    ValueTaken,
     VersionConflict,
 )
 from registry.storage.idempotency import IdempotencyKey, StoredResults
@@ -111,8 +111,9 @@ class UnitOfWork:
         A rejected request changes nothing, and does not affect the others: its outcome is
         VersionConflict, IdTaken, IdempotencyKeyReused, or RecordNotFound with the missing targets
         of a linkage. At most one request may set the unique attributes of a resource, as only the
-        values that are written in the end are compared. Raises RequestRejected with ValueTaken for
-        a value that another resource has; also PyMongoError, ResultTooLarge or TransactionConflict.
+        values that are written in the end are compared. Raises RequestRejected with DuplicateValue
+        for a value that another resource has; also PyMongoError, ResultTooLarge or
+        TransactionConflict.
         """
         await self._load(requests)
         await self._results.load(request.key for request in requests if request.key)
@@ -248,7 +249,7 @@ def _raise_rejected(
         is_written = request.resource.type == resource.type and request.id == id_
         if is_written and name in request.change.attributes:
             value = request.change.attributes[name]
-            raise RequestRejected(index, ValueTaken(resource, name, value, request.position))
+            raise RequestRejected(index, DuplicateValue(resource, name, value, request.position))
 
 
 class _IdentityMap:

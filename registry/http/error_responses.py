@@ -7,8 +7,7 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.access import errors as access_errors
-from registry.access.errors import InvalidToken
+from registry.access.errors import InvalidToken, KeysUnavailable
 from registry.access.tokens import redact
 from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
@@ -31,14 +30,23 @@ from registry.jsonapi.errors import (
     QueryTimedOut,
     RequestTimeout,
     ResultTooLarge,
+    ServiceUnavailable,
     TokenRejected,
-    Unavailable,
     ValueTaken,
     quoted,
 )
 from registry.jsonapi.links import resource_path
-from registry.storage import errors as storage_errors
-from registry.storage.errors import QueryTimeout, RecordNotFound, StorageError, VersionConflict
+from registry.storage.errors import (
+    BulkheadFull,
+    DiskNearlyFull,
+    DuplicateValue,
+    FingerprintMismatch,
+    QueryTimeout,
+    RecordNotFound,
+    StorageError,
+    StoredResultTooLarge,
+    VersionConflict,
+)
 
 _log = logging.getLogger("registry")
 
@@ -109,7 +117,7 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
             return error
         case ApiError():
             return ApiErrors([error])
-        case InvalidToken() | access_errors.IssuerUnavailable():
+        case InvalidToken() | KeysUnavailable():
             return ApiErrors([_from_access_error(error)])
         case StorageError():
             return from_storage_error(error)
@@ -118,7 +126,7 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
     return ApiErrors([InternalError()])
 
 
-def _from_access_error(error: InvalidToken | access_errors.IssuerUnavailable) -> ApiError:
+def _from_access_error(error: InvalidToken | KeysUnavailable) -> ApiError:
     if isinstance(error, InvalidToken):
         return TokenRejected(error.reason)
     return IssuerUnavailable(str(error), error.seconds)
@@ -130,18 +138,18 @@ def from_storage_error(error: StorageError) -> ApiErrors:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
-        case storage_errors.DuplicateValue():
-            return ApiErrors([_from_taken_value(error)])
-        case storage_errors.Overloaded():
+        case DuplicateValue():
+            return ApiErrors([_from_duplicate_value(error)])
+        case BulkheadFull():
             return ApiErrors([Overloaded(str(error), error.seconds)])
-        case storage_errors.DiskFull():
+        case DiskNearlyFull():
             return ApiErrors([DiskFull(error.reserve)])
         case QueryTimeout():
             return ApiErrors([QueryTimedOut(error.seconds)])
-    return ApiErrors([_ALWAYS_EQUAL.get(type(error), Unavailable)()])
+    return ApiErrors([_ALWAYS_EQUAL.get(type(error), ServiceUnavailable)()])
 
 
-def _from_taken_value(error: storage_errors.DuplicateValue) -> ApiError:
+def _from_duplicate_value(error: DuplicateValue) -> ApiError:
     # Whoever may write a type may read it, so the link needs no scope of its own.
     about = None if error.id is None else resource_path(error.resource, error.id)
     return ValueTaken(error.resource.type, error.attribute, error.pointer, about)
@@ -149,8 +157,8 @@ def _from_taken_value(error: storage_errors.DuplicateValue) -> ApiError:
 
 _ALWAYS_EQUAL: Mapping[type[StorageError], Callable[[], ApiError]] = {
     VersionConflict: PreconditionFailed,
-    storage_errors.IdempotencyKeyReused: IdempotencyKeyReused,
-    storage_errors.ResultTooLarge: ResultTooLarge,
+    FingerprintMismatch: IdempotencyKeyReused,
+    StoredResultTooLarge: ResultTooLarge,
 }
 """The errors of those that have no details."""
 

@@ -17,7 +17,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.resource import Resource
-from registry.settings import StartError
+from registry.start_error import StartError
 from registry.storage.client import Database
 from registry.storage.duplicates import describe_duplicates
 from registry.storage.errors import DUPLICATE_KEY, DuplicateValue

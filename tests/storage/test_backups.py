@@ -18,7 +18,8 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorCollection
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.backups import BackupError, back_up, restore
 from tests.conftest import Serve
 from tests.mongods import client_of
@@ -144,7 +145,7 @@ async def test_a_backup_shows_one_point_in_time_while_clients_write(
 
 async def test_a_backup_does_not_overwrite_a_file(database: Database, path: Path) -> None:
     write(path, b"precious")
-    with pytest.raises(BackupError, match="exists"):
+    with pytest.raises(FileExistsError, match="choose another name"):
         await back_up(database, path)
     assert read(path) == b"precious"
 

@@ -16,7 +16,8 @@ from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.request_documents import Change, Identifier, Linkage
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage import orphaned_transactions
 from registry.storage.backups import back_up, restore
 from registry.storage.client import APP_NAME

@@ -18,7 +18,7 @@ from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
     DuplicateValue,
-    IdempotencyKeyReused,
+    FingerprintMismatch,
     IdTaken,
     RecordNotFound,
     StorageError,
@@ -109,10 +109,10 @@ class UnitOfWork:
         """Apply the requests in order; return the outcome of each, without a time.
 
         A rejected request changes nothing, and does not affect the others: its outcome is
-        VersionConflict, IdTaken, IdempotencyKeyReused, or RecordNotFound with the missing targets
+        VersionConflict, IdTaken, FingerprintMismatch, or RecordNotFound with the missing targets
         of a linkage. At most one request may set the unique attributes of a resource, as only the
         values that are written in the end are compared. Raises RequestRejected with DuplicateValue
-        for a value that another resource has; also PyMongoError, ResultTooLarge or
+        for a value that another resource has; also PyMongoError, StoredResultTooLarge or
         TransactionConflict.
         """
         await self._load(requests)
@@ -149,7 +149,7 @@ class UnitOfWork:
     def _apply_once(self, request: WriteRequest) -> WriteOutcome:
         try:
             result = self._results.get(request.key) if request.key else None
-        except IdempotencyKeyReused as error:
+        except FingerprintMismatch as error:
             return error
         if result:
             return Written(result[0], is_replayed=True)
@@ -265,7 +265,7 @@ class _IdentityMap:
             link.foreign_key: defaultdict(set) for link in resource.links
         }
         self._unique = frozenset(resource.unique_attributes)
-        self._in_order: dict[Hashable, Record | None] = {}
+        self._in_order: dict[Hashable, bool] = {}  # by id, whether the record is new
         self._changed: dict[Hashable, Record] = defaultdict(dict)
         self._incremented: dict[int, Record] = {}
 
@@ -279,7 +279,7 @@ class _IdentityMap:
             self._set(hashable_id(record["_id"]), record)
 
     def add(self, record: Record) -> None:
-        self._in_order[record["_id"]] = record
+        self._in_order[record["_id"]] = True
         self._set(record["_id"], record)
 
     def update(self, id_: Hashable, values: Record) -> None:
@@ -291,7 +291,7 @@ class _IdentityMap:
         changed = values | {VERSION: version_of(before) + 1}
         self._changed[id_] |= changed
         if not self._unique.isdisjoint(values):
-            self._in_order.setdefault(id_, None)
+            self._in_order.setdefault(id_, False)
         self._set(id_, before | changed)
 
     def increment_version(self, id_: int | None, authorship: Record) -> None:
@@ -321,11 +321,12 @@ class _IdentityMap:
 
     def operations(self) -> Iterator[tuple[Hashable, _WriteOperation]]:
         """Yield the operations, with the id of the record; None for several records."""
-        for id_, new in self._in_order.items():
-            yield id_, InsertOne(new) if new else self._update_of(id_)
-        for id_ in self._changed:
-            if self._in_order.get(id_, True):  # else it is updated already
-                yield id_, self._update_of(id_)
+        for id_, is_new in self._in_order.items():
+            values = self._changed.pop(id_, {})
+            # As later changes left it: inserting and then updating it would write it twice.
+            yield id_, InsertOne(self._records[id_]) if is_new else self._update_of(id_, values)
+        for id_, values in self._changed.items():
+            yield id_, self._update_of(id_, values)
         ids_by_author: dict[str | None, list[int]] = defaultdict(list)
         for id_, authorship in self._incremented.items():
             ids_by_author[authorship[UPDATED_BY]].append(id_)
@@ -333,8 +334,8 @@ class _IdentityMap:
             update = {"$set": next_version(self._incremented[ids[0]])}
             yield None, UpdateMany({"_id": {"$in": ids}}, [update])
 
-    def _update_of(self, id_: Hashable) -> UpdateOne:
-        return UpdateOne({"_id": self._records[id_]["_id"]}, {"$set": self._changed[id_]})
+    def _update_of(self, id_: Hashable, values: Record) -> UpdateOne:
+        return UpdateOne({"_id": self._records[id_]["_id"]}, {"$set": values})
 
     def _set(self, id_: Hashable, record: Record) -> None:
         self._records[id_] = record

@@ -31,12 +31,13 @@ from registry.http.limits import Limits
 from registry.http.metrics import Scrape, scrape_process
 from registry.http.proxies import TrustedProxies
 from registry.http.routes import routes
-from registry.model.graph import Graph
+from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Resource
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
-from registry.settings import Settings
+from registry.settings import Settings, flag
+from registry.start_error import StartError
 from registry.storage.client import connect
 from registry.storage.repository import Repository
 from registry.storage.token_lookups import TokenLookups
@@ -55,8 +56,8 @@ def create_app(
 
     on_failure: called on another thread with the reason if the embedded mongod fails repeatedly.
     scrape: returns the metrics, unless they have a port of their own.
-    Raises InvalidDeclaration if the resources do not fit together; on startup, raises StartError if
-    the database is unavailable.
+    Raises InvalidDeclaration if the resources do not fit together, and StartError if the settings
+    do not fit them; on startup, raises StartError if the database is unavailable.
     """
     cors = Cors(settings.cors_origin)
     middlewares = [*cors.middlewares, error_middleware]
@@ -70,7 +71,7 @@ def create_app(
     app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
     app[HOSTS] = AllowedHosts(settings, proxies)
     app[DEADLINES] = Deadlines(settings.response_seconds)
-    app[GRAPH] = graph = Graph(resources)
+    app[GRAPH] = graph = _graph(resources, settings)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))
     app.add_routes(routes(graph, settings.sizes))
     health.mount(app)
@@ -78,6 +79,14 @@ def create_app(
         metrics.mount(app, scrape)
     swagger_ui.mount(app, describe(graph, settings, limits))
     return app
+
+
+def _graph(resources: Iterable[Resource], settings: Settings) -> Graph:
+    graph = Graph(resources)
+    try:
+        return graph.with_unique(settings.unique)
+    except InvalidDeclaration as error:
+        raise StartError(f"{flag('unique')}: {error}") from error
 
 
 async def _open_repository(

@@ -32,11 +32,14 @@ from registry.jsonapi.errors import (
     ResultTooLarge,
     ServiceUnavailable,
     TokenRejected,
+    ValueTaken,
     quoted,
 )
+from registry.jsonapi.links import resource_path
 from registry.storage.errors import (
     BulkheadFull,
     DiskNearlyFull,
+    DuplicateValue,
     FingerprintMismatch,
     QueryTimeout,
     RecordNotFound,
@@ -130,11 +133,13 @@ def _from_access_error(error: InvalidToken | KeysUnavailable) -> ApiError:
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:
-    """Return the errors to report to the client: 404 per missing id, 412, 413, 422 or 503."""
+    """Return the errors to report to the client: 404 per missing id, 409, 412, 413, 422 or 503."""
     match error:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
+        case DuplicateValue():
+            return ApiErrors([_from_duplicate_value(error)])
         case BulkheadFull():
             return ApiErrors([Overloaded(str(error), error.seconds)])
         case DiskNearlyFull():
@@ -142,6 +147,12 @@ def from_storage_error(error: StorageError) -> ApiErrors:
         case QueryTimeout():
             return ApiErrors([QueryTimedOut(error.seconds)])
     return ApiErrors([_ALWAYS_EQUAL.get(type(error), ServiceUnavailable)()])
+
+
+def _from_duplicate_value(error: DuplicateValue) -> ApiError:
+    # Whoever may write a type may read it, so the link needs no scope of its own.
+    about = None if error.id is None else resource_path(error.resource, error.id)
+    return ValueTaken(error.resource.type, error.attribute, error.pointer, about)
 
 
 _ALWAYS_EQUAL: Mapping[type[StorageError], Callable[[], ApiError]] = {

@@ -81,6 +81,11 @@ class _Target:
     relationship: Relationship | None = None
 
 
+def operation_position(index: int) -> DocumentPosition:
+    """Return the position of an operation in its document."""
+    return DocumentPosition((OPERATIONS, index))
+
+
 def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Operation]:
     """Return the operations of a request, in order.
 
@@ -94,7 +99,7 @@ def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Oper
         raise malformed(detail, DocumentPosition((OPERATIONS,)))
     errors, operations, local_ids = ErrorCollector(), [], dict[LocalId, int]()
     for index, member in enumerate(members):
-        position, placeholder = DocumentPosition((OPERATIONS, index)), -index - 1
+        position, placeholder = operation_position(index), -index - 1
         with errors:
             loader = _OperationLoader(member, position, graph, local_ids)
             operations.append(loader.load(placeholder))

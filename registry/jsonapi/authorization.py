@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
-from registry.jsonapi.atomic_operations import OPERATIONS, Operation
+from registry.jsonapi.atomic_operations import Operation, operation_position
 from registry.jsonapi.errors import MAX_ERRORS, ApiErrors, InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
-from registry.jsonapi.pointers import DATA, DocumentPosition
+from registry.jsonapi.pointers import DATA
 from registry.jsonapi.query import Include, Query, Scope
 from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
@@ -92,7 +92,7 @@ def required_by_operations(operations: Sequence[Operation], graph: Graph) -> Ite
     Each writes the type of its resource, and those to which it links it.
     """
     for index, operation in enumerate(operations):
-        position = DocumentPosition((OPERATIONS, index))
+        position = operation_position(index)
         targets = (linkage.relationship.target for linkage in operation.change.linkages)
         for resource in (operation.resource, *(graph[target] for target in targets)):
             yield Requirement(Action.WRITE, resource, pointer=position.pointer)

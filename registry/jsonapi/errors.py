@@ -24,12 +24,14 @@ class ApiError(Exception):
     detail: a sentence about this occurrence. pointer: a JSON Pointer into the request document.
     parameter: the name of a query parameter. headers: added to the response. meta: as in the error
     object. type_url: identifies the error type in the cursor pagination profile, if it has one.
+    about: the path of a resource with further details, if there is one.
     """
 
     status: int
     code: str
     title: str
     type_url: ClassVar[str | None] = None
+    about: str | None = None
 
     def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
         cls.status, cls.code = status, code
@@ -64,8 +66,9 @@ class ApiError(Exception):
             error["source"] = {"pointer": self.pointer}
         elif self.parameter is not None:
             error["source"] = {"parameter": _encodable(self.parameter)}
-        if self.type_url is not None:
-            error["links"] = {"type": self.type_url}
+        links = {"about": self.about, "type": self.type_url}
+        if any(links.values()):
+            error["links"] = {name: url for name, url in links.items() if url}
         if self.meta is not None:
             error["meta"] = self.meta
         return error
@@ -179,6 +182,15 @@ class RequestTimeout(ApiError, status=408, code="request_timeout"):
 
 class TypeConflict(ApiError, status=409, code="type_conflict"):
     """The type of a resource is not the expected one."""
+
+
+class ValueTaken(ApiError, status=409, code="value_taken"):
+    """Another resource has this value of a unique attribute; `links.about` leads to it."""
+
+    def __init__(self, type_name: str, attribute: str, pointer: str, about: str | None) -> None:
+        detail = f"Another {quoted(type_name)} has this {quoted(attribute)}."
+        super().__init__(detail, pointer=pointer)
+        self.about = about
 
 
 class PreconditionFailed(ApiError, status=412, code="precondition_failed"):

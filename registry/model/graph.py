@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from marshmallow import ValidationError
@@ -37,6 +37,27 @@ class Graph(Mapping[str, Resource]):
             for resource in resources
         }
 
+    def with_unique(self, names: Collection[str]) -> "Graph":
+        """Return the graph in which these attributes are unique too, such as `computer.serial`.
+
+        Raises InvalidDeclaration for a name that is not that of an attribute that can be unique.
+        """
+        possible = [
+            f"{resource.type}.{name}"
+            for resource in self.values()
+            for name, attribute in resource.attributes.items()
+            if attribute.can_be_unique
+        ]
+        if unknown := [name for name in names if name not in possible]:
+            choices = ", ".join(possible)
+            raise InvalidDeclaration(
+                f"{unknown[0]} is not an attribute that can be unique; choose from {choices}"
+            )
+        return Graph(
+            replace(resource, unique=frozenset(_names_in(names, resource)))
+            for resource in self.values()
+        )
+
     def __getitem__(self, name: str) -> Resource:
         return self._resources[name]
 
@@ -45,6 +66,11 @@ class Graph(Mapping[str, Resource]):
 
     def __len__(self) -> int:
         return len(self._resources)
+
+
+def _names_in(names: Collection[str], resource: Resource) -> list[str]:
+    """Return the attributes of a type among names such as `computer.serial`."""
+    return [name for name in resource.attributes if f"{resource.type}.{name}" in names]
 
 
 def _relationships(resource: Resource, resources: tuple[Resource, ...]) -> dict[str, Relationship]:
@@ -81,7 +107,7 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
 
 def _check_attributes(resource: Resource) -> None:
     for name, attribute in resource.attributes.items():
-        if defect := _defect(attribute, resource):
+        if defect := _defect(attribute, resource) or _unique_defect(attribute):
             raise InvalidDeclaration(f"attribute {resource.type}.{name} {defect}")
 
 
@@ -102,6 +128,12 @@ def _defect(attribute: object, resource: Resource) -> str | None:
     if attribute.required and attribute.dump_only:
         return "is required, but requests must not contain read-only attributes"
     return None if attribute.required else _default_defect(attribute)
+
+
+def _unique_defect(attribute: Attribute) -> str | None:
+    if attribute.unique and not attribute.can_be_unique:
+        return "is unique, so it must be writable and must not have a default"
+    return None
 
 
 def _default_defect(attribute: Attribute) -> str | None:

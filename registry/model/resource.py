@@ -1,6 +1,6 @@
 """The declaration of a resource type; the declared types are in `registry.resources`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias, cast
@@ -46,7 +46,8 @@ class Resource:
 
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
     schema: of the attributes. hidden: stored fields that are never returned, with their values at
-    creation. relationships: derived by the graph, never declared.
+    creation. unique: the names of attributes that are unique beside those declared so.
+    relationships: derived by the graph, never declared.
     """
 
     type: str
@@ -54,6 +55,7 @@ class Resource:
     schema: SchemaClass
     links: tuple[Link, ...] = ()
     hidden: Mapping[str, Any] = field(default_factory=dict)
+    unique: frozenset[str] = frozenset()
     relationships: Mapping[str, Relationship] = field(default_factory=dict)
 
     @cached_property
@@ -81,3 +83,13 @@ class Resource:
     def computed(self) -> Mapping[str, ComputedText]:
         """The attributes that are computed from others."""
         return {name: one for name, one in self.attributes.items() if isinstance(one, ComputedText)}
+
+    @cached_property
+    def unique_attributes(self) -> Mapping[str, Attribute]:
+        """The attributes of which no two resources have the same value."""
+        attributes = self.attributes.items()
+        return {name: one for name, one in attributes if one.unique or name in self.unique}
+
+    def has_unique(self, names: Iterable[str]) -> bool:
+        """Whether one of these is the name of a unique attribute."""
+        return not self.unique_attributes.keys().isdisjoint(names)

@@ -1,6 +1,7 @@
 """Example errors of each operation, raised by the code that raises them in the service."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import orjson
 
@@ -13,11 +14,17 @@ from registry.http.idempotency import parse_key
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.jsonapi import errors
-from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, load_operations
+from registry.jsonapi.atomic_operations import (
+    EXTENSION,
+    OPERATIONS,
+    load_operations,
+    operation_position,
+)
 from registry.jsonapi.authorization import Requirement, authorize
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
 from registry.jsonapi.errors import ApiError, ApiErrors
 from registry.jsonapi.links import resource_path
+from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.jsonapi.query import Scope, parse, unknown_parameter
 from registry.jsonapi.request_documents import Mode, load, load_linkage
 from registry.model.graph import Graph
@@ -79,7 +86,7 @@ class ErrorExamples:
 
         unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
         examples = [error(None), error({"type": "other"}), *self._any_body(), error(unknown)]
-        return [*examples, _disk_full()]
+        return [*examples, *_taken_values(resource, DATA), _disk_full()]
 
     def linkage(self, relationship: Relationship) -> list[ApiError]:
         """Return the errors of a document with resource linkage."""
@@ -104,6 +111,7 @@ class ErrorExamples:
             return _raised(lambda: load_operations(body, graph, self._settings.most_operations))
 
         unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
+        added = operation_position(0) / "data"
         return [
             *self.no_query(),
             *self.preconditions(),
@@ -114,6 +122,7 @@ class ErrorExamples:
             *self._any_body(EXTENSION),
             errors.ResultTooLarge(),
             error(op="add", data=unknown),
+            *chain.from_iterable(_taken_values(one, added) for one in graph.values()),
         ]
 
     def access(self, requirements: Sequence[Requirement]) -> list[ApiError]:
@@ -144,6 +153,18 @@ class ErrorExamples:
 
 def _unsupported_media_type(extension: str | None = None) -> ApiError:
     return _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8", extension))
+
+
+def _taken_values(resource: Resource, position: DocumentPosition) -> list[errors.ValueTaken]:
+    """Return the errors for values of unique attributes that another resource has.
+
+    position: of the resource object.
+    """
+    path = resource_path(resource, 1)
+    return [
+        errors.ValueTaken(resource.type, name, (position / "attributes" / name).pointer, path)
+        for name in resource.unique_attributes
+    ]
 
 
 def _disk_full() -> ApiError:

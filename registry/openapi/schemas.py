@@ -246,12 +246,20 @@ def _attributes(resource: Resource, names: Collection[str], *, creating: bool = 
     """Return the schema of `attributes`. Only creation has required attributes and defaults."""
     attributes = {name: one for name, one in resource.attributes.items() if name in names}
     properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
+    for name in resource.unique_attributes.keys() & attributes:
+        described = f"{properties[name].get('description', '')} {_unique(resource, name)}"
+        properties[name]["description"] = described.lstrip()
     if creating:
         required = {name: properties[name] for name, one in attributes.items() if one.required}
         return object_of(required, properties)
     for schema in properties.values():
         schema.pop("default", None)
     return object_of({}, properties)
+
+
+def _unique(resource: Resource, name: str) -> str:
+    case = ", whatever the case of letters" if resource.attributes[name].ignores_case else ""
+    return f"No two {resource.collection} have the same{case}."
 
 
 def _relationships(resource: Resource, graph: Graph) -> Json:
@@ -273,7 +281,10 @@ def _or_null(schema: Json) -> Json:
 
 def _error() -> Json:
     types = ApiError.__subclasses__()
-    profile_type = text("The error type in the cursor profile.", format="uri")
+    links = {
+        "about": text("The path of the resource that has the value of a unique attribute."),
+        "type": text("The error type in the cursor profile.", format="uri"),
+    }
     max_size = {"type": "integer", "description": "The maximum page size."}
     source = {
         "pointer": text("A JSON Pointer into the request document."),
@@ -288,7 +299,7 @@ def _error() -> Json:
     }
     optional = {
         "source": object_of({}, source),
-        "links": object_of({}, {"type": profile_type}),
+        "links": object_of({}, links),
         "meta": object_of({}, {"page": object_of({}, {"maxSize": max_size})}),
     }
     return object_of(required, optional)

@@ -16,6 +16,7 @@ from registry.jsonapi.page_sizes import PageSizes
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.values import (
     MAX_WORKERS,
+    attribute_name,
     base_url,
     database_name,
     host_name,
@@ -81,6 +82,11 @@ class Settings:
         tuple[IPv4Network | IPv6Network, ...],
         network,
         "address or network whose X-Forwarded headers are used; repeatable",
+    ] = ()
+    unique: Annotated[
+        tuple[str, ...],
+        attribute_name,
+        "attribute of which no two resources may have the same value; repeatable",
     ] = ()
 
     oidc_issuer: Annotated[

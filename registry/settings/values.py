@@ -96,6 +96,13 @@ def origin(text: str) -> str:
     return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
 
 
+def attribute_name(text: str) -> str:
+    """Return the type and the name of an attribute, separated by a dot."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", text):
+        raise ValueError(f"{text!r} is not a type and its attribute, such as computer.serial")
+    return text
+
+
 def network(text: str) -> IPv4Network | IPv6Network:
     """Return the network; an address is one of its own."""
     try:

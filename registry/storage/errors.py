@@ -3,13 +3,18 @@
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 
 from pymongo.errors import ExecutionTimeout, PyMongoError
 
+from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.jsonapi.request_documents import Identifier
+from registry.model.resource import Resource
 
 _log = logging.getLogger("registry")
+
+DUPLICATE_KEY = 11_000
+"""MongoDB's error code for a value that a unique index has already."""
 
 
 class StorageError(Exception):
@@ -45,6 +50,25 @@ class VersionConflict(StorageError):
 
 class IdTaken(StorageError):
     """An external writer has stored a record under an id that was just allocated."""
+
+
+class DuplicateValue(StorageError):
+    """Another resource has the value of a unique attribute; nothing was written.
+
+    resource: the type. attribute: its name. value: as stored. position: of the resource object in
+    the request document. pointer: to the attribute in it. id: of the other resource, None as long
+    as it is not known.
+    """
+
+    def __init__(
+        self, resource: Resource, attribute: str, value: Any, position: DocumentPosition = DATA
+    ) -> None:
+        super().__init__(f"{resource.type}.{attribute}")
+        self.resource = resource
+        self.attribute = attribute
+        self.value = value
+        self.pointer = (position / "attributes" / attribute).pointer
+        self.id: int | None = None
 
 
 class TokenNameTaken(StorageError):

@@ -1,13 +1,8 @@
 """Indexes: of each field that filters and sorts use, except the authorship, with the id."""
 
-import asyncio
 import logging
-from contextlib import suppress
-from typing import Any
 
-import pymongo
 from pymongo import ASCENDING, IndexModel
-from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK
@@ -15,14 +10,10 @@ from registry.model.resource import Resource
 from registry.model.stored_fields import ID, UNINDEXED, stored_fields
 from registry.storage.backlog import Backlog
 from registry.storage.client import Database
+from registry.storage.index_builds import build
 from registry.storage.text_blocks import searched_names
 
 _log = logging.getLogger("registry")
-
-_BUILD_SECONDS = 86_400.0
-"""The time limit of a build, instead of that of the connection."""
-
-_PROGRESS_SECONDS = 5.0
 
 
 class Indexes:
@@ -49,11 +40,9 @@ class Indexes:
         """
         for name in sorted(self._backlog.unindexed):
             resource = self._graph[name]
-            progress = asyncio.create_task(self._log_progress(resource))
-            try:
-                await self._build(resource, await self._missing(resource))
-            finally:
-                progress.cancel()
+            if missing := await self._missing(resource):  # else another process has built them
+                _log.info("Building indexes of %s: %s", resource.collection, ", ".join(missing))
+                await build(self._database, resource.collection, _models(missing))
             self._backlog.unindexed.discard(name)
             _log.info("The indexes of %s are complete", resource.collection)
 
@@ -64,35 +53,6 @@ class Indexes:
         indexes = await self._database[resource.collection].index_information()
         existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}
         return sorted(wanted - existing)
-
-    async def _build(self, resource: Resource, fields: list[str]) -> None:
-        if not fields:  # another process has built them
-            return
-        client, collection = self._database.client, self._database[resource.collection]
-        _log.info("Building indexes of %s: %s", resource.collection, ", ".join(fields))
-        async with await client.start_session(causal_consistency=False) as session:
-            try:
-                with pymongo.timeout(_BUILD_SECONDS):
-                    await collection.create_indexes(_models(fields), session=session)
-            except asyncio.CancelledError:
-                # Otherwise a thread would wait for the build, and delay the end of the process.
-                await client.admin.command({"killSessions": [session.session_id]})
-                raise
-
-    async def _log_progress(self, resource: Resource) -> None:
-        name = f"{self._database.name}.{resource.collection}"
-        stages: list[dict[str, Any]] = [
-            {"$currentOp": {"allUsers": True}},
-            {"$match": {"ns": name, "progress.total": {"$gt": 0}}},
-        ]
-        while True:
-            await asyncio.sleep(_PROGRESS_SECONDS)
-            with suppress(OperationFailure):  # the user may lack the privilege `inprog`
-                for each in await self._database.client.admin.aggregate(stages).to_list(None):
-                    text, progress = each["msg"].partition(": ")[2], each["progress"]
-                    text = text.partition(" Index Build")[0]
-                    share = 100 * progress["done"] // progress["total"]
-                    _log.info("Building indexes of %s: %s, %d %%", resource.collection, text, share)
 
 
 _BY_ID = [(ID, ASCENDING)]

@@ -23,7 +23,7 @@ from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.disk_space import DiskSpace
-from registry.storage.errors import RecordNotFound, translated_errors
+from registry.storage.errors import DuplicateValue, RecordNotFound, translated_errors
 from registry.storage.idempotency import IdempotencyKey
 from registry.storage.maintenance import Maintenance
 from registry.storage.orphaned_transactions import OrphanedTransactions
@@ -33,6 +33,7 @@ from registry.storage.reads.read_context import ReadContext
 from registry.storage.records import Versions, Written, version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.transactions import TransactionConflict, Transactions
+from registry.storage.unique_indexes import UniqueIndexes
 from registry.storage.visible_fields import visible_fields
 from registry.storage.writes import atomic_operations
 from registry.storage.writes.atomic_operations import Performed
@@ -84,6 +85,7 @@ class Repository:
         orphans = OrphanedTransactions(database)
         self._transactions = Transactions(database, graph, orphans)
         self._large_transactions = Transactions(database, graph, orphans)
+        self._unique_indexes = UniqueIndexes(database, graph, commands)
         self._maintenance = Maintenance(database, graph, self._bulkheads, self._backlog)
         self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
         self._link_writes = LinkWrites(
@@ -92,7 +94,9 @@ class Repository:
         self._insertions, self._keyed_insertions, self._attribute_updates = {}, {}, {}
         for resource in graph.values():
             writes = WriteCommands(database, commands, resource)
-            self._insertions[resource] = Insertions(resource, writes, self._counters)
+            self._insertions[resource] = Insertions(
+                resource, writes, self._counters, orphans, self._in_progress
+            )
             self._keyed_insertions[resource] = KeyedInsertions(
                 resource, self._transactions, self._counters
             )
@@ -103,12 +107,14 @@ class Repository:
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
 
-        For large collections, indexes and computed fields are completed in the background, so that
-        the service is ready soon. Raises StartError if the data are incomplete; also PyMongoError.
+        For large collections, indexes that are not unique and computed fields are completed in the
+        background, so that the service is ready soon. Raises StartError if the data are incomplete
+        or several records have one value of a unique attribute; also PyMongoError.
         """
         await require_complete(self._database)
         await self._counters.prepare()
         await idempotency.prepare(self._database)
+        await self._unique_indexes.prepare()
         await self._maintenance.prepare()
         await self._disk_space.watch()
 
@@ -169,16 +175,12 @@ class Repository:
         """Store a new resource with its links and return what was written.
 
         read_back: whether related resources will be read at the time of the write, which is unknown
-        otherwise. Raises RecordNotFound if a linkage names resources that do not exist; then
-        nothing is stored.
+        otherwise. Raises RecordNotFound if a linkage names resources that do not exist, or
+        DuplicateValue; then nothing is stored.
         """
         self._disk_space.require()
         self._backlog.written(resource.type)
         is_plain = not change.linkages and not read_back
-        if is_plain and key is None:
-            insertion = partial(self._insertions[resource].insert, change)
-            async with self._bulkheads.small_requests:
-                return Written(await self._counters.retry_if_taken(insertion))
 
         async def attempt() -> Written:
             if is_plain and key is not None:
@@ -194,7 +196,15 @@ class Repository:
             assert written is not None  # noqa: S101 - for mypy: only updates find no record
             return written
 
-        return await self._counters.retry_if_taken(attempt)
+        try:
+            if is_plain and key is None:
+                insertion = partial(self._insertions[resource].insert, change)
+                async with self._bulkheads.small_requests:
+                    return Written(await self._counters.retry_if_taken(insertion))
+            return await self._counters.retry_if_taken(attempt)
+        except DuplicateValue as taken:
+            await self._identify(taken)
+            raise
 
     async def update(
         self,
@@ -210,22 +220,27 @@ class Repository:
 
         Members of other resources move. read_back: whether related resources will be read at the
         time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
-        names resources that do not exist, or VersionConflict; then nothing is changed.
+        names resources that do not exist, VersionConflict or DuplicateValue; then nothing is
+        changed.
         """
         self._disk_space.require()
         if change.attributes:
             self._backlog.written(resource.type)
-        if read_back:
-            return await self._update_and_read_back(resource, id_, change, versions)
         written: Written | None
-        if change.linkages:
-            request = WriteRequest(resource, id_, change, versions, key=key)
-            written = await self._write_links(request)
-        else:
-            update = UpdateRequest(id_, change, versions)
-            async with self._bulkheads.small_requests:
-                record = await self._attribute_updates[resource].update(update)
-            written = None if record is None else Written(record)
+        try:
+            if read_back:
+                return await self._update_and_read_back(resource, id_, change, versions)
+            if change.linkages:
+                request = WriteRequest(resource, id_, change, versions, key=key)
+                written = await self._write_links(request)
+            else:
+                update = UpdateRequest(id_, change, versions)
+                async with self._bulkheads.small_requests:
+                    record = await self._attribute_updates[resource].update(update)
+                written = None if record is None else Written(record)
+        except DuplicateValue as taken:
+            await self._identify(taken)
+            raise
         if written is None:
             raise RecordNotFound.by_id(resource.type, id_)
         return written
@@ -275,8 +290,8 @@ class Repository:
     ) -> Performed:
         """Execute all operations in order, or none.
 
-        Raises RecordNotFound with the pointer into the first operation that fails, or
-        StoredResultTooLarge.
+        Raises RecordNotFound or DuplicateValue with the pointer into the first operation that
+        fails, or StoredResultTooLarge.
         """
         self._disk_space.require()
         for one in operations:
@@ -294,7 +309,16 @@ class Repository:
         bulkheads = self._bulkheads
         bulkhead = bulkheads.large_transactions if is_large else bulkheads.small_requests
         execution = partial(self._counters.retry_if_taken, attempt)
-        return await bulkhead.complete(execution, self._in_progress)
+        try:
+            return await bulkhead.complete(execution, self._in_progress)
+        except DuplicateValue as taken:
+            await self._identify(taken)
+            raise
+
+    async def _identify(self, taken: DuplicateValue) -> None:
+        """Add the id of the resource that has the value. Raises Overloaded."""
+        async with self._bulkheads.small_requests:
+            taken.id = await self._unique_indexes.find_id(taken)
 
     async def _write_links(self, request: WriteRequest) -> Written | None:
         if request.change.size > _LARGE:

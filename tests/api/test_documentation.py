@@ -99,6 +99,59 @@ def test_the_description_is_valid_openapi_3_0_0() -> None:
     assert DESCRIPTION["openapi"] == "3.0.0"
 
 
+def taken_value_examples(unique: tuple[str, ...]) -> dict[str, Any]:
+    """Return the example of a taken value of each operation that has one."""
+    description = describe(Graph(RESOURCES).with_unique(unique), Settings(), LIMITS)
+    validate(description)
+    names = {
+        operation["operationId"]: operation["responses"].get("409", {}).get("$ref", "/")
+        for item in description["paths"].values()
+        for operation in item.values()
+    }
+    responses = {
+        operation: description["components"]["responses"][reference.rpartition("/")[2]]
+        for operation, reference in names.items()
+        if reference != "/"
+    }
+    examples = {
+        operation: response["content"][MEDIA_TYPE]["examples"].get("value_taken")
+        for operation, response in responses.items()
+    }
+    return {name: one["value"]["errors"][0] for name, one in examples.items() if one}
+
+
+def test_a_conflict_of_values_is_described_where_it_can_occur() -> None:
+    assert taken_value_examples(()) == {}
+    found = taken_value_examples(("computer.serial",))
+    assert found.keys() == {"create_computer", "update_computer", "perform_operations"}
+    assert found["create_computer"] == {
+        "id": found["create_computer"]["id"],
+        "status": "409",
+        "code": "value_taken",
+        "title": "Value taken",
+        "detail": "Another `computer` has this `serial`.",
+        "source": {"pointer": "/data/attributes/serial"},
+        "links": {"about": "/computers/1"},
+    }
+    source = {"pointer": "/atomic:operations/0/data/attributes/serial"}
+    assert found["perform_operations"] == found["create_computer"] | {"source": source}
+    found = taken_value_examples(("person.email", "computer.serial"))
+    assert len(found) == 5
+    assert found["update_person"]["source"] == {"pointer": "/data/attributes/email"}
+
+
+def test_unique_attributes_are_described_as_such() -> None:
+    graph = Graph(RESOURCES).with_unique(("person.email", "computer.serial"))
+    schemas = describe(graph, Settings(), LIMITS)["components"]["schemas"]
+    for name, text in (
+        ("Person", "No two persons have the same, whatever the case of letters."),
+        ("Computer", "No two computers have the same."),
+    ):
+        for suffix in ("Create", "Update", "Resource"):
+            assert str(schemas[f"{name}{suffix}"]).count(text) == 1
+    assert "No two" not in str(DESCRIPTION)
+
+
 class BareSchema(Schema):
     opened = Date(required=True)
     size = Integer()

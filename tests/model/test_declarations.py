@@ -40,6 +40,9 @@ def declared(**attributes: fields.Field[Any]) -> Resource:
         (Boolean(default=1), "has an invalid default"),
         (Text(default=""), "has an invalid default: Length must be between 1 and 255"),
         (Enumeration("a", default="b"), "has an invalid default: Not one of a"),
+        (Text(unique=True, read_only=True), "is unique, so it must be writable"),
+        (Text(unique=True, default="x"), "is unique, so it must be writable and must not have a"),
+        (ComputedText("name", unique=True), "is unique, so it must be writable"),
         (Enumeration(), "must have at least one value, and no value twice"),
         (Enumeration("a", "a"), "must have at least one value, and no value twice"),
         (ComputedText("other"), "is computed from other, which must all be text attributes"),
@@ -48,7 +51,7 @@ def declared(**attributes: fields.Field[Any]) -> Resource:
     ],
 )
 def test_an_invalid_attribute_is_named(attribute: fields.Field[Any], defect: str) -> None:
-    resource = declared(model=attribute, size=Integer())
+    resource = declared(model=attribute, size=Integer(), name=Text())
     with pytest.raises(InvalidDeclaration) as raised:
         Graph([resource])
     assert str(raised.value).startswith(f"attribute monitor.model {defect}")
@@ -59,6 +62,8 @@ def test_an_invalid_attribute_is_named(attribute: fields.Field[Any], defect: str
     [
         Text(required=True),
         Text(read_only=True),
+        Text(required=True, unique=True),
+        Text(unique=True),
         Text(default="x", nullable=True),
         DateTime(default=datetime.datetime(2026, 2, 28, tzinfo=datetime.UTC)),
         Enumeration("a", "b", default="b", read_only=True),
@@ -66,6 +71,25 @@ def test_an_invalid_attribute_is_named(attribute: fields.Field[Any], defect: str
 )
 def test_a_valid_attribute_is_accepted(attribute: Attribute) -> None:
     assert list(Graph([declared(model=attribute)])["monitor"].attributes) == ["model"]
+
+
+def test_settings_make_attributes_unique_beside_those_declared_so() -> None:
+    resource = declared(name=Text(unique=True), size=Integer(), model=Text(required=True))
+    graph = Graph([resource])
+    assert set(graph["monitor"].unique_attributes) == {"name"}
+    more = graph.with_unique(["monitor.size", "monitor.name"])
+    assert set(more["monitor"].unique_attributes) == {"name", "size"}
+
+
+@pytest.mark.parametrize("name", ["monitor.x", "monitor.full", "monitor.kind", "other.size"])
+def test_an_attribute_that_cannot_be_unique_is_named(name: str) -> None:
+    resource = declared(
+        size=Integer(), name=Text(), full=ComputedText("name"), kind=Text(default="a")
+    )
+    with pytest.raises(InvalidDeclaration) as raised:
+        Graph([resource]).with_unique(["monitor.size", name])
+    choices = "choose from monitor.size, monitor.name"
+    assert str(raised.value) == f"{name} is not an attribute that can be unique; {choices}"
 
 
 @pytest.mark.parametrize("name", ["created_at", "created_by", "updated_at", "updated_by"])

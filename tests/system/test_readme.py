@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,15 @@ async def test_a_repeated_command_of_the_page_on_idempotency_prints_the_same(api
     first, second = [await output("bash", "-c", command) for _ in range(2)]
     assert json.loads(first)["data"]["id"] == "1"
     assert second == first.replace("\n", "true\n")
+
+
+@needs_curl
+async def test_the_page_on_uniqueness_shows_the_error_for_a_conflict(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, unique=("computer.serial",)))
+    assert await api.computer("SN-0001") == "1"
+    assert await check_commands("docs/uniqueness.md", f"127.0.0.1:{api.client.port}") == 1
 
 
 def declared_phone(target: str = "person") -> Resource:

@@ -35,11 +35,13 @@ class Attribute(fields.Field[Any]):
 
     required: creation fails without it. default: the value in a record if none is sent. nullable:
     by default true, unless the attribute is required or has a default. read_only: requests must
-    not contain it. example, description: for OpenAPI.
+    not contain it. unique: no two resources have the same value; null is not compared. example,
+    description: for OpenAPI.
     """
 
     stored_type: ClassVar[type]  # the class of values in records
     is_json: ClassVar[bool] = True  # whether values in records are the same in JSON
+    ignores_case: ClassVar[bool] = False  # whether values that differ in case alone are the same
     operators: ClassVar[tuple[Operator, ...]] = ORDER  # those that filters can use
     expected: str  # a noun phrase for valid values, for error messages
     sample: Any = None  # the example in JSON, unless the declaration has one
@@ -53,8 +55,10 @@ class Attribute(fields.Field[Any]):
         default: Any = None,
         nullable: bool | None = None,
         read_only: bool = False,
+        unique: bool = False,
         **metadata: Any,
     ) -> None:
+        self.unique = unique
         self.nullable = not required and default is None if nullable is None else nullable
         super().__init__(
             required=required,
@@ -63,6 +67,11 @@ class Attribute(fields.Field[Any]):
             dump_only=read_only,
             metadata=metadata,
         )
+
+    @property
+    def can_be_unique(self) -> bool:
+        """Whether every value comes from a request, so that it can be the reason of an error."""
+        return not self.dump_only and (self.required or self.load_default is None)
 
     def from_json(self, value: Any) -> Any:
         """Return the stored form of a JSON value other than null. Raises ValidationError."""

@@ -45,6 +45,7 @@ class Text(Attribute):
 class Email(Text):
     """An e-mail address of at most 254 characters, whose domain has a dot."""
 
+    ignores_case = True
     sample = "grace.hopper@example.com"
     constraints: Mapping[str, Any] = {"format": "email", "maxLength": _MAX_EMAIL}
 

@@ -1,11 +1,10 @@
 """Atomic operations: creations, updates and deletions in order, all in one transaction."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from registry.jsonapi.atomic_operations import Operation, Verb
+from registry.jsonapi.atomic_operations import Operation, Verb, operation_position
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.errors import RecordNotFound
@@ -13,7 +12,12 @@ from registry.storage.idempotency import IdempotencyKey, StoredResults
 from registry.storage.transactions import Transaction
 from registry.storage.writes.deletions import delete
 from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.unit_of_work import UnitOfWork, WriteOutcome, WriteRequest
+from registry.storage.writes.unit_of_work import (
+    RequestRejected,
+    UnitOfWork,
+    WriteOutcome,
+    WriteRequest,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,8 @@ async def execute(
 ) -> Performed:
     """Execute operations in order, unless the key has a result. ids: by placeholder.
 
-    Raises PyMongoError, IdTaken, RecordNotFound with the pointer into the first operation that
-    fails, or what StoredResults raises; the caller then aborts the transaction.
+    Raises PyMongoError, IdTaken, RecordNotFound or DuplicateValue with the pointer into the first
+    operation that fails, or what StoredResults raises; the caller then aborts the transaction.
     """
     if key is None:
         return await _execute(operations, ids, transaction)
@@ -87,16 +91,48 @@ async def _execute(
     operations: Sequence[Operation], ids: Mapping[int, int], transaction: Transaction
 ) -> Performed:
     performed: list[tuple[Operation, Record]] = []
-    with_ids = (operation.with_assigned_ids(ids) for operation in operations)
-    for is_deletion, group in groupby(with_ids, key=lambda each: each.verb is Verb.DELETE):
-        members = list(group)
-        if is_deletion:
-            records = [await _delete(operation, transaction) for operation in members]
+    for group in _groups([operation.with_assigned_ids(ids) for operation in operations]):
+        if group[0].verb is Verb.DELETE:
+            records = [await _delete(operation, transaction) for operation in group]
         else:
-            outcomes = await UnitOfWork(transaction).apply(list(map(_write_request, members)))
-            records = list(map(_record, members, outcomes))
-        performed += zip(members, records, strict=True)
+            records = await _write(group, len(performed), transaction)
+        performed += zip(group, records, strict=True)
     return Performed(performed)
+
+
+def _groups(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    """Yield operations that can be executed at once: deletions, or what one unit of work accepts.
+
+    A unit of work sets the unique attributes of a resource once.
+    """
+    group: list[Operation] = []
+    set_unique: set[tuple[str, int | None]] = set()
+    for operation in operations:
+        resource = (operation.resource.type, operation.target.id)
+        sets_unique = operation.resource.has_unique(operation.change.attributes)
+        is_other_kind = group and (group[0].verb is Verb.DELETE) != (operation.verb is Verb.DELETE)
+        if is_other_kind or (sets_unique and resource in set_unique):
+            yield group
+            group, set_unique = [], set()
+        group.append(operation)
+        if sets_unique:
+            set_unique.add(resource)
+    yield group
+
+
+async def _write(
+    operations: Sequence[Operation], first: int, transaction: Transaction
+) -> list[Record]:
+    """Create and update resources; return their records. first: the index of the first operation.
+
+    Raises as `execute` does.
+    """
+    requests = [_write_request(*each) for each in enumerate(operations, first)]
+    try:
+        outcomes = await UnitOfWork(transaction).apply(requests)
+    except RequestRejected as rejected:
+        raise rejected.error from None
+    return list(map(_record, operations, outcomes))
 
 
 async def _delete(operation: Operation, transaction: Transaction) -> Record:
@@ -109,9 +145,14 @@ async def _delete(operation: Operation, transaction: Transaction) -> Record:
     return record
 
 
-def _write_request(operation: Operation) -> WriteRequest:
-    is_new = operation.verb is Verb.CREATE
-    return WriteRequest(operation.resource, operation.target.id, operation.change, is_new=is_new)
+def _write_request(index: int, operation: Operation) -> WriteRequest:
+    return WriteRequest(
+        operation.resource,
+        operation.target.id,
+        operation.change,
+        is_new=operation.verb is Verb.CREATE,
+        position=operation_position(index) / "data",
+    )
 
 
 def _record(operation: Operation, outcome: WriteOutcome) -> Record:

@@ -21,11 +21,12 @@ from registry.model.authorship import current_time
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher, BatchLimits
-from registry.storage.errors import StorageError, Unavailable, translated_errors
+from registry.storage.errors import DuplicateValue, StorageError, Unavailable, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.records import Outcome, update_statement
+from registry.storage.unique_indexes import taken_attribute
 from registry.storage.visible_fields import visible
-from registry.storage.writes.commands import MILLISECONDS, WriteCommands
+from registry.storage.writes.commands import MILLISECONDS, Reply, WriteCommands
 from registry.storage.writes.record_updates import RecordUpdate, UpdateRequest
 from registry.storage.writes_in_progress import WritesInProgress
 
@@ -60,7 +61,9 @@ class AttributeUpdates:
 
     A batch takes two commands: one reads the records, the other writes the results that the service
     has computed. A record is in at most one batch at a time. If one is locked or rejected, the
-    unwritten records of the batch are written separately, while later batches proceed.
+    unwritten records of the batch are written separately, while later batches proceed. A request
+    for a unique attribute is not merged with others for the same record, and its record has a
+    statement of its own: a value that is taken rejects nothing else.
     """
 
     def __init__(
@@ -86,7 +89,8 @@ class AttributeUpdates:
     async def update(self, request: UpdateRequest) -> Record | None:
         """Update a resource and return its record, None if there is none.
 
-        Raises VersionConflict if the record has none of the versions, or Unavailable.
+        Raises VersionConflict if the record has none of the versions, DuplicateValue or
+        Unavailable.
         """
         while isinstance(outcome := await self._batcher.load(request), RecordUpdate):
             await outcome.ended()
@@ -113,7 +117,7 @@ class AttributeUpdates:
             update = self._in_progress.get(request.id) or updates.get(request.id)
             if update is None:
                 update = updates[request.id] = RecordUpdate(write_id, request.began)
-            if request.id in updates:
+            if request.id in updates and self._can_share(update, request):
                 update.requests.append(request)
             assigned.append(update)
         self._in_progress |= updates
@@ -128,6 +132,13 @@ class AttributeUpdates:
             update.outcomes[request] if update.is_final and request in update.outcomes else update
             for request, update in zip(requests, assigned, strict=True)
         ]
+
+    def _can_share(self, update: RecordUpdate, request: UpdateRequest) -> bool:
+        """Whether a request can be merged with those of an update of the same record."""
+        return not update.requests or not any(
+            self._resource.has_unique(one.change.attributes)
+            for one in (update.requests[0], request)
+        )
 
     def _write_separately(self, updates: _Updates) -> None:
         """Begin to write the records of a batch of which one is locked or rejected, in parts.
@@ -169,13 +180,15 @@ class AttributeUpdates:
         """
         milliseconds = _LOCK_MILLISECONDS
         while pending:
-            modified = None
+            modified, parts = None, self._parts(pending)
             try:
-                reply = await self._commands.update(_statement(pending), milliseconds)
+                reply = await self._commands.update(list(map(_statement, parts)), milliseconds)
+                pending = self._without_rejected(pending, reply, parts)
             except (NetworkTimeout, ServerSelectionTimeoutError):
                 raise  # Already timed out: do not retry.
             except ConnectionFailure as error:
                 _log.info("Repeating an update after a lost connection: %s", error)
+                _expect_late(pending)
             except OperationFailure as error:
                 if len(pending) == 1 and error.code not in _LOCKED:
                     raise
@@ -191,6 +204,40 @@ class AttributeUpdates:
                     milliseconds = MILLISECONDS
             pending = await self._pending(pending, modified)
         return {}
+
+    def _parts(self, updates: _Updates) -> list[_Updates]:
+        """Return the updates of each statement: one that sets a unique attribute has its own."""
+        if not self._resource.unique_attributes:
+            return [updates]
+        is_alone = {id_: self._resource.has_unique(one.fields) for id_, one in updates.items()}
+        shared = {id_: one for id_, one in updates.items() if not is_alone[id_]}
+        alone: list[_Updates] = [{id_: one} for id_, one in updates.items() if is_alone[id_]]
+        return [shared, *alone] if shared else alone
+
+    def _without_rejected(
+        self, pending: _Updates, reply: Reply, parts: Sequence[_Updates]
+    ) -> _Updates:
+        """Fail the updates whose values other records have; return the others.
+
+        Raises OperationFailure if a statement was rejected for another reason, or it is not known
+        which of its requests is the reason.
+        """
+        if not reply.errors:
+            return pending
+        taken = {}
+        for index, error in reply.errors.items():
+            name = taken_attribute(error, self._resource)
+            requests = [one for update in parts[index].values() for one in update.requests]
+            if name is None or len(requests) > 1:
+                raise OperationFailure("the update of a record was rejected", error["code"])
+            (request,) = requests
+            value = request.change.attributes[name]
+            taken[request.id] = DuplicateValue(self._resource, name, value)
+        if not reply.is_acknowledged:  # the other record may yet be rolled back
+            return pending
+        for id_, rejection in taken.items():
+            pending[id_].reject(rejection)
+        return {id_: update for id_, update in pending.items() if id_ not in taken}
 
     async def _pending(self, updates: _Updates, modified: int | None = None) -> _Updates:
         """Read the records, and compute the updates that have not been applied; return those.
@@ -223,6 +270,12 @@ def _statement(updates: _Updates) -> dict[str, Any]:
     return update_statement(
         [(id_, update.version, update.fields) for id_, update in updates.items()]
     )
+
+
+def _expect_late(updates: _Updates) -> None:
+    """Note that the connection of a command was lost, so that it may yet be executed."""
+    for update in updates.values():
+        update.may_be_late = True
 
 
 @contextmanager

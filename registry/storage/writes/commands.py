@@ -6,7 +6,7 @@ executed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pymongo.errors import OperationFailure
 
@@ -24,16 +24,21 @@ _TIMEOUTS = {50, 64}
 """Error codes of a write that the majority has not acknowledged within a time limit."""
 
 
+WriteError: TypeAlias = Mapping[str, Any]
+"""An element of `writeErrors`, as MongoDB returns it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The reply to a write.
 
-    count: records inserted or modified. errors: the error code of each rejected record or statement
-    of the command, by index. is_acknowledged: whether the majority has acknowledged it in time.
+    count: records inserted or modified. errors: the write error of each rejected record or
+    statement of the command, by index. is_acknowledged: whether the majority has acknowledged it in
+    time.
     """
 
     count: int
-    errors: Mapping[int, int]
+    errors: Mapping[int, WriteError]
     is_acknowledged: bool
 
 
@@ -54,23 +59,27 @@ class WriteCommands:
         query = {"_id": {"$in": ids} if len(ids) > 1 else ids[0]}
         return (await self._reads.find(self._collection, query, projection)).records
 
-    async def insert(self, records: Sequence[Record]) -> Reply:
-        """Insert records, all but the rejected ones."""
-        return await self._write(
-            {"insert": self._collection, "documents": records, "ordered": False}, "n", MILLISECONDS
-        )
+    async def insert(self, records: Sequence[Record], milliseconds: int = MILLISECONDS) -> Reply:
+        """Insert records, all but the rejected ones.
 
-    async def update(self, statement: Mapping[str, Any], milliseconds: int) -> Reply:
-        """Update records by one statement. milliseconds: the time limit of the command.
-
-        Raises ExecutionTimeout after the time limit; some records may have been updated by then.
+        milliseconds: the time limit of the command. Raises ExecutionTimeout after it; some records
+        may have been inserted by then.
         """
-        reply = await self._write(
-            {"update": self._collection, "updates": [statement]}, "nModified", milliseconds
+        return await self._write(
+            {"insert": self._collection, "documents": records, "ordered": False}, "n", milliseconds
         )
-        for code in reply.errors.values():
-            raise OperationFailure("the update of a record was rejected", code)
-        return reply
+
+    async def update(self, statements: Sequence[Mapping[str, Any]], milliseconds: int) -> Reply:
+        """Update records by all statements but the rejected ones.
+
+        milliseconds: the time limit of the command. Raises ExecutionTimeout after it; some records
+        may have been updated by then.
+        """
+        return await self._write(
+            {"update": self._collection, "updates": statements, "ordered": False},
+            "nModified",
+            milliseconds,
+        )
 
     async def _write(self, command: dict[str, Any], counter: str, milliseconds: int) -> Reply:
         limits = {"maxTimeMS": milliseconds, "writeConcern": self._write_concern}
@@ -80,5 +89,5 @@ class WriteCommands:
         error = reply.get("writeConcernError")
         if error and error["code"] not in _TIMEOUTS:
             raise OperationFailure(error["errmsg"], error["code"], error)
-        errors = {each["index"]: each["code"] for each in reply.get("writeErrors", ())}
+        errors = {each["index"]: each for each in reply.get("writeErrors", ())}
         return Reply(reply[counter], errors, not error)

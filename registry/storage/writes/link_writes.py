@@ -14,7 +14,12 @@ from registry.storage.transactions import (
     TransactionConflict,
     Transactions,
 )
-from registry.storage.writes.unit_of_work import UnitOfWork, WriteOutcome, WriteRequest
+from registry.storage.writes.unit_of_work import (
+    RequestRejected,
+    UnitOfWork,
+    WriteOutcome,
+    WriteRequest,
+)
 from registry.storage.writes_in_progress import WritesInProgress
 
 _MAX_BATCH_SIZE = 128
@@ -22,6 +27,10 @@ _MAX_BATCH_SIZE = 128
 
 _ATTEMPTS = 2
 """Attempts to write a batch as a whole. Most conflicts are with updates that take milliseconds."""
+
+_MAX_REJECTED = 4
+"""Requests of a batch that may have values that other resources have. Each takes another attempt;
+beyond, the rest of the batch is written separately, so that later batches do not wait."""
 
 _MAX_IDENTIFIERS = 1_000
 """Resource identifiers per transaction: more may exceed a limit of the database."""
@@ -50,7 +59,8 @@ class LinkWrites:
     async def write(self, request: WriteRequest) -> Written | None:
         """Return the written record, None if there is none to update.
 
-        Raises Unavailable, or the error that `UnitOfWork.apply` returns as the outcome.
+        Raises Unavailable, DuplicateValue, or the error that `UnitOfWork.apply` returns as the
+        outcome.
         """
         try:
             return await self._batcher.load(request)
@@ -75,7 +85,7 @@ class LinkWrites:
         error: StorageError
         for _ in range(attempts):
             try:
-                return _outcomes(await self._transactions.attempt(_unit_of_work(requests)))
+                return await self._attempt(requests)
             except TransactionConflict as conflict:
                 error = conflict
             except Unavailable as unavailable:
@@ -93,9 +103,34 @@ class LinkWrites:
             for outcome in await self._write_batch(part, attempts=1)
         ]
 
+    async def _attempt(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
+        """Write in one transaction, but without the requests that MongoDB rejects.
+
+        The outcome of those is TransactionConflict: the other resource with the same value may be
+        one that the transaction would have written. Raises TransactionConflict or Unavailable.
+        """
+        left = dict(enumerate(requests))
+        outcomes: dict[int, WriteOutcome] = dict.fromkeys(left, TransactionConflict())
+        for _ in range(_MAX_REJECTED + 1):
+            try:
+                committed = await self._transactions.attempt(_unit_of_work(list(left.values())))
+            except RequestRejected as rejected:
+                index = list(left)[rejected.index]
+                if len(left) == 1:
+                    outcomes[index] = rejected.error
+                    break
+                del left[index]
+            else:
+                outcomes |= zip(left, _outcomes(committed), strict=True)
+                break
+        return [outcomes[index] for index in range(len(requests))]
+
 
 async def _write_alone(request: WriteRequest, transactions: Transactions) -> Written | None:
-    (outcome,) = _outcomes(await transactions.run(_unit_of_work([request])))
+    try:
+        (outcome,) = _outcomes(await transactions.run(_unit_of_work([request])))
+    except RequestRejected as rejected:
+        raise rejected.error from None
     if isinstance(outcome, StorageError):
         raise outcome
     return outcome
@@ -116,16 +151,19 @@ def _outcomes(committed: Committed[list[WriteOutcome]]) -> list[WriteOutcome]:
 
 def _split(requests: Sequence[WriteRequest]) -> Iterator[list[WriteRequest]]:
     batch: list[WriteRequest] = []
-    identifiers = 0
+    identifiers, set_unique = 0, set[tuple[str, int | None]]()
     for request in requests:
-        added = request.change.size
-        if batch and identifiers + added > _MAX_IDENTIFIERS:
+        added, resource = request.change.size, (request.resource.type, request.id)
+        is_set_again = resource in set_unique and request.sets_unique
+        if batch and (identifiers + added > _MAX_IDENTIFIERS or is_set_again):
             yield batch
-            batch, identifiers = [], 0
+            batch, identifiers, set_unique = [], 0, set()
         batch.append(request)
         identifiers += added
+        if request.sets_unique:
+            set_unique.add(resource)
         if request.is_read_back:
             yield batch
-            batch, identifiers = [], 0
+            batch, identifiers, set_unique = [], 0, set()
     if batch:
         yield batch

@@ -11,7 +11,7 @@ from registry.jsonapi.request_documents import Change
 from registry.model.authorship import updated
 from registry.model.record import VERSION, WRITE_ID, Record
 from registry.model.resource import Resource
-from registry.storage.errors import StorageError, VersionConflict
+from registry.storage.errors import StorageError, Unavailable, VersionConflict
 from registry.storage.records import Outcome, Versions, changed_fields, version_of
 
 
@@ -32,8 +32,8 @@ class RecordUpdate:
     """The changes that a batch makes to one record, merged in memory and written by one command.
 
     write_id: identifies the batch. began: when its first request did. fields: what to write if the
-    record still has this version; empty if nothing changes. outcomes: of each request, once
-    `is_final`.
+    record still has this version; empty if nothing changes. may_be_late: whether the connection of
+    a command was lost, so that it may yet be executed. outcomes: of each request, once `is_final`.
     """
 
     def __init__(self, write_id: ObjectId, began: float) -> None:
@@ -42,6 +42,7 @@ class RecordUpdate:
         self.began = began
         self.version = 0
         self.fields: Record = {}
+        self.may_be_late = False
         self.outcomes: Mapping[UpdateRequest, Outcome] = {}
         self.is_final = False
         self._has_ended = False
@@ -96,3 +97,7 @@ class RecordUpdate:
     def fail(self, error: StorageError) -> None:
         """Give all requests this outcome."""
         self.outcomes, self.is_final = dict.fromkeys(self.requests, error), True
+
+    def reject(self, error: StorageError) -> None:
+        """Give all requests this outcome, unless a lost command may yet be executed."""
+        self.fail(Unavailable() if self.may_be_late else error)

@@ -15,6 +15,7 @@ from registry.model.resource import Resource
 from registry.model.stored_fields import ID
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
+from registry.storage.errors import DUPLICATE_KEY
 from registry.storage.records import ONE_BATCH
 from registry.storage.text_blocks import (
     BLOCK_SIZE,
@@ -139,7 +140,7 @@ class TextIndexing:
         try:
             await self._blocks.insert_many(stored)
         except BulkWriteError as error:
-            if [one["code"] for one in error.details["writeErrors"]] != [_DUPLICATE_KEY]:
+            if [one["code"] for one in error.details["writeErrors"]] != [DUPLICATE_KEY]:
                 raise
             return 0  # another process has stored blocks with the same numbers
         additions = [
@@ -203,6 +204,3 @@ class _Progress:
 
 
 _OLDEST, _NEWEST = [(ID, ASCENDING)], [(ID, DESCENDING)]
-
-_DUPLICATE_KEY = 11_000
-"""MongoDB's error code."""

@@ -8,13 +8,16 @@ from itertools import islice
 from typing import TypeAlias
 
 from pymongo import InsertOne, UpdateMany, UpdateOne
+from pymongo.errors import BulkWriteError
 
+from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.jsonapi.request_documents import Change, Linkage, Mode
 from registry.model.authorship import UPDATED_BY, current_time, updated
 from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
+    DuplicateValue,
     FingerprintMismatch,
     IdTaken,
     RecordNotFound,
@@ -35,7 +38,9 @@ from registry.storage.records import (
     version_of,
 )
 from registry.storage.transactions import Transaction
+from registry.storage.unique_indexes import taken_attribute
 from registry.storage.visible_fields import visible
+from registry.storage.writes.commands import WriteError
 
 _MAX_OPERATIONS = 1_000
 """Operations per command: while the driver encodes them, no other thread runs."""
@@ -53,7 +58,7 @@ class WriteRequest:
     id: None if no record can have the id that was sent. versions: those the record may have.
     is_new: whether to create it, under this id. is_read_back: whether the response shows related
     resources as of the commit; the request is then the last one of its transaction. key: that under
-    which the result is stored.
+    which the result is stored. position: of the resource object in the request document.
     """
 
     resource: Resource
@@ -63,6 +68,24 @@ class WriteRequest:
     is_new: bool = False
     is_read_back: bool = False
     key: IdempotencyKey | None = None
+    position: DocumentPosition = DATA
+
+    @property
+    def sets_unique(self) -> bool:
+        """Whether it sets an attribute that is unique."""
+        return self.resource.has_unique(self.change.attributes)
+
+
+class RequestRejected(Exception):
+    """MongoDB has rejected what one request writes, so nothing of the transaction is written.
+
+    index: of the request. error: its outcome.
+    """
+
+    def __init__(self, index: int, error: StorageError) -> None:
+        super().__init__(index, error)
+        self.index = index
+        self.error = error
 
 
 class UnitOfWork:
@@ -87,13 +110,16 @@ class UnitOfWork:
 
         A rejected request changes nothing, and does not affect the others: its outcome is
         VersionConflict, IdTaken, FingerprintMismatch, or RecordNotFound with the missing targets
-        of a linkage. Raises PyMongoError, StoredResultTooLarge or TransactionConflict.
+        of a linkage. At most one request may set the unique attributes of a resource, as only the
+        values that are written in the end are compared. Raises RequestRejected with DuplicateValue
+        for a value that another resource has; also PyMongoError, StoredResultTooLarge or
+        TransactionConflict.
         """
         await self._load(requests)
         await self._results.load(request.key for request in requests if request.key)
         size = len(requests) + sum(request.change.size for request in requests)
         outcomes = await offload(lambda: list(map(self._apply_once, requests)), size=size)
-        await self._flush()
+        await self._flush(requests)
         return outcomes
 
     async def _load(self, requests: Sequence[WriteRequest]) -> None:
@@ -198,24 +224,48 @@ class UnitOfWork:
             targets.increment_version(previous, authorship)
             targets.increment_version(next(iter(linkage.ids), None), authorship)
 
-    async def _flush(self) -> None:
+    async def _flush(self, requests: Sequence[WriteRequest]) -> None:
         for type_name, identity_map in self._identity_maps.items():
-            collection = self._transaction.collection(self._graph[type_name])
-            operations = identity_map.operations()
+            resource, operations = self._graph[type_name], identity_map.operations()
+            collection = self._transaction.collection(resource)
             while chunk := list(islice(operations, _MAX_OPERATIONS)):
-                await collection.bulk_write(chunk, session=self._transaction.session)
+                try:
+                    writes = [write for _, write in chunk]
+                    await collection.bulk_write(writes, session=self._transaction.session)
+                except BulkWriteError as error:
+                    for failure in error.details["writeErrors"]:
+                        id_, _ = chunk[failure["index"]]
+                        _raise_rejected(requests, resource, id_, failure)
+                    raise
         await self._results.flush()
 
 
+def _raise_rejected(
+    requests: Sequence[WriteRequest], resource: Resource, id_: Hashable, failure: WriteError
+) -> None:
+    """Raise RequestRejected if a record was rejected because a request has set a taken value."""
+    name = taken_attribute(failure, resource)
+    for index, request in enumerate(requests):
+        is_written = request.resource.type == resource.type and request.id == id_
+        if is_written and name in request.change.attributes:
+            value = request.change.attributes[name]
+            raise RequestRejected(index, DuplicateValue(resource, name, value, request.position))
+
+
 class _IdentityMap:
-    """The records of one type by id: their current state, and the operations that write it."""
+    """The records of one type by id: their current state, and the operations that write it.
+
+    New records, and those whose unique attributes change, are written in the order of the requests:
+    one may get the value that another one had before.
+    """
 
     def __init__(self, resource: Resource) -> None:
         self._records: dict[Hashable, Record] = {}
         self._members: dict[str, dict[int, set[Hashable]]] = {
             link.foreign_key: defaultdict(set) for link in resource.links
         }
-        self._new: list[Hashable] = []
+        self._unique = frozenset(resource.unique_attributes)
+        self._in_order: dict[Hashable, bool] = {}  # by id, whether the record is new
         self._changed: dict[Hashable, Record] = defaultdict(dict)
         self._incremented: dict[int, Record] = {}
 
@@ -229,7 +279,7 @@ class _IdentityMap:
             self._set(hashable_id(record["_id"]), record)
 
     def add(self, record: Record) -> None:
-        self._new.append(record["_id"])
+        self._in_order[record["_id"]] = True
         self._set(record["_id"], record)
 
     def update(self, id_: Hashable, values: Record) -> None:
@@ -240,6 +290,8 @@ class _IdentityMap:
                 members[key].discard(id_)
         changed = values | {VERSION: version_of(before) + 1}
         self._changed[id_] |= changed
+        if not self._unique.isdisjoint(values):
+            self._in_order.setdefault(id_, False)
         self._set(id_, before | changed)
 
     def increment_version(self, id_: int | None, authorship: Record) -> None:
@@ -267,20 +319,23 @@ class _IdentityMap:
         members = [(id_, key_of(self._records[id_], field)) for id_ in linkage.ids]
         return [(id_, current) for id_, current in members if current != owner]
 
-    def operations(self) -> Iterator[_WriteOperation]:
-        for id_ in self._new:
+    def operations(self) -> Iterator[tuple[Hashable, _WriteOperation]]:
+        """Yield the operations, with the id of the record; None for several records."""
+        for id_, is_new in self._in_order.items():
+            values = self._changed.pop(id_, {})
             # As later changes left it: inserting and then updating it would write it twice.
-            self._changed.pop(id_, None)
-            yield InsertOne(self._records[id_])
+            yield id_, InsertOne(self._records[id_]) if is_new else self._update_of(id_, values)
         for id_, values in self._changed.items():
-            query = {"_id": self._records[id_]["_id"]}
-            yield UpdateOne(query, {"$set": values})
+            yield id_, self._update_of(id_, values)
         ids_by_author: dict[str | None, list[int]] = defaultdict(list)
         for id_, authorship in self._incremented.items():
             ids_by_author[authorship[UPDATED_BY]].append(id_)
         for ids in ids_by_author.values():
             update = {"$set": next_version(self._incremented[ids[0]])}
-            yield UpdateMany({"_id": {"$in": ids}}, [update])
+            yield None, UpdateMany({"_id": {"$in": ids}}, [update])
+
+    def _update_of(self, id_: Hashable, values: Record) -> UpdateOne:
+        return UpdateOne({"_id": self._records[id_]["_id"]}, {"$set": values})
 
     def _set(self, id_: Hashable, record: Record) -> None:
         self._records[id_] = record

@@ -1,0 +1,372 @@
+"""Unique indexes: created and dropped at start, and what they cost the other writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from registry.http.app_keys import GRAPH, REPOSITORY
+from registry.jsonapi.request_documents import Change, Identifier, Linkage
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.start_error import StartError
+from registry.storage import orphaned_transactions
+from registry.storage.backups import back_up, restore
+from registry.storage.client import APP_NAME
+from registry.storage.errors import DuplicateValue
+from registry.storage.reads.commands import Commands
+from registry.storage.records import Written
+from registry.storage.unique_indexes import UniqueIndexes
+from registry.storage.writes import insertions
+from tests.conftest import Serve
+from tests.mongods import client_of
+from tests.proxy import Effect, Proxy
+from tests.support import Api, CommandLog, Database, Response
+
+EMAIL, SERIAL = "unique_email_ignoring_case", "unique_serial"
+
+
+@pytest.fixture
+def unique(settings: Settings) -> Settings:
+    return replace(settings, unique=("computer.serial", "person.email"))
+
+
+@pytest.fixture
+def proxy(mongodb_uri: str) -> Iterator[Proxy]:
+    with Proxy(mongodb_uri).running() as proxy:
+        yield proxy
+
+
+async def unique_indexes(database: Database) -> set[str]:
+    found = [await database[name].index_information() for name in ("persons", "computers")]
+    return {name for indexes in found for name, one in indexes.items() if one.get("unique")}
+
+
+async def start_error(serve: Serve, settings: Settings) -> str:
+    with pytest.raises(StartError) as raised:
+        await serve(settings=settings)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+async def create(api: Api, serial: str, **more: Any) -> Response:
+    attributes = {"serial": serial}
+    return await api.post("/computers", {"type": "computer", "attributes": attributes, **more})
+
+
+async def rename(api: Api, id_: str, serial: str, **more: Any) -> Response:
+    attributes = {"serial": serial}
+    return await api.patch(
+        f"/computers/{id_}", {"type": "computer", "attributes": attributes} | more
+    )
+
+
+class Registry:
+    """The repository of the service: concurrent calls share batches in a known way."""
+
+    def __init__(self, api: Api) -> None:
+        app = api.client.app
+        assert app is not None
+        self._repository, self._computer = app[REPOSITORY], app[GRAPH]["computer"]
+
+    async def insert(self, serial: str) -> Written:
+        return await self._repository.insert(self._computer, Change({"serial": serial}, ()))
+
+    async def update(self, id_: int, serial: str, owner: int | None = None) -> Written:
+        linkages: tuple[Linkage, ...] = ()
+        if owner is not None:
+            identifier = Identifier(owner, str(owner), "")
+            linkages = (Linkage(self._computer.relationships["owner"], (identifier,)),)
+        change = Change({"serial": serial}, linkages)
+        return await self._repository.update(self._computer, id_, change)
+
+
+def has_conflict(result: Written | BaseException, id_: int) -> bool:
+    """Whether a write has failed because the computer with this id has the value."""
+    if isinstance(result, DuplicateValue):
+        assert result.id == id_
+        return True
+    assert isinstance(result, Written)
+    return False
+
+
+async def stored_serials(database: Database) -> list[str]:
+    return [one["serial"] async for one in database.computers.find().sort("_id")]
+
+
+async def test_the_indexes_follow_the_setting(
+    serve: Serve,
+    settings: Settings,
+    unique: Settings,
+    database: Database,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await serve()
+    assert await unique_indexes(database) == set()
+    await asyncio.gather(serve(settings=unique), serve(settings=unique))
+    assert await unique_indexes(database) == {EMAIL, SERIAL}
+    caplog.clear()
+    await serve(settings=replace(settings, unique=("person.email",)))
+    assert await unique_indexes(database) == {EMAIL}
+    (dropped,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert dropped.message == (
+        "Dropped the index unique_serial of computers: the values need not be unique any more"
+    )
+    graph = Graph(RESOURCES)
+    await asyncio.gather(
+        *(UniqueIndexes(database, graph, Commands(database)).prepare() for _ in range(4))
+    )
+    assert await unique_indexes(database) == set()
+
+
+async def test_a_start_is_refused_with_a_bounded_list_of_all_duplicates(
+    serve: Serve, unique: Settings, database: Database
+) -> None:
+    serials = ["SN-1"] * 7 + [
+        "SN-2",
+        "SN-3",
+        "SN-2",
+        "sn-3",
+        'a"\n' + "x" * 200,
+        'a"\n' + "x" * 200,
+    ]
+    await database.computers.insert_many(
+        [{"_id": number, "serial": serial} for number, serial in enumerate(serials, 1)]
+    )
+    emails = [f"{name}{number}@x.org" for number in range(13) for name in ("Ada", "ada")]
+    await database.persons.insert_many(
+        [{"_id": number, "email": email} for number, email in enumerate(emails, 1)]
+        + [{"_id": 101, "email": None}, {"_id": 102, "email": None}, {"_id": 103}, {"_id": 104}]
+    )
+    persons, _, computers = (await start_error(serve, unique)).partition("; ")
+    assert computers == (
+        "computer.serial cannot be unique, as computers have these values more than once: "
+        '"SN-1" (ids 1, 2, 3, 4, 5 and 2 more), "SN-2" (ids 8, 10), '
+        f'"a\\"\\n{"x" * 76}…" (ids 12, 13)'
+    )
+    assert persons.startswith(
+        "person.email cannot be unique, as persons have these values more than once: "
+        '"Ada0@x.org" (ids 1, 2), "Ada1@x.org" (ids 3, 4), '
+    )
+    assert persons.endswith(", 3 more")
+    assert persons.count("(ids ") == 10
+    assert await unique_indexes(database) == set()
+    await database.computers.delete_many({"_id": {"$in": [*range(2, 8), 10, 13]}})
+    await database.persons.delete_many({"_id": {"$lt": 100, "$mod": [2, 0]}})
+    await serve(settings=unique)
+
+
+async def test_an_index_that_mongodb_refuses_is_reported(
+    serve: Serve, unique: Settings, database: Database
+) -> None:
+    partial = {"serial": {"$type": "string"}}
+    await database.computers.create_index("serial", unique=True, partialFilterExpression=partial)
+    error = await start_error(serve, unique)
+    assert error.startswith("computer.serial cannot be unique, as MongoDB cannot create the index:")
+    assert "already exists with a different name" in error
+
+
+@pytest.mark.parametrize("name", ["computer.size", "person.full_name", "monitor.serial"])
+async def test_an_attribute_that_cannot_be_unique_is_refused(
+    serve: Serve, settings: Settings, name: str
+) -> None:
+    assert await start_error(serve, replace(settings, unique=(name,))) == (
+        f"--unique: {name} is not an attribute that can be unique; choose from person.first_name, "
+        "person.last_name, person.email, computer.serial"
+    )
+
+
+async def test_filters_use_the_same_indexes_as_without_uniqueness(
+    serve: Serve, unique: Settings, database: Database
+) -> None:
+    await serve(settings=unique)
+    for collection, query in (
+        ("computers", {"serial": "SN-1"}),
+        ("computers", {"serial": {"$in": ["SN-1", "SN-2"]}}),
+        ("computers", {"serial": {"$regex": "^SN"}}),
+        ("persons", {"email": "a@x.org"}),
+        ("persons", {"email": None}),
+    ):
+        found = await database.command("explain", {"find": collection, "filter": query})
+        plans = found["queryPlanner"]
+        assert plans["rejectedPlans"] == []
+        assert "unique_" not in str(plans["winningPlan"])
+        assert "IXSCAN" in str(plans["winningPlan"])
+
+
+async def test_a_value_that_is_taken_does_not_delay_the_other_creations_of_its_batch(
+    serve: Serve, unique: Settings, database: Database, commands: CommandLog
+) -> None:
+    registry = Registry(await serve(settings=unique))
+    await registry.insert("taken")
+    commands.take("all")
+    names = ["taken" if number % 10 == 5 else f"SN-{number}" for number in range(40)]
+    results = await asyncio.gather(*map(registry.insert, names), return_exceptions=True)
+    assert [has_conflict(one, 1) for one in results] == [name == "taken" for name in names]
+    sent = Counter(commands.names())
+    assert sent["insert"] == 2, "each batch is inserted once"
+    assert sent["find"] == 4, "each conflict is looked up"
+    assert len(await stored_serials(database)) == 37
+
+
+async def test_a_value_that_is_taken_does_not_delay_the_other_updates_of_its_batch(
+    serve: Serve, unique: Settings, database: Database, commands: CommandLog
+) -> None:
+    registry = Registry(await serve(settings=unique))
+    records = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in range(1, 41)]
+    await database.computers.insert_many(records)
+    names = ["SN-40" if number % 10 == 5 else f"new-{number}" for number in range(1, 40)]
+    commands.take("all")
+    results = await asyncio.gather(
+        *(registry.update(*one) for one in enumerate(names, 1)), return_exceptions=True
+    )
+    assert [has_conflict(one, 40) for one in results] == [name == "SN-40" for name in names]
+    assert Counter(commands.names())["update"] == 2, "each batch is written once"
+    expected = [f"SN-{number}" if name == "SN-40" else name for number, name in enumerate(names, 1)]
+    assert await stored_serials(database) == [*expected, "SN-40"]
+
+
+@pytest.mark.parametrize("taken", [1, 20])
+async def test_taken_values_do_not_fail_the_other_link_writes_of_their_batch(
+    serve: Serve, unique: Settings, database: Database, commands: CommandLog, taken: int
+) -> None:
+    api = await serve(settings=unique)
+    owner = int(await api.person())
+    registry = Registry(api)
+    records = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in range(1, 41)]
+    await database.computers.insert_many(records)
+    names = ["SN-40" if number <= taken else f"new-{number}" for number in range(1, 40)]
+    commands.take("all")
+    results = await asyncio.gather(
+        *(registry.update(number, name, owner) for number, name in enumerate(names, 1)),
+        return_exceptions=True,
+    )
+    assert [has_conflict(one, 40) for one in results] == [name == "SN-40" for name in names]
+    sent = Counter(commands.names())
+    if taken == 1:  # the batch, the batch without it, and the rejected request alone
+        assert (sent["abortTransaction"], sent["commitTransaction"]) == (2, 1)
+    expected = [f"SN-{number}" if name == "SN-40" else name for number, name in enumerate(names, 1)]
+    assert await stored_serials(database) == [*expected, "SN-40"]
+
+
+async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_others_of_a_batch(
+    serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insertions, "_LOCK_MILLISECONDS", 100)
+    registry = Registry(await serve(settings=unique))
+    await registry.insert("first")
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        await database.computers.insert_one({"_id": 900, "serial": "SN-5"}, session=session)
+        names = [f"SN-{number}" for number in range(20)]
+        blocked = asyncio.create_task(registry.insert("SN-5"))
+        await asyncio.gather(*(registry.insert(name) for name in names if name != "SN-5"))
+        assert not blocked.done()
+        await session.commit_transaction()
+    assert [has_conflict(one, 900) for one in await asyncio.gather(blocked, return_exceptions=True)]
+    assert sorted(await stored_serials(database)) == sorted(["first", *names])
+
+
+async def test_a_creation_ends_an_orphaned_transaction_with_the_same_value(
+    serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphaned_transactions, "_SUSPECT_SECONDS", 0.1)
+    monkeypatch.setattr(insertions, "_LOCK_MILLISECONDS", 200)
+    registry = Registry(await serve(settings=unique))
+    async with (
+        client_of(f"{unique.mongodb_uri}&appName={APP_NAME}") as client,
+        await client.start_session() as session,
+    ):
+        session.start_transaction()
+        computers = client[database.name].computers
+        await computers.insert_one({"_id": 900, "serial": "SN-1"}, session=session)
+        assert (await registry.insert("SN-1")).record["serial"] == "SN-1"
+    assert await stored_serials(database) == ["SN-1"]
+
+
+async def test_a_service_without_the_setting_reports_the_conflicts_of_another(
+    serve: Serve, unique: Settings
+) -> None:
+    other = await serve()
+    api = await serve(settings=unique)
+    id_ = await api.computer("SN-1")
+    second = await other.computer("SN-2")
+    person = await other.person()
+    owner = {"relationships": {"owner": {"data": {"type": "person", "id": person}}}}
+    for response in (
+        await create(other, "SN-1"),
+        await create(other, "SN-1", **owner),
+        await rename(other, second, "SN-1"),
+        await rename(other, second, "SN-1", **owner),
+    ):
+        assert response.status == 409
+        (error,) = response.document["errors"]
+        assert error["links"] == {"about": f"/computers/{id_}"}
+    ids = [second, *[await other.computer(f"SN-{number}") for number in range(3, 12)]]
+    responses = await asyncio.gather(*(rename(other, id_, "SN-1") for id_ in ids))
+    assert {one.status for one in responses} == {409}
+
+
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+async def test_a_repeated_creation_does_not_conflict_with_itself(
+    proxy: Proxy, serve: Serve, unique: Settings, database: Database, effect: Effect
+) -> None:
+    api = await serve(settings=replace(unique, mongodb_uri=proxy.uri))
+    proxy.effect = effect
+    names = [f"SN-{number}" for number in range(20)]
+    responses = await asyncio.gather(*(create(api, name) for name in names))
+    assert proxy.affected
+    assert {one.status for one in responses} == {201}
+    assert sorted(await stored_serials(database)) == sorted(names)
+
+
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+async def test_a_repeated_update_does_not_conflict_with_itself(
+    proxy: Proxy, serve: Serve, unique: Settings, database: Database, effect: Effect
+) -> None:
+    api = await serve(settings=replace(unique, mongodb_uri=proxy.uri))
+    ids = [await api.computer(f"SN-{number}") for number in range(10)]
+    proxy.verb, proxy.effect = "update", effect
+    responses = await asyncio.gather(*(rename(api, id_, f"new-{id_}") for id_ in ids))
+    assert proxy.affected
+    assert {one.status for one in responses} == {200}
+    assert await stored_serials(database) == [f"new-{id_}" for id_ in ids]
+
+
+async def test_after_a_lost_command_a_conflict_is_reported_as_unavailable(
+    proxy: Proxy, serve: Serve, unique: Settings, database: Database
+) -> None:
+    api = await serve(settings=replace(unique, mongodb_uri=proxy.uri))
+    await api.computer("SN-1")
+    id_ = await api.computer("SN-2")
+    writes: list[tuple[str, Callable[[], Any]]] = [
+        ("insert", lambda: create(api, "SN-1")),
+        ("update", lambda: rename(api, id_, "SN-1")),
+    ]
+    for verb, write in writes:
+        proxy.affected.clear()
+        proxy.verb, proxy.effect, proxy.once = verb, Effect.REQUEST_LOST, True
+        assert (await write()).status == 503
+        assert proxy.affected
+        assert (await write()).status == 409
+    assert await stored_serials(database) == ["SN-1", "SN-2"]
+
+
+async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
+    serve: Serve, settings: Settings, unique: Settings, database: Database, tmp_path: Path
+) -> None:
+    await serve(settings=replace(unique, database=f"{settings.database}_2"))
+    other = database.client[f"{settings.database}_2"]
+    await database.computers.insert_many([{"_id": one, "serial": "SN-1"} for one in (1, 2)])
+    await back_up(database, tmp_path / "backup")
+    await restore(other, tmp_path / "backup")
+    assert "(ids 1, 2)" in await start_error(serve, replace(unique, database=other.name))
+    await database.client.drop_database(other.name)

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self, get_type_hints
 from urllib.parse import urlsplit
@@ -86,6 +86,17 @@ def _issuer(text: str) -> str:
     return secure_url(_base_url(text))
 
 
+def _address(text: str) -> str:
+    """Return an address to listen on; one of IPv6 may be in brackets, as in a URL."""
+    if not text.startswith("["):
+        return text
+    inner = re.fullmatch(r"\[(.+)\]", text)
+    try:
+        return str(IPv6Address(inner[1] if inner else text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address in brackets such as [::1]") from None
+
+
 def _host_name(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
         raise ValueError(f"{text!r} is not a host name such as registry.example.com, without port")
@@ -138,7 +149,9 @@ class Settings:
     database: Annotated[str, _database, "name of the database"] = "registry"
     data_dir: Annotated[Path, Path, "data directory of the embedded mongod"] = Path("data")
     mongod: Annotated[Path | None, Path, "path of the mongod to embed"] = None
-    host: Annotated[str, str, "address to listen on"] = "127.0.0.1"
+    host: Annotated[str, _address, "address to listen on; :: for all of IPv4 and IPv6"] = (
+        "127.0.0.1"
+    )
     port: Annotated[int, _integer(0, 65_535), "port to listen on; 0 picks a free one"] = 8080
     workers: Annotated[int, _workers, f"number of worker processes, 1 to {_MAX_WORKERS}"] = 1
     public_url: Annotated[

@@ -103,6 +103,10 @@ INVALID = [
     ("--oidc-scope-claim", ""),
     ("--data-dir", ""),
     ("--host", ""),
+    ("--host", "[127.0.0.1]"),
+    ("--host", "[::1"),
+    ("--host", "[::1]:8080"),
+    ("--host", "[localhost]"),
     ("--mongodb-uri", ""),
     ("--auth", "yes"),
     ("--auth", "ON"),
@@ -211,6 +215,11 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected
     assert Settings.parse([], variables) == expected
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "[0::1]"])
+def test_an_ipv6_address_may_be_in_brackets(host: str) -> None:
+    assert Settings.parse(["--host", host], {}).host == "::1"
 
 
 def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:

@@ -41,7 +41,7 @@ from registry.jsonapi.errors import (
     RequestTimeout,
 )
 from registry.jsonapi.links import resource_path
-from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, unknown_parameter
+from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, reject_parameters
 from registry.jsonapi.request_documents import Change
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.attributes.identifier import parse_id
@@ -168,14 +168,8 @@ class DocumentView(web.View):
         content_negotiation.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
 
     def reject_parameters(self) -> None:
-        """Raise ApiErrors with an InvalidParameter for each, where a path supports no parameters.
-
-        JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
-        """
-        errors = ErrorCollector()
-        for name in dict.fromkeys(self.request.query):
-            errors.add(unknown_parameter(name))
-        errors.raise_any()
+        """Raise ApiErrors with an InvalidParameter for each parameter."""
+        reject_parameters(self.request.query)
 
     async def read_request(
         self,

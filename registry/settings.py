@@ -197,6 +197,9 @@ class Settings:
         "port for /metrics alone, on the same host; none: /metrics is on the port of the API",
     ] = None
 
+    compression: Annotated[
+        str, _one_of("on", "off"), "compress responses of 1,000 bytes or more: on or off"
+    ] = "on"
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
     most_operations: Annotated[int, _count, "maximum atomic operations per request"] = 1_000

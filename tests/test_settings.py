@@ -30,6 +30,7 @@ SETTINGS = [
     ("--access-log", "REGISTRY_ACCESS_LOG", "off"),
     ("--log-format", "REGISTRY_LOG_FORMAT", "text"),
     ("--metrics-port", "REGISTRY_METRICS_PORT", "none"),
+    ("--compression", "REGISTRY_COMPRESSION", "on"),
 ]
 
 CONTRADICTIONS = [
@@ -108,6 +109,7 @@ INVALID = [
     ("--host", "[::1]:8080"),
     ("--host", "[localhost]"),
     ("--mongodb-uri", ""),
+    ("--compression", "gzip"),
     ("--auth", "yes"),
     ("--auth", "ON"),
     ("--auth", ""),
@@ -188,6 +190,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--oidc-scope-claim": "scp",
         "--access-log": "on",
         "--log-format": "json",
+        "--compression": "off",
         "--metrics-port": "9100",
     }
     expected = Settings(
@@ -210,6 +213,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         oidc_scope_claim="scp",
         access_log="on",
         log_format="json",
+        compression="off",
         metrics_port=9100,
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}

@@ -78,6 +78,15 @@ def prefers_html(headers: Iterable[str]) -> bool:
     return weights.get("text/html", 0.0) > 0 and MEDIA_TYPE not in weights
 
 
+@lru_cache(maxsize=256)  # bounded, because clients choose the values
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether a value of `Accept-Encoding` prefers gzip to no coding (RFC 9110, 12.5.3)."""
+    weights = {parts[0]: _weight(parts) for parts in _split_list([accept_encoding])}
+    names = (name for name in ("gzip", "x-gzip", "*") if name in weights)
+    gzip = weights.get(next(names, ""), 0.0)
+    return gzip > 0 and gzip >= weights.get("identity", 0.0)
+
+
 def _split_list(headers: Iterable[str]) -> list[Parts]:
     """Return each item of a list in a header with its parameters."""
     items = [_split(item) for header in headers for item in _LIST_ITEM.findall(header)]

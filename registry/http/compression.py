@@ -24,16 +24,14 @@ _GZIP_FORMAT = 31  # as the parameter `wbits` of zlib
 def compresses(request: web.Request, size: int) -> bool:
     """Return whether a response with a body of so many bytes is to be compressed.
 
-    request: of an application that has SETTINGS.
+    request: of an application that has SETTINGS, or of one that is mounted on it.
     """
     if size < MIN_BYTES:
         return False
     accepted = request.headers.getall(hdrs.ACCEPT_ENCODING, ())
-    return (
-        bool(accepted)
-        and request.app[SETTINGS].compression == "on"
-        and accepts_gzip(",".join(accepted))
-    )
+    if not accepted or not accepts_gzip(",".join(accepted)):
+        return False
+    return bool(request.config_dict[SETTINGS].compression == "on")
 
 
 async def compress(request: web.Request, response: web.Response) -> None:

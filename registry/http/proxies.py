@@ -85,7 +85,8 @@ class TrustedProxies:
 
 def unmapped(address: str) -> str:
     """Return the address of a connection, as IPv4 if that is its version."""
-    return address.removeprefix(_MAPPED)
+    mapped = address.removeprefix(_MAPPED)
+    return mapped if "." in mapped else address
 
 
 def _address(hop: str) -> str | None:
@@ -93,6 +94,7 @@ def _address(hop: str) -> str | None:
     match = _FORWARDED_ADDRESS.fullmatch(hop)
     text = (match["v6"] or match["v4"] or "") if match else hop.strip()
     try:
-        return str(ip_address(unmapped(text.lower())))
+        parsed = ip_address(text)
+        return str(getattr(parsed, "ipv4_mapped", None) or parsed)
     except ValueError:
         return None

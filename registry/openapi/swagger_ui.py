@@ -14,7 +14,6 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 
-from registry.http.app_keys import SETTINGS
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.routes import UI_PATH
 from registry.http.views.read_only import ReadOnlyView, allow_reading
@@ -44,7 +43,6 @@ def version() -> str:
 def mount(app: web.Application, description: dict[str, Any]) -> None:
     """Serve Swagger UI at /api/swagger/, and the OpenAPI document below it."""
     ui = web.Application(middlewares=[add_security_headers])
-    ui[SETTINGS] = app[SETTINGS]
     ui[_COMPRESSED_FILES] = {}
     ui[_FILES] = {path.name: path.read_bytes() for path in _directory().iterdir()}
     # Registered before aiohttp-swagger3 registers the bundled files at the same paths.

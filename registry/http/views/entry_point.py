@@ -48,8 +48,7 @@ class EntryPointView(ReadOnlyView):
             "openapi": f"{base}{UI_PATH}/openapi.json",
             "swagger_ui": f"{base}{UI_PATH}/",
         }
-        return DocumentResponse(
-            200, encode_meta({"self": root}, meta), {hdrs.CONTENT_TYPE: MEDIA_TYPE}
-        )
+        body = encode_meta({"self": root}, meta)
+        return DocumentResponse(200, body, {hdrs.CONTENT_TYPE: MEDIA_TYPE})
 
     head = get

@@ -21,6 +21,7 @@ setup(
     description="A JSON:API 1.0 service for persons and the computers they own",
     packages=find_packages(include=["registry", "registry.*"]),
     package_data={"registry": ["py.typed"]},
+    entry_points={"console_scripts": ["registry=registry.__main__:main"]},
     python_requires=">=3.11",
     install_requires=requirements(),
 )

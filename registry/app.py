@@ -1,6 +1,5 @@
 """The application: wiring and lifetimes."""
 
-import shlex
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -8,10 +7,9 @@ from functools import partial
 
 from aiohttp import web
 
-from registry.access.oidc import ClaimRules, OidcVerifier
-from registry.access.principal import known_scopes
 from registry.http import health, metrics
 from registry.http.access_middleware import access_middleware
+from registry.http.access_notice import access_notice
 from registry.http.app_keys import (
     AUTHENTICATOR,
     CORS,
@@ -24,7 +22,7 @@ from registry.http.app_keys import (
     REPOSITORY,
     SETTINGS,
 )
-from registry.http.authentication import Authenticator
+from registry.http.authentication import Authenticator, oidc_verifier
 from registry.http.cors import Cors
 from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
@@ -39,16 +37,11 @@ from registry.model.resource import Resource
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
-from registry.settings import Settings, flag
+from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
-
-_OPEN_TO_ALL = (
-    "Requests need no access token, also if a reverse proxy passes them on: "
-    "--auth on requires one, --auth off keeps it so"
-)
 
 
 def create_app(
@@ -97,39 +90,11 @@ async def _open_repository(
     async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
         app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS])
         await app[REPOSITORY].prepare()
-        lookups, oidc = TokenLookups(database, app[SETTINGS]), _oidc_verifier(app)
+        lookups = TokenLookups(database, app[SETTINGS])
+        oidc = oidc_verifier(app[SETTINGS], app[GRAPH])
         app[AUTHENTICATOR] = Authenticator(lookups, oidc)
-        app[NOTICE] = await _access_notice(app[SETTINGS], Tokens(database))
+        app[NOTICE] = await access_notice(app[SETTINGS], Tokens(database))
         async with oidc.refreshed_keys() if oidc else nullcontext():
             yield
         await lookups.close()
         await app[REPOSITORY].close()
-
-
-async def _access_notice(settings: Settings, tokens: Tokens) -> str:
-    """Return what the operator may have missed of access control, "" if nothing."""
-    if not settings.requires_tokens:
-        return _OPEN_TO_ALL if settings.auth == "auto" and settings.is_published else ""
-    if settings.oidc_issuer or await tokens.has_any():
-        return ""
-    return f"No access token exists yet; `{_command_for_token(settings)}` creates one"
-
-
-def _command_for_token(settings: Settings) -> str:
-    """Return the command that creates a token in the database that the service uses."""
-    command = ["./scripts/token", "create", "--name", "NAME", "--scope", "write"]
-    defaults = Settings()
-    if settings.data_dir != defaults.data_dir:
-        command += [flag("data_dir"), str(settings.data_dir.absolute())]
-    if settings.database != defaults.database:
-        command += [flag("database"), settings.database]
-    return shlex.join(command)
-
-
-def _oidc_verifier(app: web.Application) -> OidcVerifier | None:
-    settings = app[SETTINGS]
-    issuer, audience = settings.oidc_issuer, settings.oidc_audience
-    if not settings.requires_tokens or issuer is None or audience is None:
-        return None
-    scopes = known_scopes(app[GRAPH].values())
-    return OidcVerifier(ClaimRules(issuer, audience, settings.oidc_scope_claim, scopes))

@@ -1,8 +1,9 @@
-"""Modules import only the layers below them, and only `storage` imports the driver."""
+"""Modules import only the layers below them, only `storage` the driver; class names are unique."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
+    "installation",
     "offloading",
+    "start_error",
     "metrics",
     "model",
     "resources",
@@ -44,6 +47,7 @@ STORAGE_LAYERS = [
     "connection_pool",
     "command_durations",
     "client",
+    "snapshot_session",
     "backups",
     "availability",
     "disk_space",
@@ -57,6 +61,7 @@ STORAGE_LAYERS = [
     "token_lookups",
     "indexes",
     "maintenance",
+    "consistency",
     "repository",
 ]
 """The layers of `registry.storage`, from the bottom up."""
@@ -119,3 +124,23 @@ def test_only_storage_imports_the_driver() -> None:
         if not path.is_relative_to(PACKAGE / "storage"):
             foreign = {name.split(".")[0] for name in imports(path)}
             assert not foreign & {"motor", "pymongo", "bson"}, path.name
+
+
+def public_classes() -> Iterator[str]:
+    """The names of classes and type aliases, with repetitions."""
+    for path in PACKAGE.glob("**/*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                name = node.name
+            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+                name = ast.unparse(node.target)
+            else:
+                continue
+            if not name.startswith("_"):
+                yield name
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    counts = Counter(public_classes())
+    # OpenAPI and the Atomic Operations extension both call theirs so.
+    assert {name for name, count in counts.items() if count > 1} == {"Operation"}

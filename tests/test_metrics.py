@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from registry.metrics import snapshot
 from registry.metrics.exposition import registry_of
 from registry.metrics.families import FAMILIES, Counter, Gauge, Histogram
-from registry.metrics.snapshot import Snapshot
+from registry.metrics.snapshot import MetricsSnapshot
 
 DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
@@ -53,8 +53,8 @@ def test_a_gauge_with_a_function_has_its_present_value() -> None:
 
 
 def test_the_total_of_snapshots_has_the_sum_of_each_sample() -> None:
-    one: Snapshot = {"a": {("x",): [1.0, 2.0], ("y",): [5.0]}, "b": {(): [1.0]}}
-    other: Snapshot = {"a": {("x",): [10.0, 20.0], ("z",): [7.0]}}
+    one: MetricsSnapshot = {"a": {("x",): [1.0, 2.0], ("y",): [5.0]}, "b": {(): [1.0]}}
+    other: MetricsSnapshot = {"a": {("x",): [10.0, 20.0], ("z",): [7.0]}}
     assert snapshot.total([one, other, {}]) == {
         "a": {("x",): [11.0, 22.0], ("y",): [5.0], ("z",): [7.0]},
         "b": {(): [1.0]},

@@ -330,11 +330,11 @@ def test_an_unknown_argument_is_reported_in_one_line(
     assert argument in error_line([argument], {}, capsys)
 
 
-def test_help_lists_every_setting_with_its_variable_and_default(
+def test_help_all_lists_every_setting_with_its_variable_and_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        Settings.parse(["--help"], {})
+        Settings.parse(["--help", "all"], {})
     assert caught.value.code == 0
     lines = " ".join(capsys.readouterr().out.split())
     for flag, variable, default in SETTINGS:

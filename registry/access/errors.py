@@ -12,7 +12,7 @@ class InvalidToken(Exception):
         self.reason = reason
 
 
-class IssuerUnavailable(Exception):
+class KeysUnavailable(Exception):
     """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified.
 
     seconds: until the service tries to read them again.

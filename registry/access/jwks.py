@@ -15,7 +15,7 @@ from aiohttp import ClientError, ClientSession, DummyCookieJar
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import Key, import_key
 
-from registry.access.errors import IssuerUnavailable
+from registry.access.errors import KeysUnavailable
 from registry.access.urls import secure_url
 
 _log = logging.getLogger("registry")
@@ -32,8 +32,8 @@ class JwksLimits:
     """Limits on the requests to an issuer and on the age of its keys.
 
     refresh_seconds: the keys are read again after this time, so that those that the issuer has
-    removed are no longer accepted. pause_seconds: the least time between two attempts, which
-    unknown keys and errors otherwise cause. stale_seconds: how long the keys are used while they
+    removed are no longer accepted. pause_seconds: the minimum time between two attempts, however
+    many unknown keys and errors there are. stale_seconds: how long the keys are used while they
     cannot be read again. read_seconds: the time an attempt may take. response_bytes: the maximum
     size of each response.
     """
@@ -75,13 +75,13 @@ class JwksClient:
     async def key(self, name: KeyName) -> Key | None:
         """Return a key, or None if the issuer does not have it.
 
-        Raises IssuerUnavailable if it is unknown and the keys cannot be read.
+        Raises KeysUnavailable if it is unknown and the keys cannot be read.
         """
         if name not in self._keys:
             await self._refresh()
         key = self._keys.get(name)
         if not key and self._has_failed:
-            raise IssuerUnavailable(self._seconds_to_attempt())
+            raise KeysUnavailable(self._seconds_to_attempt())
         return key
 
     async def _refresh_periodically(self) -> None:

@@ -41,7 +41,7 @@ class _Registry(JWSRegistry):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """What the claims of an access token have to be.
+    """What the claims of an access token must contain.
 
     issuer: the value of `iss`. audience: a value of `aud`. scope_claim: the claim with the scopes,
     an array or a text with spaces between them. known_scopes: those of the service, which ignores
@@ -93,7 +93,7 @@ class OidcVerifier:
         """Return the principal that the claims `sub` and the one with the scopes describe.
 
         It can be recalled until the token expires or its key is no longer one of the issuer. Raises
-        InvalidToken, or IssuerUnavailable if the keys of the issuer cannot be read.
+        InvalidToken, or KeysUnavailable if the keys of the issuer cannot be read.
         """
         if len(token) > _MAX_TOKEN_LENGTH or not token.isascii():
             raise InvalidToken(

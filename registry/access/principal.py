@@ -8,7 +8,7 @@ from registry.model.resource import Resource
 
 
 class Action(Enum):
-    """What a scope allows; to write includes to read."""
+    """What a scope allows; writing includes reading."""
 
     READ = "read"
     WRITE = "write"

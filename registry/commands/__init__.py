@@ -1,1 +1,1 @@
-"""The commands of `python -m registry` beside the service itself."""
+"""The commands of `registry` and `python -m registry`."""

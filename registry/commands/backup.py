@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from registry.commands.database import note, open_database, parse_file, run
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.backups import BackupError, Manifest, back_up
 
 _DESCRIPTION = (

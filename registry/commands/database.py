@@ -9,13 +9,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from registry.installation import program
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, StartError, flag
+from registry.settings import Parser, Settings, flag
+from registry.start_error import StartError
 from registry.storage.client import Database, connect
-from registry.storage.mongod.embedded import running_uri
+from registry.storage.mongod.embedded import has_data, running_uri
+
+_Result = TypeVar("_Result")
 
 _SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
 
@@ -43,7 +47,7 @@ def parse_file(
     file: the help on the file. Returns the settings of the database, and the path of the file.
     """
     parser = Parser(
-        prog=f"python -m registry {command}",
+        prog=f"{program()} {command}",
         description=description,
         parents=[database_options()],
         allow_abbrev=False,
@@ -54,25 +58,34 @@ def parse_file(
 
 
 @asynccontextmanager
-async def open_database(settings: Settings, *, exclusive: bool = False) -> AsyncIterator[Database]:
+async def open_database(
+    settings: Settings, *, exclusive: bool = False, creates: bool = False
+) -> AsyncIterator[Database]:
     """Yield the database; for the embedded one, a mongod is started if no service runs it.
 
-    exclusive: whether a running service is an error. Raises StartError.
+    exclusive: whether a running service is an error. creates: whether the data directory is created
+    if it has no data, which is an error otherwise. Raises StartError.
     """
-    if settings.mongodb_uri is None and (uri := running_uri(settings)) is not None:
-        if exclusive:
+    if settings.mongodb_uri is None:
+        uri = running_uri(settings)
+        if uri is not None and exclusive:
             raise StartError(
                 f"a service uses the data directory {settings.data_dir}: stop it first"
+            )
+        if uri is None and not creates and not has_data(settings):
+            raise StartError(
+                f"there are no data in the data directory {settings.data_dir}: "
+                "correct --data-dir or REGISTRY_DATA_DIR, or start the service, which creates it"
             )
         settings = replace(settings, mongodb_uri=uri)
     async with connect(settings, Graph(RESOURCES)) as database:
         yield database
 
 
-def run(command: Coroutine[Any, Any, None]) -> None:
+def run(command: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a command; exit with status 1 and one line if it fails, with 130 if interrupted."""
     try:
-        asyncio.run(command)
+        return asyncio.run(command)
     except KeyboardInterrupt:
         sys.exit(130)
     except StartError as error:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from registry.commands.backup import summary
 from registry.commands.database import note, open_database, parse_file, run
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.backups import BackupError, restore
 
 _DESCRIPTION = (
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str]) -> None:
 
 async def _restore(settings: Settings, file: Path) -> None:
     try:
-        async with open_database(settings, exclusive=True) as database:
+        async with open_database(settings, exclusive=True, creates=True) as database:
             manifest = await restore(database, file)
     except (BackupError, OSError) as error:
         raise StartError(f"cannot restore the backup: {error}") from error

@@ -9,8 +9,10 @@ from functools import partial
 
 from registry.access.tokens import check_name, check_scopes, digest_of, new_token
 from registry.commands.database import database_options, note, open_database, run, settings_of
+from registry.installation import program
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, StartError
+from registry.settings import Parser, Settings
+from registry.start_error import StartError
 from registry.storage.errors import TokenNameTaken, TokenNotFound
 from registry.storage.tokens import Token, Tokens
 
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="python -m registry token",
+        prog=f"{program()} token",
         description="Create, list and revoke access tokens, also while the service runs.",
         allow_abbrev=False,
     )
@@ -70,7 +72,7 @@ def _duration(text: str) -> timedelta:
 
 
 async def _run(arguments: argparse.Namespace, token: Token | None, settings: Settings) -> None:
-    async with open_database(settings) as database:
+    async with open_database(settings, creates=token is not None) as database:
         with _reported_errors():
             await _perform(arguments, token, Tokens(database))
 

@@ -2,10 +2,12 @@
 
 from aiohttp import hdrs, web
 
-from registry.access.oidc import OidcVerifier
-from registry.access.principal import Principal
+from registry.access.oidc import ClaimRules, OidcVerifier
+from registry.access.principal import Principal, known_scopes
 from registry.access.tokens import PREFIX, check_form, digest_of
 from registry.jsonapi.errors import InvalidAuthorization
+from registry.model.graph import Graph
+from registry.settings import Settings
 from registry.storage.token_lookups import TokenLookups
 
 
@@ -28,12 +30,24 @@ class Authenticator:
     async def verify(self, token: str) -> Principal:
         """Return the principal of a token.
 
-        Raises InvalidToken; or IssuerUnavailable, Unavailable or Overloaded.
+        Raises InvalidToken; or KeysUnavailable, Unavailable or BulkheadFull.
         """
         if self._oidc and not token.startswith(PREFIX):
             return await self._oidc.verify(token)
         check_form(token)
         return await self._lookups.find(digest_of(token))
+
+
+def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
+    """Return the verifier of the issuer's tokens, None without an issuer or without access control.
+
+    graph: all types; scopes that name none of them are ignored.
+    """
+    issuer, audience = settings.oidc_issuer, settings.oidc_audience
+    if not settings.requires_tokens or issuer is None or audience is None:
+        return None
+    scopes = known_scopes(graph.values())
+    return OidcVerifier(ClaimRules(issuer, audience, settings.oidc_scope_claim, scopes))
 
 
 def bearer_token(request: web.BaseRequest) -> str | None:

@@ -5,14 +5,7 @@ new version of aiohttp changes one of them.
 """
 
 import asyncio
-import fcntl
-import logging
 import re
-import socket
-import struct
-import sys
-import termios
-from functools import partial
 from time import perf_counter
 from typing import Any, cast
 
@@ -24,7 +17,8 @@ from registry.http.error_responses import error_response, raw_error_response
 from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.http.responses import new_request_id
-from registry.http.send_progress import SendProgress
+from registry.http.send_rate import SendRateLimit
+from registry.http.transports import reset
 from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
@@ -38,14 +32,11 @@ _PROBE_SECONDS = 0.5
 """Interval of the interim responses that find out whether a client is still there."""
 
 
-_log = logging.getLogger("registry")
-
-
 class Connection(web.RequestHandler):
     """Adds time limits, and error documents where a request does not reach the application.
 
     A connection that its client has half-closed, or whose server stops, ends only after the
-    responses to all requests that have arrived on it. recorder: of the ends of requests.
+    responses to all requests that have arrived on it. recorder: records requests at their end.
     """
 
     __slots__ = (
@@ -56,8 +47,7 @@ class Connection(web.RequestHandler):
         "_limits",
         "_probe_timer",
         "_recorder",
-        "_send_timer",
-        "_sending",
+        "_send_rate",
         "started",
     )
 
@@ -70,7 +60,7 @@ class Connection(web.RequestHandler):
             max_line_size=limits.target_bytes,
             # Otherwise, the bodies of rejected requests would be decompressed to be discarded.
             auto_decompress=False,
-            access_log=None,  # type: ignore[arg-type] # None turns it off: `record` has its role
+            access_log=None,  # type: ignore[arg-type] # None turns it off: `record` replaces it
         )
         self._limits = limits
         self._recorder = recorder
@@ -78,8 +68,7 @@ class Connection(web.RequestHandler):
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
-        self._send_timer: asyncio.Handle | None = None
-        self._sending = SendProgress()
+        self._send_rate = SendRateLimit(limits)
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
         self._half_closed = False  # by the client
         self._is_ending = False
@@ -105,7 +94,7 @@ class Connection(web.RequestHandler):
     def abort(self) -> None:
         """Reset the connection, so that the client does not take a partial response for a whole."""
         if self.transport is not None:
-            _reset(self.transport)
+            reset(self.transport)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve the connection."""
@@ -120,18 +109,15 @@ class Connection(web.RequestHandler):
         super().pause_writing()
         if transport := self.transport:
             transport.pause_reading()
-            # Soon, as the transport does not count yet what it could not write at once.
-            watch = partial(self._watch_sending, transport)
-            self._send_timer = asyncio.get_running_loop().call_soon(watch)
+            self._send_rate.start(transport)
 
     def resume_writing(self) -> None:
         """Continue: the client has read enough."""
         super().resume_writing()
-        self._stop_send_timer()
-        if self.transport is not None:
-            self._sending.pause(_unsent(self.transport))
-        is_paused = self._reading_paused or self._buffer_paused or self._half_closed
-        if self.transport is not None and not is_paused:
+        if self.transport is None:
+            return
+        self._send_rate.pause(self.transport)
+        if not (self._reading_paused or self._buffer_paused or self._half_closed):
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -161,7 +147,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
         self._stop_head_timer()
-        self._stop_send_timer()
+        self._send_rate.stop()
         for timer in (self._idle_timer, self._probe_timer):
             if timer is not None:
                 timer.cancel()
@@ -203,7 +189,7 @@ class Connection(web.RequestHandler):
         return error_response(request, exc if isinstance(exc, Exception) else RuntimeError(message))
 
     def log_exception(self, *args: Any, exc_info: Any = None, **kwargs: Any) -> None:
-        """Log a defect of the service; a body that cannot be decoded is the client's."""
+        """Log a defect of the service; broken encoding of a body is the client's."""
         if not isinstance(exc_info, web.RequestPayloadError):
             super().log_exception(*args, exc_info=exc_info, **kwargs)
 
@@ -215,28 +201,6 @@ class Connection(web.RequestHandler):
             return
         if isinstance(self._messages[-1][0], _ErrInfo):
             request.content.set_exception(web.RequestPayloadError())
-
-    def _watch_sending(self, transport: asyncio.Transport) -> None:
-        """Reset the connection when its client has been waited for and has read too little."""
-        limits, sending, loop = self._limits, self._sending, asyncio.get_running_loop()
-
-        def check() -> None:
-            sending.pause(_unsent(transport))
-            if sending.sent < limits.send_rate * limits.send_seconds:
-                text = "A client has read only %d bytes of its responses in %.2g s"
-                _log.info(text, sending.sent, sending.seconds)
-                _reset(transport)
-            else:
-                self._sending = SendProgress()
-                self._watch_sending(transport)
-
-        sending.start(_unsent(transport))
-        self._send_timer = loop.call_later(limits.send_seconds - sending.seconds, check)
-
-    def _stop_send_timer(self) -> None:
-        if self._send_timer is not None:
-            self._send_timer.cancel()
-            self._send_timer = None
 
     def _close_when_idle(self) -> None:
         if self._idle_timer is not None:
@@ -292,24 +256,3 @@ class Connection(web.RequestHandler):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-
-def _reset(transport: asyncio.Transport) -> None:
-    # By default the kernel would send what it buffers, and then a regular end.
-    linger_0 = struct.pack("ii", 1, 0)
-    _socket_of(transport).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_0)
-    transport.abort()
-
-
-def _unsent(transport: asyncio.Transport) -> int:
-    """Return the number of bytes that the client has not acknowledged."""
-    try:
-        in_kernel = fcntl.ioctl(_socket_of(transport).fileno(), termios.TIOCOUTQ, bytes(4))
-    except (OSError, ValueError):  # not supported on every platform, or closed
-        in_kernel = bytes(4)
-    return transport.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
-
-
-def _socket_of(transport: asyncio.Transport) -> socket.socket:
-    found: socket.socket = transport.get_extra_info("socket")
-    return found

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from registry.jsonapi.errors import Unavailable
+from registry.jsonapi.errors import ServiceUnavailable
 
 
 class Deadlines:
@@ -21,19 +21,20 @@ class Deadlines:
 
     def start(self) -> asyncio.Task[Any]:
         """Limit the time of the current task from now on, unless it is limited; return the task."""
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        task = asyncio.current_task()
         assert task is not None  # noqa: S101 - for mypy: called in coroutines
+        loop = task.get_loop()  # takes a tenth of the time of asyncio.get_running_loop()
         end = self._ends.setdefault(task, loop.time() + self._seconds)
         if self._timer is None:
             self._timer = loop.call_at(end, self._cancel_late)
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        """End the limit of a task. Raises Unavailable if the task was cancelled because of it."""
+        """End the limit of a task. Raises ServiceUnavailable if it was cancelled because of it."""
         if self._ends.pop(task, None) is None and task in self._late:
             self._late.remove(task)
             if not task.uncancel():
-                raise Unavailable from None
+                raise ServiceUnavailable from None
 
     def stop(self) -> None:
         """End the limit, while the client determines how long the request takes."""

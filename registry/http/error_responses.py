@@ -7,8 +7,7 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.access import errors as access_errors
-from registry.access.errors import InvalidToken
+from registry.access.errors import InvalidToken, KeysUnavailable
 from registry.access.tokens import redact
 from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
@@ -31,12 +30,20 @@ from registry.jsonapi.errors import (
     QueryTimedOut,
     RequestTimeout,
     ResultTooLarge,
+    ServiceUnavailable,
     TokenRejected,
-    Unavailable,
     quoted,
 )
-from registry.storage import errors as storage_errors
-from registry.storage.errors import QueryTimeout, RecordNotFound, StorageError, VersionConflict
+from registry.storage.errors import (
+    BulkheadFull,
+    DiskNearlyFull,
+    FingerprintMismatch,
+    QueryTimeout,
+    RecordNotFound,
+    StorageError,
+    StoredResultTooLarge,
+    VersionConflict,
+)
 
 _log = logging.getLogger("registry")
 
@@ -107,7 +114,7 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
             return error
         case ApiError():
             return ApiErrors([error])
-        case InvalidToken() | access_errors.IssuerUnavailable():
+        case InvalidToken() | KeysUnavailable():
             return ApiErrors([_from_access_error(error)])
         case StorageError():
             return from_storage_error(error)
@@ -116,7 +123,7 @@ def _api_errors(request: web.BaseRequest, error: Exception) -> ApiErrors:
     return ApiErrors([InternalError()])
 
 
-def _from_access_error(error: InvalidToken | access_errors.IssuerUnavailable) -> ApiError:
+def _from_access_error(error: InvalidToken | KeysUnavailable) -> ApiError:
     if isinstance(error, InvalidToken):
         return TokenRejected(error.reason)
     return IssuerUnavailable(str(error), error.seconds)
@@ -128,19 +135,19 @@ def from_storage_error(error: StorageError) -> ApiErrors:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
-        case storage_errors.Overloaded():
+        case BulkheadFull():
             return ApiErrors([Overloaded(str(error), error.seconds)])
-        case storage_errors.DiskFull():
+        case DiskNearlyFull():
             return ApiErrors([DiskFull(error.reserve)])
         case QueryTimeout():
             return ApiErrors([QueryTimedOut(error.seconds)])
-    return ApiErrors([_ALWAYS_EQUAL.get(type(error), Unavailable)()])
+    return ApiErrors([_ALWAYS_EQUAL.get(type(error), ServiceUnavailable)()])
 
 
 _ALWAYS_EQUAL: Mapping[type[StorageError], Callable[[], ApiError]] = {
     VersionConflict: PreconditionFailed,
-    storage_errors.IdempotencyKeyReused: IdempotencyKeyReused,
-    storage_errors.ResultTooLarge: ResultTooLarge,
+    FingerprintMismatch: IdempotencyKeyReused,
+    StoredResultTooLarge: ResultTooLarge,
 }
 """The errors of those that have no details."""
 

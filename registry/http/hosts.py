@@ -18,7 +18,7 @@ from registry.settings import Settings
 _AUTHORITY = re.compile(r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
 
 _MAX_CACHED = 256
-"""How many allowed hosts, as clients write them, are not parsed again."""
+"""Allowed hosts, as clients write them, that are kept so as not to be parsed again."""
 
 
 class AllowedHosts:

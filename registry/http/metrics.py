@@ -16,18 +16,18 @@ from registry.http.views.read_only import ReadOnlyView
 from registry.jsonapi.authorization import Requirement
 from registry.metrics import snapshot
 from registry.metrics.exposition import registry_of
-from registry.metrics.snapshot import Snapshot
+from registry.metrics.snapshot import MetricsSnapshot
 from registry.settings import Settings
 
 METRICS_PATH = "/metrics"
 
-Scrape: TypeAlias = Callable[[], Awaitable[Snapshot]]
+Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
 """Returns the snapshot of all processes of the service."""
 
 _SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
 
-async def scrape_process() -> Snapshot:
+async def scrape_process() -> MetricsSnapshot:
     """Return the snapshot of this process, for a service that has no other."""
     return snapshot.take()
 
@@ -52,8 +52,8 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
 class MetricsView(ReadOnlyView):
     """The metrics in the text formats of Prometheus and OpenMetrics, by `Accept`.
 
-    On the port of the API, they require to read all types, as they tell how many requests there are
-    of each.
+    On the port of the API, they require the scope to read all types, as they count the requests to
+    each.
     """
 
     requirements: ClassVar = dict.fromkeys(

@@ -5,13 +5,13 @@ from typing import Any
 
 from aiohttp import web
 
-from registry.http.views.base import DocumentView
 from registry.http.views.collection import CollectionView
+from registry.http.views.document import DocumentView
 from registry.http.views.operations import OperationsView
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
 from registry.http.views.resource import DetailView
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
-from registry.jsonapi.pagination import Sizes
+from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.query import Scope
 from registry.model.graph import Graph
 
@@ -20,7 +20,7 @@ UI_PATH = "/api/swagger"
 """The prefix of Swagger UI and the OpenAPI document (section 1 of the service description)."""
 
 
-def routes(graph: Graph, sizes: Sizes) -> list[web.RouteDef]:
+def routes(graph: Graph, sizes: PageSizes) -> list[web.RouteDef]:
     """Return the routes of all types (section 4.1 of the service description).
 
     sizes: the default and maximum size of pages and of included relationships.

@@ -8,7 +8,8 @@ from typing import NoReturn
 
 from cryptography import x509
 
-from registry.settings import Settings, StartError, flag
+from registry.settings import Settings, flag
+from registry.start_error import StartError
 
 _log = logging.getLogger("registry")
 

@@ -247,7 +247,7 @@ class InternalError(ApiError, status=500, code="internal_error"):
         super().__init__("The service failed to process the request; its log contains the cause.")
 
 
-class Unavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
+class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
     """The database did not respond in time; the change may or may not have been applied."""
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from registry.jsonapi.errors import (
     RangeNotSupported,
     quoted,
 )
+from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import MAX_ID, Record
 from registry.model.resource import Resource
@@ -27,14 +28,6 @@ _PAGE = re.compile(rf"page\[(?:{'|'.join(MEMBERS)})\]")
 _POSITIVE = re.compile("[1-9][0-9]*", re.ASCII)
 _MAX_DIGITS = 20
 """Further digits are ignored: any number of 20 digits exceeds the limits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The number of resources per page: by default, and at most."""
-
-    default: int
-    largest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +70,7 @@ class Window:
 
 
 def parse_page(
-    members: Mapping[str, str], sizes: Sizes, resource: Resource, order: Order | None
+    members: Mapping[str, str], sizes: PageSizes, resource: Resource, order: Order | None
 ) -> Page:
     """Return the requested page.
 
@@ -123,7 +116,7 @@ def _check_combination(members: Collection[str]) -> None:
         raise RangeNotSupported
 
 
-def parse_size(value: str, parameter: str, sizes: Sizes) -> int:
+def parse_size(value: str, parameter: str, sizes: PageSizes) -> int:
     """Return a page size. Raises PageTooLarge, or InvalidParameter for anything but a size."""
     size = _parse_positive(value, parameter)
     if size > sizes.largest:

@@ -8,7 +8,8 @@ from typing import TypeAlias
 from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
 from registry.jsonapi.filter_parsing import parse_filter
 from registry.jsonapi.filtering import Filter
-from registry.jsonapi.pagination import MEMBERS, Page, Sizes, parse_page, parse_size
+from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.pagination import MEMBERS, Page, parse_page, parse_size
 from registry.jsonapi.sorting import BY_ID, Order, parse_sort
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
@@ -62,7 +63,7 @@ class Scope:
 
     resource: Resource
     graph: Graph
-    sizes: Sizes
+    sizes: PageSizes
     many: bool = False
     linkage: tuple[Resource, Relationship] | None = None
 

@@ -13,13 +13,13 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from registry.metrics.families import FAMILIES, Family, Gauge, Histogram, Samples
-from registry.metrics.snapshot import Snapshot
+from registry.metrics.snapshot import MetricsSnapshot
 
 
 class SnapshotCollector(Collector):
     """Passes a snapshot to prometheus-client."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:
@@ -28,7 +28,7 @@ class SnapshotCollector(Collector):
             yield _metric(family, self._snapshot.get(family.name, {}))
 
 
-def registry_of(snapshot: Snapshot) -> CollectorRegistry:
+def registry_of(snapshot: MetricsSnapshot) -> CollectorRegistry:
     """Return a registry whose only metrics are those of a snapshot."""
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(snapshot))

@@ -43,7 +43,7 @@ class Family:
 
 
 class Counter(Family):
-    """A metric that only rises; it keeps what processes have counted that have ended."""
+    """A metric that only rises; what a process has counted stays in the sums after its end."""
 
 
 class Gauge(Family):

@@ -5,16 +5,16 @@ from typing import TypeAlias
 
 from registry.metrics.families import FAMILIES, Gauge, Samples
 
-Snapshot: TypeAlias = Mapping[str, Samples]
+MetricsSnapshot: TypeAlias = Mapping[str, Samples]
 """Samples by the name of their family."""
 
 
-def take() -> Snapshot:
+def take() -> MetricsSnapshot:
     """Return the samples of this process."""
     return {family.name: family.read() for family in FAMILIES}
 
 
-def total(snapshots: Iterable[Snapshot]) -> Snapshot:
+def total(snapshots: Iterable[MetricsSnapshot]) -> MetricsSnapshot:
     """Return the sums of all samples, by family and labels."""
     sums: dict[str, Samples] = {}
     for snapshot in snapshots:
@@ -28,7 +28,7 @@ def total(snapshots: Iterable[Snapshot]) -> Snapshot:
     return sums
 
 
-def without_gauges(snapshot: Snapshot) -> Snapshot:
+def without_gauges(snapshot: MetricsSnapshot) -> MetricsSnapshot:
     """Return what remains of the snapshot of a process after the process has ended."""
     gauges = {family.name for family in FAMILIES if isinstance(family, Gauge)}
     return {name: samples for name, samples in snapshot.items() if name not in gauges}

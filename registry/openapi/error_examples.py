@@ -134,7 +134,7 @@ class ErrorExamples:
             errors.RequestTimeout("head", self._limits.arrival_seconds),
             errors.ExpectationFailed(),
             errors.InternalError(),
-            errors.Unavailable(),
+            errors.ServiceUnavailable(),
             *from_storage_error(self._bulkheads.small_requests.wait_error()).errors,
         ]
 

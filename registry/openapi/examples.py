@@ -8,13 +8,14 @@ from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
 from registry.jsonapi.documents import JSONAPI, encode_errors
 from registry.jsonapi.errors import ApiError
 from registry.jsonapi.links import related_path, relationship_links, resource_path
-from registry.jsonapi.pagination import NumberedPage, Sizes, Window, page_links
+from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.pagination import NumberedPage, Window, page_links
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.schemas import Json, absolute
 
-REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
+EXAMPLE_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
 
 def creation(resource: Resource) -> Json:
@@ -51,7 +52,7 @@ def collection(document: Json, url: str) -> Json:
     return {**document, "data": [document["data"]], "links": {"self": url}, "meta": {"count": 1}}
 
 
-def page(document: Json, sizes: Sizes) -> Json:
+def page(document: Json, sizes: PageSizes) -> Json:
     """Return the first numbered page of a collection."""
     url = f"{document['links']['self']}?page%5Bnumber%5D=1"
     window = Window(document["data"], more=False, total=1)
@@ -99,7 +100,7 @@ def results(graph: Graph) -> Json:
 
 def error(example: ApiError) -> Json:
     """Return the error document of an error."""
-    document: Json = orjson.loads(encode_errors([example], REQUEST_ID))
+    document: Json = orjson.loads(encode_errors([example], EXAMPLE_ID))
     return document
 
 

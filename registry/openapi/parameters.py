@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.http.idempotency import PATTERN
-from registry.jsonapi.pagination import Sizes
+from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
@@ -151,7 +151,7 @@ def _sort(scope: Scope) -> Json:
     return {f"{title(scope.resource)}Sort": parameter}
 
 
-def _pages(sizes: Sizes) -> Json:
+def _pages(sizes: PageSizes) -> Json:
     cursor = {"type": "string"}
     size = (
         f"The number of resources per page, {sizes.default} by default. Without any `page` "
@@ -175,7 +175,7 @@ def _pages(sizes: Sizes) -> Json:
     }
 
 
-def _size(sizes: Sizes) -> Json:
+def _size(sizes: PageSizes) -> Json:
     return {"type": "integer", "minimum": 1, "maximum": sizes.largest}
 
 

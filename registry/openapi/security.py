@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from registry.access.principal import Action
-from registry.http.views.base import DocumentView
+from registry.http.views.document import DocumentView
 from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.authorization import Requirement
 from registry.jsonapi.pointers import DocumentPosition

@@ -1,7 +1,6 @@
 """Swagger UI, served with the OpenAPI document."""
 
 import re
-import sys
 import warnings
 from base64 import b64encode
 from hashlib import sha256
@@ -17,6 +16,7 @@ from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.routes import UI_PATH
 from registry.http.views.read_only import ReadOnlyView, allow_reading
+from registry.installation import SWAGGER_UI
 
 
 class _UiSettings(SwaggerUiSettings):
@@ -78,10 +78,9 @@ def _add_missing_routes(ui: web.Application) -> None:
 
 
 def _directory() -> Path:
-    """Return the directory of the static files; scripts/swagger-ui creates the installed one."""
-    installed = Path(sys.prefix, "share", "swagger-ui")
+    """Return the directory of the static files."""
     bundled = Path(aiohttp_swagger3.__file__).with_name("swagger_ui")
-    return installed if installed.is_dir() else bundled
+    return SWAGGER_UI if SWAGGER_UI.is_dir() else bundled
 
 
 async def _get_file(request: web.Request) -> web.Response:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import NoReturn
 
-from registry.settings import StartError
+from registry.start_error import StartError
 
 
 class DatabaseFailure:

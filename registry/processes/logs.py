@@ -31,7 +31,7 @@ _CLOSE_SECONDS = 1.0
 """How long the end of the process waits until the lines are written."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Characters that a terminal obeys, or that end a line."""
+"""Control characters of terminals, and characters that end a line."""
 
 
 def log_to_stderr(log_format: str) -> None:
@@ -40,7 +40,7 @@ def log_to_stderr(log_format: str) -> None:
 
 
 def log_in_background(log_format: str) -> None:
-    """Do the same on a thread, so that the event loop never waits for who reads standard error.
+    """Do the same on a thread, so that the event loop never waits for the reader of standard error.
 
     To be called after a fork, which does not copy threads.
     """
@@ -107,7 +107,7 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
         self._periods: dict[_Kind, _Period] = {}
 
     def createLock(self) -> None:  # noqa: N802 - of logging
-        """Have no lock: one thread writes, and would keep it while it waits for the reader."""
+        """Create no lock: the thread that writes would hold it while it waits for the reader."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from registry.metrics import snapshot
-from registry.metrics.snapshot import Snapshot, without_gauges
+from registry.metrics.snapshot import MetricsSnapshot, without_gauges
 
 _INTERVAL_SECONDS = 1.0
 
@@ -28,8 +28,8 @@ class Totals:
     def __init__(self) -> None:
         self._accepting, self.channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._accepting.setblocking(False)
-        self._ended: Snapshot = {}
-        self._latest: dict[asyncio.StreamWriter, Snapshot] = {}
+        self._ended: MetricsSnapshot = {}
+        self._latest: dict[asyncio.StreamWriter, MetricsSnapshot] = {}
         self._connections: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -43,7 +43,7 @@ class Totals:
         self._accepting.close()
         self.channel.close()
 
-    async def scrape(self) -> Snapshot:
+    async def scrape(self) -> MetricsSnapshot:
         """Return the sums. What running workers have counted may be missing for a second."""
         return snapshot.total([snapshot.take(), self._ended, *self._latest.values()])
 
@@ -89,7 +89,7 @@ class Reporter:
             self._writer.close()
             await self._writer.wait_closed()
 
-    async def scrape(self) -> Snapshot:
+    async def scrape(self) -> MetricsSnapshot:
         """Return the sums of the supervisor, with what this worker has counted by now."""
         # The reply has to be read even if the caller is cancelled.
         return await asyncio.shield(asyncio.create_task(self._exchange()))
@@ -100,10 +100,10 @@ class Reporter:
             async with self._lock:
                 await self._send(wants_sums=False)
 
-    async def _exchange(self) -> Snapshot:
+    async def _exchange(self) -> MetricsSnapshot:
         async with self._lock:
             await self._send(wants_sums=True)
-            sums: Snapshot = await _read(self._reader)
+            sums: MetricsSnapshot = await _read(self._reader)
             return sums
 
     async def _send(self, *, wants_sums: bool) -> None:

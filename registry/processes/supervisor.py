@@ -10,11 +10,12 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NoReturn, Self
 
 from registry.processes.failure import DatabaseFailure
 from registry.processes.metrics_exchange import Totals
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.mongod.embedded import mongod
 
 _log = logging.getLogger("registry")
@@ -61,14 +62,24 @@ async def supervise(
             announce(line)
 
         watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce_ready))
-        # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
-        exited = asyncio.create_task(gunicorn.process.wait())
-        failed = asyncio.create_task(failure.wait())
-        await asyncio.wait({watching, exited, failed}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (watching, failed):
-            if task.done():
-                task.result()
-        raise StartError("gunicorn has exited unexpectedly; its log messages, if any, are above")
+        await _first_failure(watching, gunicorn, failure)
+
+
+async def _first_failure(
+    watching: asyncio.Task[None], gunicorn: "_Gunicorn", failure: DatabaseFailure
+) -> NoReturn:
+    """Wait until a worker, gunicorn or mongod fails. Raises StartError with the reason.
+
+    watching: ends with the first worker that cannot start.
+    """
+    # The end of the reports is not enough: workers that outlive gunicorn keep the pipe open.
+    exited = asyncio.create_task(gunicorn.process.wait())
+    failed = asyncio.create_task(failure.wait())
+    await asyncio.wait({watching, exited, failed}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (watching, failed):
+        if task.done():
+            task.result()
+    raise StartError("gunicorn has exited unexpectedly; its log messages, if any, are above")
 
 
 def reserve_port(listener: socket.socket) -> socket.socket:

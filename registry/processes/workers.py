@@ -28,7 +28,8 @@ from registry.processes.listeners import listen
 from registry.processes.logs import log_in_background, log_to_stderr
 from registry.processes.metrics_exchange import Reporter
 from registry.processes.service import FINISH_SECONDS, serve
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 
 _RETRY_SECONDS = 5.0
 """Delay before a worker that could not start exits, so that gunicorn retries at this interval."""

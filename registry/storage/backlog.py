@@ -4,8 +4,12 @@ import asyncio
 from collections import Counter
 
 MANY_OUTSIDE = 1_024
-"""Records outside text blocks from which on maintenance adds them; a search compares so many in
-2 ms."""
+"""Records outside text blocks from which on maintenance adds them if a search has found so many; it
+compares them in 2 ms."""
+
+MANY_WRITTEN = 8_192
+"""Records outside text blocks from which on maintenance adds them in any case. Fewer are not worth
+the time while nobody searches: a record that is written often would be added each time."""
 
 
 class Backlog:
@@ -17,24 +21,30 @@ class Backlog:
     def __init__(self) -> None:
         self.unindexed: set[str] = set()
         self._outside = Counter[str]()
+        self._requested: set[str] = set()
         self._has_many = asyncio.Event()
 
     def written(self, type_name: str, count: int = 1) -> None:
         """Report records that may have left their text blocks."""
         self._outside[type_name] += count
-        if self._outside[type_name] >= MANY_OUTSIDE:
-            self._has_many.set()
+        if self._outside[type_name] >= MANY_WRITTEN:
+            self._request(type_name)
 
     def found_outside(self, type_name: str, count: int) -> None:
-        """Report how many records outside text blocks there are."""
-        self._outside[type_name] = 0
-        self.written(type_name, count)
+        """Report how many records outside text blocks a search has found."""
+        self._outside[type_name] = count
+        if count >= MANY_OUTSIDE:
+            self._request(type_name)
 
     async def types(self) -> list[str]:
         """Wait until there are types of which many records are outside; return and forget them."""
         await self._has_many.wait()
         self._has_many.clear()
-        types = [name for name, count in self._outside.items() if count >= MANY_OUTSIDE]
+        types, self._requested = self._requested, set()
         for name in types:
             del self._outside[name]
-        return types
+        return sorted(types)
+
+    def _request(self, type_name: str) -> None:
+        self._requested.add(type_name)
+        self._has_many.set()

@@ -6,7 +6,7 @@ and `manifest.json`. Its comment, at the very end, is the SHA-256 of all bytes b
 
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -19,12 +19,13 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import orjson
 from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import PyMongoError
 
 from registry import __version__
 from registry.model.record import Record
-from registry.settings import StartError
+from registry.start_error import StartError
 from registry.storage.client import Database
+from registry.storage.snapshot_session import SnapshotExpired, snapshot_session
 
 _FORMAT = 1
 """The version of the file format; a reader refuses those that it does not know."""
@@ -39,8 +40,6 @@ _COMPRESSION_LEVEL = 1
 
 _BATCH_BYTES = 2**20
 """What is read, and restored, at once."""
-
-_SNAPSHOT_TOO_OLD = 239
 
 _INCOMPLETE = "incomplete_restore"
 """The collection that exists, with the time of the backup, until a restore is complete."""
@@ -87,7 +86,7 @@ async def back_up(database: Database, path: Path) -> Manifest:
     """
     time = datetime.now(UTC)
     with _translated_errors(), _completed(path) as file:
-        async with await database.client.start_session(snapshot=True) as session:
+        async with snapshot_session(database) as session:
             with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as archive:
                 collections = [
                     await _write(archive, database, name, session)
@@ -125,6 +124,8 @@ async def restore(database: Database, path: Path) -> Manifest:
 def _translated_errors() -> Iterator[None]:
     try:
         yield
+    except SnapshotExpired as error:
+        raise BackupError(str(error)) from error
     except PyMongoError as error:
         raise BackupError(f"MongoDB failed: {error}") from error
 
@@ -154,25 +155,10 @@ async def _write(
     """Write the documents of a collection, as the session shows them, into the archive."""
     member, documents = f"{quote(name, safe='')}.bson", 0
     with archive.open(member, "w", force_zip64=True) as file:
-        async for batch in _batches(database, name, session):
+        async for batch in database[name].find_raw_batches({}, session=session):
             file.write(batch)
             documents += sum(1 for _ in _documents(batch))
     return Collection(name, member, documents)
-
-
-async def _batches(
-    database: Database, name: str, session: AsyncIOMotorClientSession
-) -> AsyncIterator[bytes]:
-    cursor = database[name].find_raw_batches({}, session=session)
-    try:
-        async for batch in cursor:
-            yield batch
-    except OperationFailure as error:
-        if error.code == _SNAPSHOT_TOO_OLD:
-            reason = "it takes longer than MongoDB keeps a snapshot"
-            setting = "minSnapshotHistoryWindowInSeconds"
-            raise BackupError(f"{reason}: increase the server parameter {setting}") from error
-        raise
 
 
 async def _insert(file: IO[bytes], target: AsyncIOMotorCollection[Record]) -> None:

@@ -62,6 +62,7 @@ class Batcher(Generic[_Key, _Result]):
         on_idle: Callable[[], Any] | None = None,
         is_cancellable: bool = False,
     ) -> None:
+        self._loop = asyncio.get_running_loop()  # which takes a system call in Python 3.11
         self._batch_fn = batch_fn
         self._limits = limits
         self._keys_in_flight = 0
@@ -79,7 +80,7 @@ class Batcher(Generic[_Key, _Result]):
 
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""
-        future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[_Result] = self._loop.create_future()
         self._queue.append((key, future, perf_counter()))
         self._dispatch()
         return await future

@@ -10,8 +10,9 @@ from dataclasses import dataclass, fields
 from typing import Self, TypeVar
 
 from registry.metrics.families import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
-from registry.settings import Settings, StartError, flag
-from registry.storage.errors import Overloaded
+from registry.settings import Settings, flag
+from registry.start_error import StartError
+from registry.storage.errors import BulkheadFull
 from registry.storage.thread_pool import THREADS
 from registry.storage.writes_in_progress import WritesInProgress
 
@@ -21,8 +22,8 @@ _Result = TypeVar("_Result")
 class Bulkhead:
     """Limits how many operations of one class are in progress; others wait, in order of arrival.
 
-    As a context manager, it raises Overloaded if `queue` others wait already, or after `seconds` of
-    waiting. A caller that is cancelled leaves the queue. setting: the field of Settings with the
+    As a context manager, it raises BulkheadFull if `queue` others wait already, or after `seconds`
+    of waiting. A caller that is cancelled leaves the queue. setting: the field of Settings with the
     limit, which names the class in errors.
     """
 
@@ -52,7 +53,7 @@ class Bulkhead:
             return
         if len(self._waiting) >= self._queue:
             self._refused_by_length[0] += 1
-            raise self._overloaded(f"{self._queue} others wait already ({flag('queue_length')})")
+            raise self._error(f"{self._queue} others wait already ({flag('queue_length')})")
         await self._wait(self._seconds)
 
     async def __aexit__(self, *_: object) -> None:
@@ -78,14 +79,14 @@ class Bulkhead:
     ) -> _Result:
         """Admit a write, complete it even if the caller is cancelled, and return its result.
 
-        Raises Overloaded, or what the write raises.
+        Raises BulkheadFull, or what the write raises.
         """
         await self.__aenter__()
         return await writes.begin(self._release_after(write))
 
-    def wait_error(self) -> Overloaded:
+    def wait_error(self) -> BulkheadFull:
         """Return the error of a caller that has waited too long."""
-        return self._overloaded(
+        return self._error(
             f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
         )
 
@@ -126,10 +127,10 @@ class Bulkhead:
             self._refused_by_time[0] += 1
             place.set_exception(self.wait_error())
 
-    def _overloaded(self, reason: str) -> Overloaded:
+    def _error(self, reason: str) -> BulkheadFull:
         name, limit = self._setting.replace("_", " "), f"{self._limit} ({flag(self._setting)})"
         detail = f"The limit of {name} in progress, {limit}, is reached, and {reason}."
-        return Overloaded(detail, self._seconds)
+        return BulkheadFull(detail, self._seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from pymongo.errors import PyMongoError
 
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.bulkheads import check_connections
 from registry.storage.codecs import codec_options
 from registry.storage.connection_pool import PoolSize

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from registry.storage.client import Database
-from registry.storage.errors import DiskFull
+from registry.storage.errors import DiskNearlyFull
 from registry.storage.mongod.disk import RESERVE_BYTES, has_space
 from registry.storage.mongod.embedded import MEMBER
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("registry")
 
 
 class DiskSpace:
-    """Whether the disk of an embedded mongod has space for changes; any other server has.
+    """Whether the disk of an embedded mongod has space for changes; other servers are not checked.
 
     Each process checks the disk by itself, in the background: it takes microseconds.
     """
@@ -35,9 +35,9 @@ class DiskSpace:
             self._check()
 
     def require(self) -> None:
-        """Raise DiskFull if there is no space for changes."""
+        """Raise DiskNearlyFull if there is no space for changes."""
         if not self._has_space:
-            raise DiskFull(RESERVE_BYTES)
+            raise DiskNearlyFull(RESERVE_BYTES)
 
     def close(self) -> None:
         """End the checks."""

@@ -55,11 +55,11 @@ class TokenNotFound(StorageError):
     """There is no access token of this name that could be revoked."""
 
 
-class IdempotencyKeyReused(StorageError):
+class FingerprintMismatch(StorageError):
     """The client has sent another request with the same idempotency key."""
 
 
-class ResultTooLarge(StorageError):
+class StoredResultTooLarge(StorageError):
     """The result is too large to be stored under an idempotency key; nothing was written."""
 
 
@@ -67,7 +67,7 @@ class Unavailable(StorageError):
     """The database did not respond in time, or rejected the command; a write may be in effect."""
 
 
-class Overloaded(StorageError):
+class BulkheadFull(StorageError):
     """The limit of a class of operations is reached; nothing was sent to the database.
 
     The message names the limits and their settings. seconds: how long to wait before a retry.
@@ -78,7 +78,7 @@ class Overloaded(StorageError):
         self.seconds = seconds
 
 
-class DiskFull(StorageError):
+class DiskNearlyFull(StorageError):
     """The disk of the database has too little free space for changes; nothing was written.
 
     reserve: the bytes that have to be free.

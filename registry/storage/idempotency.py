@@ -15,7 +15,7 @@ from pymongo.errors import DocumentTooLarge
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
-from registry.storage.errors import IdempotencyKeyReused, ResultTooLarge
+from registry.storage.errors import FingerprintMismatch, StoredResultTooLarge
 from registry.storage.records import ONE_BATCH
 from registry.storage.transactions import Transaction
 from registry.storage.visible_fields import visible_fields
@@ -67,13 +67,13 @@ class StoredResults:
     def get(self, key: IdempotencyKey) -> list[Record] | None:
         """Return the result of the request, None if it has not been executed.
 
-        Raises IdempotencyKeyReused if it is the result of another request.
+        Raises FingerprintMismatch if it is the result of another request.
         """
         document = self._known.get(key.id)
         if document is None:
             return None
         if document["fingerprint"] != key.fingerprint:
-            raise IdempotencyKeyReused
+            raise FingerprintMismatch
         result: list[Record] = document["result"]
         return result
 
@@ -91,13 +91,13 @@ class StoredResults:
     async def flush(self) -> None:
         """Store the results that were added.
 
-        Raises PyMongoError, ResultTooLarge, or TransactionConflict, usually because a key has a
-        result already.
+        Raises PyMongoError, StoredResultTooLarge, or TransactionConflict, usually because a key has
+        a result already.
         """
         try:
             await self._transaction.insert(_COLLECTION, self._new)
         except DocumentTooLarge as error:
-            raise ResultTooLarge from error
+            raise StoredResultTooLarge from error
 
 
 def _visible_part(resource: Resource, record: Record) -> Record:

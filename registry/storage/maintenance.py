@@ -1,4 +1,4 @@
-"""Maintenance: what makes queries fast, in the background where it takes long."""
+"""Maintenance: creates what makes queries fast, in the background if that takes long."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from registry.storage.writes.text_indexing import TextIndexing
 _log = logging.getLogger("registry")
 
 _FEW = 10_000
-"""Records for which the start of the service waits: less than a second."""
+"""Records of a collection that is completed before the service starts, in less than a second."""
 
 _RECOMPUTE_BATCH_SIZE = 10_000
 """Records per update of missing computed fields."""
@@ -32,7 +32,7 @@ _RETRY_SECONDS = 30.0
 class Maintenance:
     """Indexes, missing computed fields, and text blocks.
 
-    What is done is visible in the data alone, so that any process can continue after another.
+    Progress is recorded in the data alone, so that any process can continue the work of another.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Maintenance:
             types = await self._backlog.types()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do some work, again after errors, which are logged."""
+        """Do the work; log errors, and repeat it after each."""
         while True:
             try:
                 with translated_errors():

@@ -49,7 +49,7 @@ _VERSION_IS_VALID = [
     {"$gte": [f"${VERSION}", 0]},
     {"$lte": [f"${VERSION}", _MAX_VERSION]},
 ]
-_CURRENT_VERSION: Stage = {"$cond": [{"$and": _VERSION_IS_VALID}, f"${VERSION}", 0]}
+CURRENT_VERSION: Stage = {"$cond": [{"$and": _VERSION_IS_VALID}, f"${VERSION}", 0]}
 """`version_of` as an aggregation expression."""
 
 
@@ -64,7 +64,7 @@ def version_of(record: Record) -> int:
 def next_version(fields: Record) -> Stage:
     """Return the fields of a `$set` stage that increments the version and sets other fields."""
     literals = {name: {"$literal": value} for name, value in fields.items()}
-    return {**literals, VERSION: {"$add": [_CURRENT_VERSION, 1]}}
+    return {**literals, VERSION: {"$add": [CURRENT_VERSION, 1]}}
 
 
 def key_of(record: Record, field: str) -> int | None:
@@ -109,7 +109,7 @@ def id_filter(id_: int, versions: Versions) -> dict[str, Any]:
     """Return the query for the record with this id, provided it has one of the versions."""
     if versions is None:
         return {"_id": id_}
-    return {"_id": id_, "$expr": {"$in": [_CURRENT_VERSION, list(versions)]}}
+    return {"_id": id_, "$expr": {"$in": [CURRENT_VERSION, list(versions)]}}
 
 
 def foreign_keys(change: Change) -> dict[str, LinkedIds]:
@@ -157,7 +157,7 @@ def update_statement(updates: Sequence[tuple[int, int, Record]]) -> dict[str, An
     # A literal is never interpreted as an operator, whatever a client has sent.
     new = {"$literal": [{"version": version, "fields": fields} for _, version, fields in updates]}
     # The first comparison nearly always suffices; the second takes more than the rest together.
-    current = (f"${VERSION}", _CURRENT_VERSION)
+    current = (f"${VERSION}", CURRENT_VERSION)
     is_current = {"$or": [{"$eq": [version, "$$new.version"]} for version in current]}
     merged = {"$mergeObjects": ["$$ROOT", "$$new.fields"]}
     index = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
@@ -172,8 +172,13 @@ def update_statement(updates: Sequence[tuple[int, int, Record]]) -> dict[str, An
 
 def recompute(resource: Resource) -> list[Stage]:
     """Return the update that sets the computed fields; empty for a type without any."""
-    computed = {name: _concatenation(text.parts) for name, text in resource.computed.items()}
+    computed = computed_texts(resource)
     return [{"$set": {**computed, TEXT_BLOCK: None}}] if computed else []
+
+
+def computed_texts(resource: Resource) -> dict[str, Stage]:
+    """Return the aggregation expressions for the computed fields of a record, by name."""
+    return {name: _concatenation(text.parts) for name, text in resource.computed.items()}
 
 
 def _concatenation(parts: tuple[str, ...]) -> Stage:

@@ -61,10 +61,10 @@ class Repository:
     """The resources of one database.
 
     settings: the limits of queries and of operations in progress. Methods that write raise
-    Unavailable, Overloaded and DiskFull. A write that has begun is completed even if its caller is
-    cancelled. With an idempotency key, it is executed once within a day: a repeated call returns
-    the result of the first one that succeeded, or raises IdempotencyKeyReused if its fingerprint
-    differs.
+    Unavailable, BulkheadFull and DiskNearlyFull. A write that has begun is completed even if its
+    caller is cancelled. With an idempotency key, it is executed once within a day: a repeated call
+    returns the result of the first one that succeeded, or raises FingerprintMismatch if its
+    fingerprint differs.
     """
 
     def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
@@ -276,7 +276,7 @@ class Repository:
         """Execute all operations in order, or none.
 
         Raises RecordNotFound with the pointer into the first operation that fails, or
-        ResultTooLarge.
+        StoredResultTooLarge.
         """
         self._disk_space.require()
         for one in operations:

@@ -32,7 +32,7 @@ class Snapshot:
         self._point = point
 
     async def get(self, resource: Resource, id_: int) -> Record:
-        """Return the record with this id. Raises RecordNotFound or Overloaded."""
+        """Return the record with this id. Raises RecordNotFound or BulkheadFull."""
         fields = visible_fields(resource)
         async with self._context.bulkheads.small_requests:
             records = await self._lookups.find(resource, "_id", (id_,), fields, self._point)

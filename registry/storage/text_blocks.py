@@ -4,7 +4,7 @@ Reading a block takes a fiftieth of the time of comparing its records one by one
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -67,13 +67,23 @@ def block(resource: Resource, records: Sequence[Record]) -> dict[str, str]:
     leaves its block when it is computed.
     """
     return {
-        name: "".join(
-            f"{fold(text)}{_ID_SEPARATOR}{record['_id']}{_LINE_END}"
-            for record in records
-            for text in _texts(record, name)
-        )
+        name: "".join(f"{line}{_LINE_END}" for record in records for line in _lines(record, name))
         for name in searched_names(resource)
     }
+
+
+def lines_in(resource: Resource, stored: Record) -> Mapping[str, frozenset[str]]:
+    """Return the lines of a stored block by attribute, for `has_lines`."""
+    texts = {name: stored.get(name) for name in searched_names(resource)}
+    return {
+        name: frozenset(text.split(_LINE_END) if isinstance(text, str) else ())
+        for name, text in texts.items()
+    }
+
+
+def has_lines(lines: Mapping[str, frozenset[str]], record: Record) -> bool:
+    """Whether a block has the texts of a record. lines: those of the block, by attribute."""
+    return all(known.issuperset(_lines(record, name)) for name, known in lines.items())
 
 
 def has_text(name: str, part: str) -> dict[str, Any]:
@@ -91,6 +101,11 @@ def matched_ids(name: str, part: str) -> dict[str, Any]:
     matches = {"input": f"${name}", "regex": {"$literal": re.escape(part) + rest}}
     id_ = {"$toLong": {"$first": "$$this.captures"}}
     return {"$map": {"input": {"$regexFindAll": matches}, "in": id_}}
+
+
+def _lines(record: Record, name: str) -> list[str]:
+    """Return the lines of a record in a block: each text of an attribute, folded, with the id."""
+    return [f"{fold(text)}{_ID_SEPARATOR}{record['_id']}" for text in _texts(record, name)]
 
 
 def _texts(record: Record, name: str) -> list[str]:

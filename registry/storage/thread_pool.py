@@ -2,7 +2,8 @@
 
 import os
 
-from registry.settings import CORES, StartError
+from registry.settings import CORES
+from registry.start_error import StartError
 
 _VARIABLE = "MOTOR_MAX_WORKERS"
 

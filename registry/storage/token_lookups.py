@@ -90,7 +90,7 @@ class TokenLookups:
     async def find(self, digest: bytes) -> Principal:
         """Return the principal of a token, by a lookup that is sent after the call.
 
-        Raises InvalidToken if it is unknown, expired or revoked; else Unavailable or Overloaded.
+        Raises InvalidToken if it is unknown, expired or revoked; else Unavailable or BulkheadFull.
         """
         async with self._bulkhead:
             return await self._batcher.load(digest)

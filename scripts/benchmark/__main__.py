@@ -20,11 +20,12 @@ from benchmark.isolation import measure_isolation
 from benchmark.neighbours import measure_neighbours
 from benchmark.overload import measure_overload
 from benchmark.processes import BenchmarkError, all_cores
+from benchmark.production import compare_in_production
 from benchmark.rounds import Plan
 from benchmark.samples import Part, Results
 from benchmark.testbed import new_testbed
 from benchmark.workloads import TITLES
-from registry.settings import StartError
+from registry.start_error import StartError
 
 _RESULTS = Path(__file__).with_name("results")
 _PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -43,6 +44,8 @@ async def run(options: argparse.Namespace) -> Results:
         )
         if Part.SERVERS in options.parts:
             await compare_servers(testbed, persons, options.workloads, plan, results)
+        if Part.PRODUCTION in options.parts:
+            await compare_in_production(testbed, persons, options.workloads, goal_plan, results)
         if Part.WORKERS in options.parts:
             await compare_workers(testbed, persons, options.workloads, goal_plan, results)
         if Part.ISOLATION in options.parts:
@@ -102,7 +105,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         choices=TITLES,
         nargs="+",
         default=list(TITLES),
-        help="workloads of the parts `servers` and `workers`",
+        help="workloads of the parts `servers`, `production` and `workers`",
     )
     parser.add_argument(
         "--parts",

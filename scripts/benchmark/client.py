@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    TCPConnector,
+    hdrs,
+)
 from yarl import URL
 
-from benchmark.processes import BenchmarkError
+from benchmark.processes import BenchmarkError, Server
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 
 
@@ -68,7 +76,13 @@ class Client:
 
 
 @asynccontextmanager
-async def open_client(url: str) -> AsyncIterator[Client]:
-    """Open a client of the server at this URL, without a time limit."""
-    async with ClientSession(timeout=ClientTimeout(total=None)) as session:
-        yield Client(url, session)
+async def open_client(server: Server) -> AsyncIterator[Client]:
+    """Open a client of the server, without a time limit."""
+    headers, connector = {}, TCPConnector()
+    if server.access is not None:
+        headers[hdrs.AUTHORIZATION] = f"Bearer {server.access.token}"
+        connector = TCPConnector(ssl=ssl.create_default_context(cafile=server.access.authority))
+    async with ClientSession(
+        connector=connector, headers=headers, timeout=ClientTimeout(total=None)
+    ) as session:
+        yield Client(server.url, session)

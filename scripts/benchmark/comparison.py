@@ -11,7 +11,7 @@ import orjson
 from benchmark import rounds
 from benchmark.client import Request, open_client
 from benchmark.data import fill, remove_created
-from benchmark.processes import BenchmarkError, Server, all_cores, run_server
+from benchmark.processes import BenchmarkError, Server, all_cores
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import CONSTANT, NAIVE, ONE_WORKER, SERVICE, TWO_WORKERS, Part, Results
 from benchmark.testbed import PATIENT, Testbed
@@ -19,23 +19,29 @@ from benchmark.workloads import Workload, comparison_workloads
 
 
 async def compare_servers(
-    testbed: Testbed, persons: int, names: Collection[str], plan: Plan, results: Results
+    testbed: Testbed,
+    persons: int,
+    names: Collection[str],
+    plan: Plan,
+    results: Results,
+    part: Part = Part.SERVERS,
 ) -> None:
     """Measure the constant server, the naive one and the service, in turn, on the same core."""
     one_core = all_cores()[:1]
     for name in (NAIVE, SERVICE):
         await fill(testbed.database(name), persons)
     async with AsyncExitStack() as stack:
-        constant = await stack.enter_async_context(run_server(one_core, "benchmark.constant"))
-        naive = await stack.enter_async_context(
-            run_server(one_core, "benchmark.naive", testbed.uri, NAIVE)
-        )
+        commands = ("benchmark.constant",), ("benchmark.naive", testbed.uri, NAIVE)
+        constant, naive = [
+            await stack.enter_async_context(testbed.reference(one_core, *command))
+            for command in commands
+        ]
         service = await stack.enter_async_context(testbed.service(SERVICE, one_core, *PATIENT))
         workloads = await _workloads(testbed, service, persons, names)
         bodies = await _response_bodies(naive, service, workloads)
 
         async def set_body(workload: Workload) -> None:
-            async with open_client(constant.url) as client:
+            async with open_client(constant) as client:
                 await client.send(Request("PUT", "/", bodies[workload.name]))
 
         subjects = [
@@ -43,7 +49,7 @@ async def compare_servers(
             _restored(Subject(NAIVE, naive, workloads), testbed, NAIVE, persons),
             _restored(Subject(SERVICE, service, workloads), testbed, SERVICE, persons),
         ]
-        await rounds.measure(Part.SERVERS, subjects, plan, results)
+        await rounds.measure(part, subjects, plan, results)
 
 
 async def compare_workers(
@@ -70,7 +76,7 @@ async def compare_workers(
 async def _workloads(
     testbed: Testbed, service: Server, persons: int, names: Collection[str]
 ) -> dict[str, Workload]:
-    async with open_client(service.url) as client:
+    async with open_client(service) as client:
         workloads = await comparison_workloads(client, persons, testbed.new_directory())
     return {name: workload for name, workload in workloads.items() if name in names}
 
@@ -83,7 +89,7 @@ async def _response_bodies(
     Raises BenchmarkError if the naive server responds with another document.
     """
     bodies = {}
-    async with open_client(naive.url) as naive_client, open_client(service.url) as client:
+    async with open_client(naive) as naive_client, open_client(service) as client:
         for name, workload in workloads.items():
             bodies[name] = await client.send(workload.sample)
             other = await naive_client.send(workload.sample)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from aiohttp import web
 
 from benchmark.serving import serve
@@ -30,7 +32,7 @@ def main() -> None:
     app = web.Application(client_max_size=2**30)
     app.router.add_put("/", constant.set_body)
     app.router.add_route("*", "/{path:.*}", constant.respond)
-    serve(app)
+    serve(app, *sys.argv[1:])
 
 
 if __name__ == "__main__":

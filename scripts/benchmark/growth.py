@@ -47,7 +47,7 @@ async def _full_list(testbed: Testbed, path: str, persons: int) -> FullList:
     """Download a collection from a newly started service, whose memory nothing else has grown."""
     async with (
         testbed.service(_name(persons), all_cores()[:1]) as server,
-        open_client(server.url) as client,
+        open_client(server) as client,
     ):
         await client.send(Request("GET", "/persons/1?include=computers"))
         server.reset_peak_memory()

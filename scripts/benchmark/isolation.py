@@ -76,7 +76,7 @@ async def _next_to(workload: Workload, server: Server, plan: Plan) -> LoopLag:
 async def _probe(server: Server, seconds: float) -> dict[str, Percentiles]:
     """Send requests of each kind one after another; return their latencies by kind."""
     end = time.perf_counter() + seconds
-    async with open_client(server.url) as client:
+    async with open_client(server) as client:
         samples = await asyncio.gather(*(_sample(client, one, end) for one in _PROBES.values()))
     return dict(zip(_PROBES, samples, strict=True))
 
@@ -103,7 +103,7 @@ def _show(one: LoopLag) -> None:
 
 async def _abandon_streams(server: Server) -> AbandonedStreams:
     """Return how much memory the service has kept after rounds of clients that disconnect."""
-    async with open_client(server.url) as client:
+    async with open_client(server) as client:
         for _ in range(100):
             await client.send(Request("GET", f"/persons/{OWNER}?include=computers"))
     before = server.memory

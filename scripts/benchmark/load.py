@@ -41,13 +41,14 @@ class Load:
     """The load on a server.
 
     seconds: duration, extended until there is a response; seed: determines the random choice of
-    requests; cores: where the single thread of wrk runs.
+    requests; cores: where the single thread of wrk runs; token: an access token, if one is needed.
     """
 
     connections: int
     seconds: float
     seed: int
     cores: Collection[int]
+    token: str | None = None
 
 
 async def measure(url: str, workload: Workload, load: Load) -> Metrics:
@@ -65,10 +66,11 @@ async def measure(url: str, workload: Workload, load: Load) -> Metrics:
 
 async def run(url: str, workload: Workload, load: Load) -> dict[str, Any]:
     """Put the server at this URL under load; return what requests.lua reports."""
+    token = [] if load.token is None else [load.token]
     process = await asyncio.create_subprocess_exec(
         *("wrk", "--threads", "1", "--connections", str(load.connections)),
         *("--duration", f"{ceil(load.seconds)}s", "--timeout", f"{_TIMEOUT_SECONDS}s"),
-        *("--script", str(_SCRIPT), url, "--", str(workload.file), str(load.seed)),
+        *("--script", str(_SCRIPT), url, "--", str(workload.file), str(load.seed), *token),
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )

@@ -78,7 +78,7 @@ async def list_all(request: web.Request) -> web.Response:
         {
             "data": [person(record) for record in records],
             "jsonapi": {"version": "1.0"},
-            "links": {"self": f"http://{request.host}{request.raw_path}"},
+            "links": {"self": f"{request.scheme}://{request.host}{request.raw_path}"},
             "meta": {"count": len(records)},
         }
     )
@@ -91,7 +91,7 @@ async def numbered_page(request: web.Request) -> web.Response:
     number, size = int(request.query["page[number]"]), int(request.query["page[size]"])
     matching = request.app[DATABASE].persons.find({}, VISIBLE).sort("_id", 1)
     records = await matching.skip((number - 1) * size).limit(size + 1).to_list(None)
-    base = f"http://{request.host}{request.path}?page%5Bnumber%5D="
+    base = f"{request.scheme}://{request.host}{request.path}?page%5Bnumber%5D="
     links = {
         "first": 1,
         "last": -(-request.app[TOTAL] // size),
@@ -103,7 +103,7 @@ async def numbered_page(request: web.Request) -> web.Response:
             "data": [person(record) for record in records[:size]],
             "jsonapi": {"version": "1.0"},
             "links": {
-                "self": f"http://{request.host}{request.raw_path}",
+                "self": f"{request.scheme}://{request.host}{request.raw_path}",
                 **{name: to and f"{base}{to}&page%5Bsize%5D={size}" for name, to in links.items()},
             },
             "meta": {"count": len(records[:size]), "total": request.app[TOTAL]},
@@ -123,7 +123,7 @@ async def page(request: web.Request) -> web.Response:
     owners = await database.persons.find({"_id": {"$in": list(ids)}}, {"last_name": True}).to_list(
         None
     )
-    url = f"http://{request.host}{request.raw_path}"
+    url = f"{request.scheme}://{request.host}{request.raw_path}"
     base = url.partition("&page%5B")[0] + f"&page%5Bsize%5D={PAGE_SIZE}"
     next_page = f"{base}&page%5Bafter%5D={cursor(computers[-1]['_id'])}"
     return respond(
@@ -225,7 +225,7 @@ async def _replace(request: web.Request, members: list[dict[str, str]]) -> web.R
 
 async def connect(app: web.Application) -> AsyncIterator[None]:
     """Open the database with durable writes, as the service has; create index and counter."""
-    uri, name = sys.argv[1:]
+    uri, name = sys.argv[1:3]
     client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri, w="majority", journal=True)
     app[DATABASE] = database = client[name]
     app[TOTAL] = await database.persons.estimated_document_count()
@@ -245,7 +245,7 @@ def main() -> None:
     app.router.add_get("/persons/{id}", read)
     app.router.add_patch("/persons/{id}", update)
     app.router.add_get("/computers", page)
-    serve(app)
+    serve(app, *sys.argv[3:])
 
 
 if __name__ == "__main__":

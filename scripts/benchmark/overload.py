@@ -44,7 +44,7 @@ async def measure_overload(testbed: Testbed, persons: int, plan: Plan, results: 
     # The log has a line for each refusal.
     service = testbed.service(database, all_cores()[:1], errors=asyncio.subprocess.DEVNULL)
     async with service as server:
-        async with open_client(server.url) as client:
+        async with open_client(server) as client:
             workloads = await comparison_workloads(client, persons, testbed.new_directory())
         for name in _WORKLOADS:
             result = await _measure(server, workloads[name], plan)

@@ -28,11 +28,23 @@ class BenchmarkError(Exception):
 
 
 @dataclass(frozen=True)
+class Access:
+    """What the clients of a server with TLS need.
+
+    authority: the file with the certificate of its certificate authority. token: an access token.
+    """
+
+    authority: Path
+    token: str
+
+
+@dataclass(frozen=True)
 class Server:
-    """A running server, with its worker processes."""
+    """A running server, with its worker processes. access: None for plain HTTP."""
 
     url: str
     process: asyncio.subprocess.Process
+    access: Access | None = None
 
     @property
     def memory(self) -> int:
@@ -82,11 +94,15 @@ def _status(process: Path, key: str) -> int:
 
 @asynccontextmanager
 async def run_server(
-    cores: Collection[int], *command: str, errors: int | None = None
+    cores: Collection[int],
+    *command: str,
+    errors: int | None = None,
+    access: Access | None = None,
 ) -> AsyncIterator[Server]:
     """Run a Python module that prints its URL when it listens, until the context ends.
 
     errors: where its log goes, as in `subprocess`; by default, where that of the benchmark goes.
+    access: what its clients need.
     Raises BenchmarkError if it exits without a URL; standard error then has its own message.
     """
     process = await asyncio.create_subprocess_exec(
@@ -102,9 +118,9 @@ async def run_server(
     try:
         os.sched_setaffinity(process.pid, cores)
         line = (await process.stdout.readline()).decode() if process.stdout else ""
-        if not (url := re.search(r"http://[\d.:]+", line)):
+        if not (url := re.search(r"https?://[\w.:]+", line)):
             raise BenchmarkError(f"{command[0]} does not start")
-        yield Server(url[0], process)
+        yield Server(url[0], process, access)
     finally:
         if process.returncode is None:
             process.terminate()

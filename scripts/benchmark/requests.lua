@@ -1,5 +1,6 @@
 -- For wrk: sends random requests from a file and prints the measurements as JSON.
--- Arguments: the file (one request per line: method, path and body, separated by tabs) and a seed.
+-- Arguments: the file (one request per line: method, path and body, separated by tabs), a seed,
+-- and an access token if the server requires one.
 -- The measured time ends with the last response, when its connection sends the next request. If it
 -- included the requests still open at the end, which are not counted, the rate would be too low.
 
@@ -22,12 +23,17 @@ end
 function init(args)
     math.randomseed(tonumber(args[2]))
     local media_type = "application/vnd.api+json"
-    local headers = { ["Content-Type"] = media_type }
-    local extension = { ["Content-Type"] = media_type .. '; ext="https://jsonapi.org/ext/atomic"' }
+    local authorization = args[3] and "Bearer " .. args[3]
+    local bare = { ["Authorization"] = authorization }
+    local headers = { ["Content-Type"] = media_type, ["Authorization"] = authorization }
+    local extension = {
+        ["Content-Type"] = media_type .. '; ext="https://jsonapi.org/ext/atomic"',
+        ["Authorization"] = authorization,
+    }
     for line in io.lines(args[1]) do
         local method, path, body = line:match("^(%S+)\t(%S+)\t(.*)$")
         if body == "" then
-            table.insert(requests, wrk.format(method, path, {}, nil))
+            table.insert(requests, wrk.format(method, path, bare, nil))
         elseif path == "/operations" then
             table.insert(requests, wrk.format(method, path, extension, body))
         else

@@ -58,11 +58,13 @@ async def measure(part: Part, subjects: Sequence[Subject], plan: Plan, results: 
 async def _sample(
     part: Part, subject: Subject, name: str, connections: int, number: int, plan: Plan
 ) -> Sample:
-    workload, url = subject.workloads[name], subject.server.url
+    workload, server = subject.workloads[name], subject.server
     await subject.before(workload)
-    seconds = max(plan.seconds, _MIN_RESPONSES * connections * await _latency(url, workload))
-    metrics = await load.measure(url, workload, load.Load(connections, seconds, number, plan.cores))
-    await subject.server.wait_until_idle()
+    seconds = max(plan.seconds, _MIN_RESPONSES * connections * await _latency(server, workload))
+    token = None if server.access is None else server.access.token
+    clients = load.Load(connections, seconds, number, plan.cores, token)
+    metrics = await load.measure(server.url, workload, clients)
+    await server.wait_until_idle()
     await subject.after(workload)
     print(
         f"    {subject.name}: {metrics.rate:,.0f}/s, "
@@ -73,9 +75,9 @@ async def _sample(
     return Sample(part, subject.name, name, connections, metrics)
 
 
-async def _latency(url: str, workload: Workload) -> float:
+async def _latency(server: Server, workload: Workload) -> float:
     """Return the seconds that a request takes on a server without other load."""
-    async with open_client(url) as client:
+    async with open_client(server) as client:
         await client.send(workload.sample)
         started = perf_counter()
         await client.send(workload.sample)

@@ -11,7 +11,7 @@ from typing import Self
 from benchmark.load import Metrics
 
 CONSTANT, NAIVE, SERVICE = "constant", "naive", "service"
-"""The subjects of the part `servers`."""
+"""The subjects of the parts `servers` and `production`."""
 
 ONE_WORKER, TWO_WORKERS = "one worker", "two workers"
 """The subjects of the part `workers`."""
@@ -21,6 +21,7 @@ class Part(StrEnum):
     """A part of the benchmark."""
 
     SERVERS = "servers"
+    PRODUCTION = "production"
     WORKERS = "workers"
     GROWTH = "growth"
     ISOLATION = "isolation"

@@ -29,7 +29,10 @@ def tables(results: Results) -> str:
     sections = {
         "": _goals(results),
         "**Requests per second**, and median and 99th percentile of latency in ms": (
-            _servers(results)
+            _servers(results, Part.SERVERS)
+        ),
+        "**Production**: the same with a replica set of three members, TLS, passwords and tokens": (
+            _servers(results, Part.PRODUCTION)
         ),
         "**Workers**, on all cores, requests per second": _workers(results),
         "**Growth**, requests per second, and median latency in ms": _growth(results),
@@ -64,16 +67,16 @@ def _goals(results: Results) -> Iterator[Sequence[str]]:
         yield goal.text, goal.target, goal.result, "yes" if goal.reached else "**no**"
 
 
-def _servers(results: Results) -> Iterator[Sequence[str]]:
+def _servers(results: Results, part: Part) -> Iterator[Sequence[str]]:
     yield (
         *("workload", "connections", CONSTANT, NAIVE, SERVICE),
         *(f"{SERVICE} / {CONSTANT}", f"{SERVICE} / {NAIVE}"),
         *("p50 naive", "p50 service", "p99 naive", "p99 service"),
     )
-    for workload in results.workloads(Part.SERVERS):
-        for connections in results.connections(Part.SERVERS):
+    for workload in results.workloads(part):
+        for connections in results.connections(part):
             constant, naive, service = (
-                results.median(Part.SERVERS, name, workload, connections)
+                results.median(part, name, workload, connections)
                 for name in (CONSTANT, NAIVE, SERVICE)
             )
             yield (

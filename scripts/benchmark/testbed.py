@@ -1,9 +1,12 @@
-"""The test bed: an embedded mongod on a real disk, and a temporary directory."""
+"""The test bed: a MongoDB on a real disk, and a temporary directory."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from platform import machine, python_version
@@ -12,7 +15,7 @@ from tempfile import TemporaryDirectory
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmark.data import Database
-from benchmark.processes import Server, all_cores, run_server
+from benchmark.processes import Access, Server, all_cores, run_server
 from registry.model.record import Record
 from registry.settings import Settings
 from registry.storage.mongod.embedded import mongod
@@ -24,17 +27,41 @@ PATIENT = ("--queue-seconds", "60")
 searches for text in a million persons, take longer than the default."""
 
 
-class Testbed:
-    """A mongod, a client of it, and a directory. uri: the URI of the mongod."""
+@dataclass(frozen=True)
+class Certificate:
+    """The files of a certificate for 127.0.0.1, of its key, and of its certificate authority."""
 
-    def __init__(self, uri: str, client: AsyncIOMotorClient[Record], directory: Path) -> None:
+    chain: Path
+    key: Path
+    authority: Path
+
+
+class Testbed:
+    """A MongoDB, a client of it, and a directory.
+
+    uri: that of the MongoDB. certificate: for servers with TLS, which require access tokens.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        client: AsyncIOMotorClient[Record],
+        directory: Path,
+        certificate: Certificate | None = None,
+    ) -> None:
         self.uri = uri
         self._client = client
         self._directories = (directory / str(number) for number in count())
+        self._certificate = certificate
 
     def database(self, name: str) -> Database:
         """Return the database of this name."""
         return self._client[name]
+
+    async def mongod(self) -> str:
+        """Return the path of the mongod."""
+        options = await self._client.admin.command("getCmdLineOpts")
+        return str(options["argv"][0])
 
     async def environment(self) -> str:
         """Describe what the results depend on: processor, Python, MongoDB."""
@@ -48,29 +75,73 @@ class Testbed:
         directory.mkdir()
         return directory
 
-    def service(
+    @asynccontextmanager
+    async def service(
         self,
         database: str,
         cores: Collection[int],
         *arguments: str,
         errors: int | None = None,
-    ) -> AbstractAsyncContextManager[Server]:
+    ) -> AsyncIterator[Server]:
         """Run the service on a database, pinned to these cores. errors: as in `run_server`."""
-        settings = ("--mongodb-uri", self.uri, "--database", database, "--port", "0")
-        return run_server(cores, "registry", *settings, *arguments, errors=errors)
+        settings = ["--mongodb-uri", self.uri, "--database", database]
+        access = None
+        if one := self._certificate:
+            access = Access(one.authority, await _new_token(*settings))
+            tls = ("--tls-certificate", str(one.chain), "--tls-key", str(one.key))
+            arguments = (*arguments, "--auth", "on", *tls)
+        command = ("registry", *settings, "--port", "0", *arguments)
+        async with run_server(cores, *command, errors=errors, access=access) as server:
+            yield server
+
+    def reference(
+        self, cores: Collection[int], *command: str
+    ) -> AbstractAsyncContextManager[Server]:
+        """Run a server that the service is compared with, pinned to these cores."""
+        if one := self._certificate:
+            access, files = Access(one.authority, "none"), (str(one.chain), str(one.key))
+            return run_server(cores, *command, *files, access=access)
+        return run_server(cores, *command)
 
 
 @asynccontextmanager
 async def new_testbed() -> AsyncIterator[Testbed]:
-    """Start a mongod in a temporary directory; both end with the context."""
+    """Start an embedded mongod in a temporary directory; both end with the context."""
+    with temporary_directory() as directory:
+        async with (
+            mongod(Settings(data_dir=directory / "data")) as uri,
+            open_client(uri) as client,
+        ):
+            yield Testbed(uri, client, directory)
+
+
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Yield a directory on a real disk, which ends with the context."""
     with TemporaryDirectory(prefix="registry-", dir=_ON_DISK) as name:
-        directory = Path(name)
-        async with mongod(Settings(data_dir=directory / "data")) as uri:
-            client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri)
-            try:
-                yield Testbed(uri, client, directory)
-            finally:
-                client.close()
+        yield Path(name)
+
+
+@asynccontextmanager
+async def open_client(uri: str) -> AsyncIterator[AsyncIOMotorClient[Record]]:
+    """Yield a client of a MongoDB, which ends with the context."""
+    client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+async def _new_token(*database: str) -> str:
+    """Return a new access token. database: the settings of the service with its database."""
+    command = ("token", "create", "--name", "benchmark", "--scope", "write", *database)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "registry", *command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    output, _ = await process.communicate()
+    return output.decode().strip()
 
 
 def _processor() -> str:

@@ -13,7 +13,7 @@ import pytest
 from marshmallow import Schema
 from yarl import URL
 
-from registry.http.views.base import DocumentView
+from registry.http.views.document import DocumentView
 from registry.model.attributes import Text
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Link, Resource

@@ -26,7 +26,7 @@ async def test_long_queries_are_parsed_one_per_iteration_of_the_event_loop(
         iterations.append(ticker.ticks)
         return parse(parameters, scope)
 
-    monkeypatch.setattr("registry.http.views.base.parse", record)
+    monkeypatch.setattr("registry.http.views.document.parse", record)
     async with Ticker() as ticker:
         responses = await asyncio.gather(*(api.get(LONG) for _ in range(20)))
     assert {response.status for response in responses} == {200}
@@ -49,8 +49,8 @@ async def test_a_long_query_is_not_parsed_after_its_client_has_disconnected(
     def fail(*_: object) -> Query:
         raise AssertionError("parsed")
 
-    monkeypatch.setattr("registry.http.views.base.pause", wait_for_ever)
-    monkeypatch.setattr("registry.http.views.base.parse", fail)
+    monkeypatch.setattr("registry.http.views.document.pause", wait_for_ever)
+    monkeypatch.setattr("registry.http.views.document.parse", fail)
     request = asyncio.create_task(api.client.get(LONG))
     await asyncio.wait_for(waiting.wait(), 10)
     request.cancel()

@@ -40,6 +40,31 @@ class Server(TestServer):
         return Runner(self.app, shutdown_timeout=1.0)
 
 
+class Gate:
+    """Handlers that finish their response once it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self._open = asyncio.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.entered.set()
+        await self._open.wait()
+        return web.Response(text=request.method)
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        self.entered.set()
+        await self._open.wait()
+        await response.write_eof()
+        return response
+
+
 def new_app(handler: Handler, path: str = "/") -> web.Application:
     """Return an application whose only route, any method at the path, has this handler."""
     app = web.Application(middlewares=[error_middleware])

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from aiohttp import web
 
-from tests.http.conftest import SHORT_LIMITS, Client, Start
+from tests.http.conftest import SHORT_LIMITS, Client, Gate, Start
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[Client], Awaitable[Streams]]
@@ -19,31 +19,6 @@ Connect = Callable[[Client], Awaitable[Streams]]
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n"
 CLOSE = b"\r\nConnection: close\r\n"
-
-
-class Gate:
-    """Handlers that finish their response once it is opened."""
-
-    def __init__(self) -> None:
-        self.entered = asyncio.Event()
-        self._open = asyncio.Event()
-
-    def open(self) -> None:
-        self._open.set()
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.entered.set()
-        await self._open.wait()
-        return web.Response(text=request.method)
-
-    async def stream(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"begun")
-        self.entered.set()
-        await self._open.wait()
-        await response.write_eof()
-        return response
 
 
 async def echo(request: web.Request) -> web.Response:

@@ -112,13 +112,14 @@ async def test_a_compressed_body_is_not_decompressed_unless_a_view_reads_it(star
         assert await response.read() == body
 
 
-async def test_a_body_that_cannot_be_decoded_is_not_logged_as_a_defect(
+async def test_a_body_that_breaks_its_encoding_is_not_logged_as_a_defect(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def ignore_body(_: web.Request) -> web.Response:
+    async def ignore_body(request: web.Request) -> web.Response:
+        while request.content.exception() is None:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0.01)
         return web.Response()
 
-    request = POST + b"Content-Encoding: gzip\r\nContent-Length: 8\r\n\r\n"
-    received = await exchange(await start(ignore_body), request, b"not gzip")
+    received = await exchange(await start(ignore_body), CHUNKED + b"2\r\n{}\r\n", b"zz\r\n")
     assert received.startswith(b"HTTP/1.1 200 OK\r\n")
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

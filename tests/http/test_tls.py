@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives import serialization
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
 from registry.http.tls import Certificate
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from tests.certificates import Authority
-from tests.http.conftest import SHORT_LIMITS, new_app
+from tests.http.conftest import SHORT_LIMITS, Gate, new_app
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -327,27 +328,27 @@ async def test_a_client_that_disconnects_ends_its_request_and_fills_no_log(
     assert caplog.records == []
 
 
+async def begin(start: Start) -> tuple[Gate, Server, asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a request, and wait until its handler has begun."""
+    gate = Gate()
+    server = await start(gate.handle)
+    reader, writer = await server.connect()
+    writer.write(GET)
+    await gate.entered.wait()
+    return gate, server, reader, writer
+
+
 async def test_the_response_in_progress_when_the_server_stops_closes_the_connection(
     start: Start,
 ) -> None:
-    begun, finish = asyncio.Event(), asyncio.Event()
-
-    async def handle(request: web.Request) -> web.Response:
-        begun.set()
-        await finish.wait()
-        return await respond(request)
-
-    server = await start(handle)
-    reader, writer = await server.connect()
+    gate, server, reader, writer = await begin(start)
     idle_reader, idle_writer = await server.connect()
-    writer.write(GET)
-    await begun.wait()
     stopping = asyncio.create_task(server.runner.cleanup())
     await asyncio.sleep(0.05)
-    finish.set()
+    gate.open()
     received = await read_all(reader)
     assert b"\r\nConnection: close\r\n" in received
-    assert received.endswith(b"done")
+    assert received.endswith(b"GET")
     assert await read_all(idle_reader) == b""
     await close(writer)
     await close(idle_writer)
@@ -357,23 +358,13 @@ async def test_the_response_in_progress_when_the_server_stops_closes_the_connect
 async def test_a_handshake_that_ends_while_the_server_stops_leads_to_a_regular_end(
     start: Start,
 ) -> None:
-    begun, finish = asyncio.Event(), asyncio.Event()
-
-    async def handle(request: web.Request) -> web.Response:
-        begun.set()
-        await finish.wait()
-        return await respond(request)
-
-    server = await start(handle)
-    _, writer = await server.connect()
+    gate, server, _, writer = await begin(start)
     late_reader, late_writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(GET)
-    await begun.wait()
     stopping = asyncio.create_task(server.runner.cleanup())
     await asyncio.sleep(0.05)
     await late_writer.start_tls(server.context, server_hostname="localhost")
     assert await read_all(late_reader) == b""
-    finish.set()
+    gate.open()
     await asyncio.wait_for(stopping, 10)
     await close(late_writer)
     await close(writer)

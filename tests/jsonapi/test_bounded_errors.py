@@ -11,7 +11,7 @@ import pytest
 
 from registry.jsonapi.atomic_operations import OPERATIONS, load_operations
 from registry.jsonapi.errors import ApiError, ApiErrors
-from registry.jsonapi.pagination import Sizes
+from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.query import Scope, parse
 from registry.jsonapi.request_documents import Mode, load, load_linkage
 from registry.model.graph import Graph
@@ -121,7 +121,7 @@ def test_the_errors_of_any_operation_are_short(value: str) -> None:
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_the_errors_of_any_query_string_are_short(parameter: str, value: str) -> None:
-    scope = Scope(PERSON, GRAPH, Sizes(50, 1000), many=True)
+    scope = Scope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
     check_bounded(partial(parse, [("include", "computers"), (parameter, VALUES[value])], scope))
 
 
@@ -130,7 +130,7 @@ def test_the_errors_of_any_query_string_are_short(parameter: str, value: str) ->
 def test_the_errors_of_any_condition_are_short(member: str, value: str) -> None:
     condition = {"name": "id", "op": "in", "val": [1]} if member in {"name", "op", "val"} else {}
     text = orjson.dumps([condition | {member: MARK}]).decode()
-    scope = Scope(PERSON, GRAPH, Sizes(50, 1000), many=True)
+    scope = Scope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
     check_bounded(partial(parse, [("filter", text.replace(f'"{MARK}"', VALUES[value], 1))], scope))
 
 

@@ -20,11 +20,11 @@ from registry.jsonapi.errors import (
     PageTooLarge,
     RangeNotSupported,
 )
+from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.pagination import (
     CursorPage,
     NumberedPage,
     Page,
-    Sizes,
     Window,
     page_links,
     parse_page,
@@ -36,7 +36,7 @@ from registry.resources import RESOURCES
 
 GRAPH = Graph(RESOURCES)
 PERSON = GRAPH["person"]
-SIZES = Sizes(default=50, largest=1000)
+SIZES = PageSizes(default=50, largest=1000)
 BY_NAME = parse_sort("last_name", PERSON, GRAPH)
 CURSORS = Cursors("person", BY_NAME)
 

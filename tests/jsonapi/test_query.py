@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.errors import MAX_ERRORS, ApiErrors
-from registry.jsonapi.pagination import Sizes
+from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.query import Query, Scope, parse
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 
 GRAPH = Graph(RESOURCES)
 PERSON, COMPUTER = GRAPH["person"], GRAPH["computer"]
-PERSONS = Scope(PERSON, GRAPH, Sizes(50, 1000), many=True)
+PERSONS = Scope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
 
 WORDS = st.sampled_from(
     [

@@ -18,7 +18,8 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorCollection
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.backups import BackupError, back_up, restore
 from tests.conftest import Serve
 from tests.mongods import client_of

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.bulkheads import Bulkhead, Bulkheads, check_connections
-from registry.storage.errors import Overloaded
+from registry.storage.errors import BulkheadFull
 from registry.storage.thread_pool import THREADS
 from registry.storage.writes_in_progress import WritesInProgress
 
@@ -60,7 +61,7 @@ async def test_operations_beyond_the_limit_wait_in_the_order_of_their_arrival() 
 async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
     operations = Operations(bulkhead(limit=1, queue=1))
     tasks = [await operations.start(number) for number in range(3)]
-    with pytest.raises(Overloaded) as caught:
+    with pytest.raises(BulkheadFull) as caught:
         await tasks[2]
     assert str(caught.value) == (
         "The limit of heavy queries in progress, 1 (--heavy-queries), is reached, "
@@ -76,7 +77,7 @@ async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
 async def test_an_operation_is_refused_after_it_has_waited_too_long() -> None:
     operations = Operations(bulkhead(limit=1, seconds=0.01))
     first, second = [await operations.start(number) for number in range(2)]
-    with pytest.raises(Overloaded, match=r"has waited for 0\.01 s \(--queue-seconds\)"):
+    with pytest.raises(BulkheadFull, match=r"has waited for 0\.01 s \(--queue-seconds\)"):
         await second
     third = await operations.start(2)
     operations.may_end[0].set()
@@ -174,7 +175,7 @@ def test_each_bulkhead_has_the_limit_of_its_setting() -> None:
     settings = Settings(small_requests=1, heavy_queries=2, streams=3, large_transactions=4)
     bulkheads = Bulkheads.of(settings)
     for name in bulkheads.__slots__:
-        message = str(getattr(bulkheads, name)._overloaded("x"))
+        message = str(getattr(bulkheads, name).wait_error())
         assert f"{name.replace('_', ' ')} in progress, {getattr(settings, name)}" in message
 
 

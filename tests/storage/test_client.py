@@ -12,7 +12,8 @@ from pymongo.read_preferences import ReadPreference
 
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage import client
 from registry.storage.client import connect
 from tests.mongods import add_user, as_user, initiate, other_mongod

@@ -22,7 +22,8 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import WriteConcern
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.mongod import embedded, supervision
 from tests.mongods import client_of
 
@@ -235,10 +236,25 @@ async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
         assert is_free(tmp_path)
 
 
-async def test_a_directory_in_use_is_rejected(tmp_path: Path) -> None:
+async def test_a_directory_in_use_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_COMMAND_SECONDS", 0.0)
     async with running(tmp_path):
         message = await start_error(tmp_path)
     assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
+
+
+async def test_a_start_waits_for_a_command_that_uses_the_directory(tmp_path: Path) -> None:
+    async def start_and_stop() -> None:
+        async with running(tmp_path):
+            pass
+
+    async with running(tmp_path):
+        waiting = asyncio.create_task(start_and_stop())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+    await waiting
 
 
 async def test_a_start_waits_for_a_previous_mongod_and_names_it(

@@ -9,9 +9,9 @@ from registry.http.error_responses import from_storage_error
 from registry.jsonapi.errors import MAX_ERRORS
 from registry.jsonapi.request_documents import Identifier
 from registry.storage.errors import (
-    DiskFull,
+    BulkheadFull,
+    DiskNearlyFull,
     IdTaken,
-    Overloaded,
     QueryTimeout,
     RecordNotFound,
     StorageError,
@@ -27,8 +27,8 @@ from registry.storage.errors import (
         (RecordNotFound.by_id("person", 7), 404, "not_found"),
         (VersionConflict(), 412, "precondition_failed"),
         (QueryTimeout(0.5), 503, "query_timeout"),
-        (Overloaded("", 0.5), 503, "overloaded"),
-        (DiskFull(2**26), 503, "disk_full"),
+        (BulkheadFull("", 0.5), 503, "overloaded"),
+        (DiskNearlyFull(2**26), 503, "disk_full"),
         (Unavailable(), 503, "unavailable"),
         (IdTaken(), 503, "unavailable"),
     ],
@@ -45,13 +45,13 @@ def test_a_query_timeout_states_the_limit() -> None:
 
 
 def test_an_overload_states_the_limit_and_when_to_retry() -> None:
-    (error,) = from_storage_error(Overloaded("The limit.", 1.2)).errors
+    (error,) = from_storage_error(BulkheadFull("The limit.", 1.2)).errors
     assert error.detail == "The limit. Nothing was changed."
     assert error.headers == {"Retry-After": "2"}
 
 
 def test_a_full_disk_states_how_much_space_changes_need() -> None:
-    (error,) = from_storage_error(DiskFull(2**26)).errors
+    (error,) = from_storage_error(DiskNearlyFull(2**26)).errors
     assert "less than 64 MB of free space" in error.detail
     assert error.headers == {"Retry-After": "5"}
 

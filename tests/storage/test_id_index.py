@@ -21,14 +21,14 @@ from registry.model.record import MAX_ID
 from registry.storage.reads import change_streams, id_index
 from registry.storage.reads.change_streams import ChangesUnavailable
 from registry.storage.reads.commands import Commands
-from registry.storage.reads.id_index import IdIndex, Located, Position
+from registry.storage.reads.id_index import IdIndex, IdPosition, Located
 from tests.mongods import client_of, program_of
 from tests.proxy import Effect, Proxy
 from tests.replica_set import Member, Processes, ReplicaSet
 from tests.storage.waiting import eventually
 from tests.support import CommandLog, Database, open_cursors
 
-FIRST, LAST = Position(0, descending=False), Position(0, descending=True)
+FIRST, LAST = IdPosition(0, descending=False), IdPosition(0, descending=True)
 
 Write = Callable[[Database], Awaitable[Any]]
 
@@ -61,7 +61,7 @@ async def insert(database: Database, ids: Iterable[Any]) -> None:
     await database.computers.insert_many({"_id": one} for one in ids)
 
 
-async def located(index: IdIndex, position: Position = FIRST) -> Located:
+async def located(index: IdIndex, position: IdPosition = FIRST) -> Located:
     result = await index.locate(position)
     assert result is not None
     return result
@@ -73,7 +73,7 @@ async def check(index: IdIndex, database: Database) -> None:
     ids = [record["_id"] for record in found]
     for offset in {0, 1, len(ids) // 3, len(ids) - 1, len(ids), len(ids) + 5} - {-1}:
         for descending in (False, True):
-            total, _, place = await located(index, Position(offset, descending))
+            total, _, place = await located(index, IdPosition(offset, descending))
             assert total == len(ids)
             if offset >= len(ids):
                 assert place is None
@@ -184,7 +184,7 @@ async def test_concurrent_calls_share_one_query(
     commands: CommandLog, index: IdIndex, stored: Database
 ) -> None:
     commands.take("all")
-    results = await asyncio.gather(*(located(index, Position(one, False)) for one in range(50)))
+    results = await asyncio.gather(*(located(index, IdPosition(one, False)) for one in range(50)))
     assert {result.total for result in results} == {1_000}
     assert commands.names() == ["find"]
     await stored.computers.insert_one({"_id": 0})

@@ -17,7 +17,8 @@ from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage import client, orphaned_transactions
 from registry.storage.client import APP_NAME, connect
 from tests.certificates import Authority

@@ -17,7 +17,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage import token_lookups
 from registry.storage.client import connect
-from registry.storage.errors import Overloaded
+from registry.storage.errors import BulkheadFull
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
 from tests.conftest import Grant
@@ -130,7 +130,7 @@ async def test_lookups_beyond_the_limit_are_refused(database: Database, settings
     lookups = TokenLookups(database, replace(settings, small_requests=2, queue_length=1))
     digests = [digest_of(str(number)) for number in range(5)]
     results = await asyncio.gather(*map(lookups.find, digests), return_exceptions=True)
-    assert [type(result) for result in results] == [InvalidToken] * 3 + [Overloaded] * 2
+    assert [type(result) for result in results] == [InvalidToken] * 3 + [BulkheadFull] * 2
 
 
 async def test_a_stored_token_that_is_not_valid_does_not_affect_others(

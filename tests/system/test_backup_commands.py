@@ -52,9 +52,12 @@ def test_a_backup_of_a_running_service_is_restored_into_another_directory(
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
-def test_wrong_arguments_are_reported_in_one_line(command: str, tmp_path: Path) -> None:
+def test_wrong_arguments_are_reported_in_one_line(
+    command: str, tmp_path: Path, mongodb_uri: str
+) -> None:
     assert "FILE" in error_message([*COMMAND, command], environment())
     missing = tmp_path / "missing" / "file"
-    options = ("--data-dir", tmp_path / "data")
-    message = error_message([*COMMAND, command, *options, missing], environment())
+    message = error_message(
+        [*COMMAND, command, "--mongodb-uri", mongodb_uri, missing], environment()
+    )
     assert f"No such file or directory: '{tmp_path}" in message

@@ -118,7 +118,7 @@ async def measure(url: str, directory: Path, *paths: str) -> load.Metrics:
 
 
 async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_path: Path) -> None:
-    parts = ("--parts", "servers", "growth", "--workloads", "read", "replace")
+    parts = ("--parts", "servers", "production", "growth", "--workloads", "read", "replace")
     async with benchmark(*parts, "--output", tmp_path) as process:
         output, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert process.returncode == 0, errors
@@ -126,6 +126,8 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
     assert all(b" INFO Stopping: " in line for line in errors.splitlines()), errors
     tables = (tmp_path / "benchmark.md").read_text()
     assert tables in output.decode()
+    in_production = [row[0] for row in rows(tables) if row[1:2] == ["64"] and len(row) == 11]
+    assert in_production == [TITLES["read"], TITLES["replace"]]
     measured = {row[0]: row[2:] for row in rows(tables) if row[1] == "2"}
     assert measured.keys() == {TITLES["read"], TITLES["replace"]}
     assert all(float(cell.replace(",", "")) > 0 for row in measured.values() for cell in row)

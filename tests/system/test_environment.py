@@ -132,7 +132,7 @@ def test_serve_starts_the_service_in_the_checkout_with_its_arguments(checkout: P
     assert run(checkout, "serve", "--data-dir", "my data", "--port=1") == ""
     assert calls(checkout) == [
         "-m pip --requirement=requirements.txt",
-        "-m registry --data-dir my data --port=1",
+        "-m registry serve --data-dir my data --port=1",
     ]
 
 

@@ -135,7 +135,8 @@ def test_the_invalid_declaration_raises_the_error_shown() -> None:
 
 
 async def test_the_table_of_settings_is_complete() -> None:
-    help_text = " ".join((await output(sys.executable, "-m", "registry", "--help")).split())
+    command = (sys.executable, "-m", "registry", "serve", "--help", "all")
+    help_text = " ".join((await output(*command)).split())
     variables = re.findall(r"\[(\w+), default", help_text)
     assert variables == re.findall(r"^\| `--[\w-]+` \| `(\w+)`", SETTINGS, re.MULTILINE)
     assert len(variables) == len(Settings.__dataclass_fields__)

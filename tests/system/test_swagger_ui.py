@@ -13,7 +13,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "scripts/swagger-ui"
 TOOLS = ("bash", "dirname", "mkdir", "mktemp", "mv", "rm", "tar", "gzip")
 
-Run = Callable[[], "subprocess.CompletedProcess[str]"]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -32,8 +32,9 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(checkout: Path) -> Run:
-    return lambda: subprocess.run(  # noqa: S603 - the script of this checkout
-        [checkout / "scripts/swagger-ui"],
+    return lambda *arguments: subprocess.run(  # noqa: S603 - the script of this checkout
+        [checkout / "scripts/swagger-ui", *arguments],
+        cwd=checkout,
         env={"PATH": str(checkout / "bin")},
         capture_output=True,
         text=True,
@@ -77,6 +78,14 @@ def test_installed_files_are_not_downloaded_again(checkout: Path, run: Run) -> N
     (installed / "VERSION").write_text("3.45.0\n")
     done = run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_another_environment_can_be_named(checkout: Path, run: Run) -> None:
+    (checkout / ".venv").rename(checkout / "other")
+    install_npm(checkout, "echo x > swagger-ui-dist-3.45.0.tgz")
+    assert "the sha512 of the downloaded package does not match" in run("other").stderr
+    assert (checkout / "other/share").is_dir()
+    assert not (checkout / ".venv").exists()
 
 
 def test_a_missing_virtual_environment_is_reported_and_not_created(

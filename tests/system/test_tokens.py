@@ -21,6 +21,8 @@ from registry.settings import Settings
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
 
+ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
+
 ON_ALL_ADDRESSES = ("--host", "0.0.0.0")  # noqa: S104 - what requires tokens
 
 
@@ -88,6 +90,22 @@ def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
     assert token not in log
     listed, _ = command.run("list", "--data-dir", data_dir)  # starts mongod itself
     assert re.search(r"ci +read .* revoked\n", listed)
+
+
+def test_a_directory_without_data_is_reported_and_not_created(
+    tmp_path: Path, command: Command
+) -> None:
+    missing = tmp_path / "missing"
+    message = (
+        f"registry: there are no data in the data directory {missing}: correct --data-dir or "
+        "REGISTRY_DATA_DIR, or start the service, which creates it"
+    )
+    command.run("list", "--data-dir", missing, status=message)
+    command.run("revoke", "ci", "--data-dir", missing, status=message)
+    assert not missing.exists()
+    invalid = tmp_path / ("x" * 300)
+    message = f"registry: cannot write to data directory {invalid} (File name too long)"
+    command.run("list", "--data-dir", invalid, status=f"{message}: {ADVICE}")
 
 
 def test_a_name_can_be_used_again_after_its_token_was_revoked(

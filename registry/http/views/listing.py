@@ -10,7 +10,7 @@ from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import check_if_match, matches_if_none_match
 from registry.http.responses import DocumentResponse, common_headers, request_id
-from registry.http.views.base import TypeView
+from registry.http.views.typed import TypeView
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
 from registry.jsonapi.pagination import Window, page_links

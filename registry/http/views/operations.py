@@ -7,7 +7,7 @@ from aiohttp import hdrs
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
-from registry.http.views.base import DocumentView
+from registry.http.views.document import DocumentView
 from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.content_negotiation import media_type

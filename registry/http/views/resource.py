@@ -5,7 +5,7 @@ from functools import partial
 from aiohttp import web
 
 from registry.http.responses import DocumentResponse
-from registry.http.views.base import TypeView
+from registry.http.views.typed import TypeView
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.request_documents import load
 

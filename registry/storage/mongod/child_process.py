@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _STOP_SECONDS = 6.0
-"""After that the program is killed; with that of open requests, a stop takes less than 30 s."""
+"""The time after which the program is killed. Including open requests, a stop takes under 30 s."""
 
 _ORPHAN_SECONDS = 8
 """The same if this process has been killed."""

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,7 +19,8 @@ from urllib.parse import quote
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import OperationFailure, PyMongoError
 
-from registry.settings import Settings, StartError
+from registry.settings import Settings
+from registry.start_error import StartError
 from registry.storage.mongod.child_process import ChildProcess
 from registry.storage.mongod.log import Log
 from registry.storage.mongod.supervision import Program, Supervisor
@@ -47,6 +49,7 @@ _ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
 
 _POLL_SECONDS = 0.005
 _PREVIOUS_SECONDS = 30.0
+_COMMAND_SECONDS = 3.0  # most commands on the data directory of a stopped service take less
 _START_SECONDS = 120.0  # after a crash there may be a journal to replay
 
 
@@ -63,7 +66,8 @@ async def mongod(
     binary = _binary(settings.mongod)
     home = settings.data_dir.absolute()
     with ExitStack() as stack:
-        log = stack.enter_context(_owned(home))
+        await _lock(stack.enter_context(_lock_file(home)), home)
+        log = stack.enter_context(_opened_log(home))
         await _wait_for_previous(home / "mongodb" / "mongod.lock")
         sockets = stack.enter_context(_socket_directory(home))
         data, cache = ("--dbpath", str(home / "mongodb")), ("--wiredTigerCacheSizeGB", _cache_gib())
@@ -85,9 +89,14 @@ async def mongod(
 
 
 def running_uri(settings: Settings) -> str | None:
-    """Return the URI of the mongod that a service runs on `settings.data_dir`; None without one."""
+    """Return the URI of the mongod that a service runs on `settings.data_dir`; None without one.
+
+    Raises StartError.
+    """
     home = settings.data_dir.absolute()
-    for directory in home.glob("socket-*"):
+    with _writing(home):
+        directories = list(home.glob("socket-*"))
+    for directory in directories:
         path = (directory.readlink() if directory.is_symlink() else directory) / _SOCKET
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
@@ -95,6 +104,25 @@ def running_uri(settings: Settings) -> str | None:
             if path.stat().st_uid == home.stat().st_uid:
                 return _uri(path)
     return None
+
+
+def has_data(settings: Settings) -> bool:
+    """Return whether a mongod has ever run on `settings.data_dir`. Raises StartError."""
+    home = settings.data_dir.absolute()
+    with _writing(home):
+        return (home / "mongodb" / "WiredTiger").is_file()
+
+
+def version(settings: Settings) -> str | None:
+    """Return the version of the mongod that would run, None if there is none or it cannot run."""
+    try:
+        program = _binary(settings.mongod)
+        printed = subprocess.run(  # noqa: S603 - the program that the service runs
+            [program, "--version"], capture_output=True, check=True, text=True
+        ).stdout
+    except (StartError, OSError, subprocess.CalledProcessError):
+        return None
+    return printed.partition("version v")[2].partition("\n")[0] or None
 
 
 def _uri(path: Path) -> str:
@@ -138,30 +166,37 @@ def _cache_gib() -> str:
 
 
 @contextmanager
-def _owned(home: Path) -> Iterator[Log]:
-    """Lock the data directory, at most until this process ends; yield the log of its mongod."""
-    with ExitStack() as stack:
-        with _writing(home):
-            for directory in (home, home / "mongodb"):
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = stack.enter_context((home / "lock").open("a+"))
-            _lock(lock, home)
-            log = Log.open(home / "mongod.log")
-            stack.enter_context(log.file)
-            log.begin()
+def _lock_file(home: Path) -> Iterator[TextIO]:
+    with _writing(home):
+        for directory in (home, home / "mongodb"):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = (home / "lock").open("a+")
+    with file:
+        yield file
+
+
+async def _lock(file: TextIO, home: Path) -> None:
+    """Lock the data directory until the file is closed, at most until this process ends."""
+    deadline = time.monotonic() + _COMMAND_SECONDS
+    while not _try_lock(file):
+        if time.monotonic() > deadline:
+            file.seek(0)
+            reason = f"data directory {home} is in use by another registry (process {file.read()})"
+            raise StartError(f"{reason}, a service or a command: stop it, or {_ADVICE}")
+        await asyncio.sleep(_POLL_SECONDS)
+    with _writing(home):
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+
+
+@contextmanager
+def _opened_log(home: Path) -> Iterator[Log]:
+    with _writing(home):
+        log = Log.open(home / "mongod.log")
+        log.begin()
+    with log.file:
         yield log
-
-
-def _lock(file: TextIO, home: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        reason = f"data directory {home} is in use by another registry (process {file.read()})"
-        raise StartError(f"{reason}: stop it, or {_ADVICE}") from error
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
 
 
 @contextmanager
@@ -206,11 +241,18 @@ async def _wait_for_previous(lock: Path) -> None:
 
 def _locked_by(lock: Path) -> str | None:
     with suppress(OSError), lock.open("r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _try_lock(file):
             return file.read().strip() or "unknown"
     return None
+
+
+def _try_lock(file: TextIO) -> bool:
+    """Lock a file unless another process has locked it; return whether this one has."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 async def _wait_for_socket(path: Path, child: ChildProcess) -> None:

@@ -17,7 +17,7 @@ _PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each restart in a row; then supervision gives up."""
 
 _STABLE_SECONDS = 60.0
-"""A program that has run for so long may be restarted as often as at first."""
+"""A program that has run for this long may again be restarted as often as a new one."""
 
 _CHECK_SECONDS = 5.0
 """How often the size of the log is checked."""

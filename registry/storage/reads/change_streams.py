@@ -36,13 +36,13 @@ _BATCH_SIZE = 2_000
 """Events per reply, which the event loop handles within some milliseconds."""
 
 _AWAIT_MILLISECONDS = 1
-"""How long MongoDB waits for further events: the least that it supports."""
+"""How long MongoDB waits for further events: the minimum that it supports."""
 
 _LAG_SECONDS = 2.0
-"""How long MongoDB may take to report changes that a snapshot has; no delay is known."""
+"""How long MongoDB may take to report changes that a snapshot shows; no such delay is known."""
 
 _TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
-"""The begin of a resume token: the type of a timestamp, its seconds and its counter."""
+"""The beginning of a resume token: the type of a timestamp, its seconds and its counter."""
 
 
 class ChangesUnavailable(Exception):

@@ -17,7 +17,7 @@ from registry.model.stored_fields import ID
 from registry.storage.reads.bounded_sorts import find_after, find_first
 from registry.storage.reads.commands import Command, PointInTime, Session
 from registry.storage.reads.filter_queries import match
-from registry.storage.reads.id_index import Located, Position
+from registry.storage.reads.id_index import IdPosition, Located
 from registry.storage.reads.join_reads import JoinReads
 from registry.storage.reads.nested_loop_joins import NestedLoopJoin
 from registry.storage.reads.query_commands import QueryCommands
@@ -35,7 +35,7 @@ class CollectionQuery:
     context: what it shares with other queries. names_related: whether the filters have conditions
     on related resources, which have to be replaced before records are read
     (`related_filters.narrowed`, `related_pages`). point: the point in time that all its commands
-    read at. The methods raise PyMongoError, ExecutionTimeout after the time limit, or Overloaded.
+    read at. The methods raise PyMongoError, ExecutionTimeout after the time limit, or BulkheadFull.
     """
 
     def __init__(
@@ -166,8 +166,8 @@ class CollectionQuery:
             self.point.time = located.time
         return located
 
-    def _position(self, offset: int) -> Position:
-        return Position(offset, descending=self.order[0].descending)
+    def _position(self, offset: int) -> IdPosition:
+        return IdPosition(offset, descending=self.order[0].descending)
 
     @asynccontextmanager
     async def stream(self, batch_size: int) -> AsyncIterator[AsyncIterator[list[Record]]]:

@@ -27,6 +27,9 @@ from registry.storage.records import ONE_BATCH, Stage
 Command: TypeAlias = dict[str, Any]
 """A `find` or `aggregate` command."""
 
+RunCommand: TypeAlias = Callable[[Command], Awaitable[list[Record]]]
+"""Returns what a command finds, at the point in time of the document. Raises PyMongoError."""
+
 Session: TypeAlias = AsyncIOMotorClientSession
 
 _Reply = TypeVar("_Reply")
@@ -41,7 +44,7 @@ _STREAM_MILLISECONDS = 300_000
 """The time limit of a whole stream. MongoDB keeps the snapshots of five minutes by default."""
 
 _SNAPSHOT_UNAVAILABLE = 246
-"""MongoDB's error code for a read just before a collection or an index was created."""
+"""MongoDB's error code for a read at a time before its collection or index was created."""
 
 
 @dataclass(slots=True)
@@ -122,8 +125,8 @@ class Commands:
     async def ended_if_cancelled(self) -> AsyncIterator[Session]:
         """Yield a session whose commands MongoDB ends when the caller is cancelled.
 
-        Otherwise each would run, and keep a thread, up to its time limit. Whoever is allowed to
-        run commands is allowed to end the own ones (`killSessions`).
+        Otherwise, each would occupy a thread until its time limit. A user that may run commands
+        may also end its own (`killSessions`).
         """
         client = self._database.client
         session = await client.start_session(causal_consistency=False)

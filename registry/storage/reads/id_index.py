@@ -21,10 +21,10 @@ _MIN_BLOCK_BITS = 8
 """A block has 256 ids or more. If it has gaps, a page skips half of it on average."""
 
 _MAX_BLOCKS = 65_536
-"""When the index is loaded; blocks of many ids, or of ids far apart, are larger."""
+"""The number of blocks after loading: with many ids, or ids far apart, blocks are larger."""
 
 _MAX_GROWTH = 4
-"""How many times as many blocks there may be until the index is loaded again."""
+"""The growth of the number of blocks after which the index is loaded again."""
 
 _MAX_CALLERS = 10_000
 """Requests that are answered at the same point in time."""
@@ -52,7 +52,7 @@ _RETRY_SECONDS = 60.0
 """How long the index is not used after its changes could not be read."""
 
 
-class Position(NamedTuple):
+class IdPosition(NamedTuple):
     """A position in the order of the ids, counted from 0."""
 
     offset: int
@@ -86,7 +86,8 @@ class IdIndex:
     """The ids of one collection, counted per block of adjacent ones.
 
     It is loaded by one scan of the ids in a snapshot, then kept up to date by a change stream: so
-    it is exact whoever writes, and however a writer ends. Nothing is stored that could be wrong.
+    it is exact whichever process writes, even if one crashes. Nothing is persisted that could
+    become wrong.
 
     A cluster of shards has none: a change stream there waits until each shard has had a write or,
     by default, ten seconds have passed.
@@ -105,7 +106,7 @@ class IdIndex:
             self._locate_batch, name="positions", limits=BatchLimits(_MAX_CALLERS)
         )
 
-    def expect(self, position: Position) -> Located | None:
+    def expect(self, position: IdPosition) -> Located | None:
         """Return what was at a position; None if writes since then are likely.
 
         It is right if a snapshot that is not older than the request has the same time. A page that
@@ -116,7 +117,7 @@ class IdIndex:
         self._called_at = time.monotonic()
         return _locate(self._loaded, position)
 
-    async def locate(self, position: Position) -> Located | None:
+    async def locate(self, position: IdPosition) -> Located | None:
         """Return what is at a position, in a snapshot that is not older than the call.
 
         None if loading takes long, or MongoDB does not report the changes. Raises PyMongoError.
@@ -144,13 +145,13 @@ class IdIndex:
             with suppress(PyMongoError):  # raised to the next caller, if it persists
                 while time.monotonic() < self._called_at + _IDLE_SECONDS:
                     await asyncio.sleep(_POLL_SECONDS)
-                    await self._batcher.load(Position(0, descending=False))
+                    await self._batcher.load(IdPosition(0, descending=False))
         finally:
             async with self._lock:
                 if self._loaded:
                     await self._loaded.stream.close()
 
-    async def _locate_batch(self, positions: Sequence[Position]) -> Sequence[Located | None]:
+    async def _locate_batch(self, positions: Sequence[IdPosition]) -> Sequence[Located | None]:
         async with self._lock:
             for _ in range(2):
                 try:
@@ -228,7 +229,7 @@ def _count_blocks(collection: str, size: int) -> Command:
     }
 
 
-def _locate(loaded: _Loaded, position: Position) -> Located:
+def _locate(loaded: _Loaded, position: IdPosition) -> Located:
     counts, total = loaded.counts, loaded.counts.total + loaded.non_integers
     place = None
     if position.offset < total and not loaded.non_integers:

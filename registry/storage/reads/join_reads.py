@@ -1,14 +1,14 @@
 """The reads of a join: of records, and of the targets of one of their to-one relationships."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from registry.jsonapi.sorting import Key, Order
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.reads.bounded_sorts import Find
-from registry.storage.reads.commands import Command
+from registry.storage.reads.commands import Command, RunCommand
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.reads.sort_keys import (
     RELATED,
@@ -20,9 +20,6 @@ from registry.storage.reads.sort_keys import (
 )
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.visible_fields import only
-
-Run: TypeAlias = Callable[[Command], Awaitable[list[Record]]]
-"""Returns what a command finds. Raises PyMongoError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ class JoinReads:
     projection: Mapping[str, Any]
     find: Find
     sort_all: Find
-    run: Run
+    run: RunCommand
 
     @property
     def path(self) -> str:

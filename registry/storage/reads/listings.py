@@ -26,7 +26,8 @@ CHUNK = 1_000
 class Listing:
     """The resources of a type that satisfy the filters, in the order of the query.
 
-    query: determines the attributes too. The methods raise Unavailable, QueryTimeout or Overloaded.
+    query: determines the attributes too. The methods raise Unavailable, QueryTimeout, or
+    BulkheadFull.
     """
 
     def __init__(self, context: ReadContext, query: CollectionQuery) -> None:

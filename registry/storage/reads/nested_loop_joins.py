@@ -122,7 +122,7 @@ class NestedLoopJoin:
 
     async def _find(self, search: Search, order: Order, size: int) -> list[Record]:
         if order[0].relationship:
-            return await self._walk(search, order, size)
+            return await self._find_related(search, order, size)
         if any(key.relationship for key in order):
             return await self._find_tied(search, order, size)
         if search.related:
@@ -148,10 +148,10 @@ class NestedLoopJoin:
             records = await self._reads.sort_all([*search.own, *preceding], order, size, 0)
         return records + await self._find(tied, order[1:], size - len(records))
 
-    async def _walk(self, search: Search, order: Order, size: int) -> list[Record]:
+    async def _find_related(self, search: Search, order: Order, size: int) -> list[Record]:
         """Find records in an order whose first key is related."""
         key = order[0]
-        phases = [self._find_null, self._walk_values]
+        phases = [self._find_null, self._find_not_null]
         records: list[Record] = []
         for phase in reversed(phases) if key.descending else phases:
             if len(records) < size:
@@ -164,7 +164,7 @@ class NestedLoopJoin:
             return []
         return await self._find(search.where(equal(order[0], None)), order[1:], size)
 
-    async def _walk_values(self, search: Search, order: Order, size: int) -> list[Record]:
+    async def _find_not_null(self, search: Search, order: Order, size: int) -> list[Record]:
         """Find the records in which the first key is not null."""
         key, count = order[0], max(_MIN_TARGETS, size + size // 4)
         search = search.where(different(key, None))

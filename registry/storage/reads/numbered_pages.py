@@ -14,7 +14,7 @@ _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
 
 async def numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
-    """Return a page, and the total if it is requested. Raises PyMongoError or Overloaded."""
+    """Return a page, and the total if it is requested. Raises PyMongoError or BulkheadFull."""
     offset, total, place = (page.number - 1) * page.size, None, None
     if page.total or offset > MAX_OFFSET:
         if expected := query.expect(offset):

@@ -49,6 +49,6 @@ class ReadContext:
         self.large_collections = LargeCollections()
 
     async def close(self) -> None:
-        """End what is read in the background."""
+        """Stop reading in the background."""
         for index in self.id_indexes.values():
             await index.close()

@@ -1,4 +1,4 @@
-"""Conditions on related resources, by the ids that link these."""
+"""Conditions on related resources -> conditions on the ids that link to them."""
 
 from collections.abc import Collection
 from typing import Any

@@ -9,37 +9,20 @@ the faster one.
 
 import math
 import sys
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from registry.jsonapi.cursors import Cursors
-from registry.jsonapi.filtering import (
-    AllOf,
-    AnyOf,
-    Condition,
-    Filter,
-    Not,
-    Related,
-    conjuncts,
-    names_related,
-    related_filters,
-)
+from registry.jsonapi.filtering import Filter, names_related, related_filters
 from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
-from registry.model.record import Record, hashable_id
+from registry.model.record import Record
 from registry.storage.reads.collection_queries import CollectionQuery
-from registry.storage.reads.filter_queries import match
 from registry.storage.reads.keyset_pages import keyset_page
-from registry.storage.reads.related_filters import linked_field, linked_ids, narrowed
+from registry.storage.reads.related_filters import narrowed
+from registry.storage.reads.semi_joins import SemiJoin
 from registry.storage.reads.sort_keys import position_of
 from registry.storage.reads.totals import count
-from registry.storage.records import ONE_BATCH, key_of
 
 _Read: TypeAlias = Callable[[CollectionQuery, Page], Awaitable[Window]]
 
@@ -66,7 +49,7 @@ async def related_page(query: CollectionQuery, page: Page, read: _Read) -> Windo
     """Return a page of a query with conditions on related resources.
 
     read: waits for a slot, and reads a page of a query without such conditions. Waits for slots.
-    Raises PyMongoError, ExecutionTimeout after the time limit of a command, or Overloaded.
+    Raises PyMongoError, ExecutionTimeout after the time limit of a command, or BulkheadFull.
     """
     async with query.slot(is_heavy=True):
         outcome = await _by_turns(query, page)
@@ -84,7 +67,7 @@ async def related_batches(query: CollectionQuery, size: int) -> AsyncGenerator[l
     """
     async with query.slot(is_heavy=True):
         filters = await narrowed(query, _MANY)
-    join = _SemiJoin(query.with_filters(filters))
+    join = SemiJoin(query.with_filters(filters))
     matching: list[Record] = []
     async with join.base.stream(size) as batches:
         async for records in batches:
@@ -124,62 +107,6 @@ async def _total(query: CollectionQuery) -> int:
     return await count(query.with_filters(filters))
 
 
-class _SemiJoin:
-    """A semi-join: keeps the records of a query that are linked to related records that match.
-
-    base: the query without its conditions on related resources.
-    """
-
-    def __init__(self, query: CollectionQuery) -> None:
-        parts = list(conjuncts(query.filters))
-        self._condition = AllOf(tuple(part for part in parts if names_related(part)))
-        self._query = query
-        self.base = query.with_filters([part for part in parts if not names_related(part)])
-
-    async def matching(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return the records of the base query that satisfy the conditions."""
-        return await self._matching(self._condition, records)
-
-    async def _matching(self, part: Filter, records: Sequence[Record]) -> Sequence[Record]:
-        match part:
-            case AllOf(parts):
-                for one in parts:
-                    records = await self._matching(one, records)
-                return records
-            case AnyOf(parts):
-                found = [record for one in parts for record in await self._matching(one, records)]
-                return _those_in(found, records)
-            case Not(negated):
-                excluded = set(map(id, await self._matching(negated, records)))
-                return [record for record in records if id(record) not in excluded]
-            case Related():
-                return await self._linked(part, records)
-            case Condition():
-                return await self._satisfying(part, records)
-        assert_never(part)
-
-    async def _linked(self, related: Related, records: Sequence[Record]) -> list[Record]:
-        field = linked_field(related.relationship)
-        keys = [key_of(record, field) for record in records]
-        linked = await linked_ids(self._query, related, {key for key in keys if key is not None})
-        return [record for record, key in zip(records, keys, strict=True) if key in linked]
-
-    async def _satisfying(
-        self, condition: Condition, records: Sequence[Record]
-    ) -> Sequence[Record]:
-        if not records:
-            return records
-        within = {"_id": {"$in": [record["_id"] for record in records]}}
-        command = {
-            "find": self._query.resource.collection,
-            "filter": {"$and": [within, match(condition)]},
-            "projection": {"_id": True},
-            "batchSize": ONE_BATCH,
-        }
-        ids = {hashable_id(record["_id"]) for record in await self._query.run(command)}
-        return [record for record in records if hashable_id(record["_id"]) in ids]
-
-
 class _MatchingRecords:
     """Reads records in the order of a query until those that satisfy it fill a page.
 
@@ -187,7 +114,7 @@ class _MatchingRecords:
     """
 
     def __init__(self, query: CollectionQuery, page: Page) -> None:
-        self._join = _SemiJoin(query)
+        self._join = SemiJoin(query)
         self._order = query.order
         self._size = page.size
         self._skip = 0
@@ -247,9 +174,3 @@ class _MatchingRecords:
         left_out = min(self._skip - self.skipped, len(records))
         self.skipped += left_out
         self._found += records[left_out:]
-
-
-def _those_in(found: Iterable[Record], records: Iterable[Record]) -> list[Record]:
-    """Return the records that were found, in their order."""
-    identities = set(map(id, found))
-    return [record for record in records if id(record) in identities]

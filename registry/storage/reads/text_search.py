@@ -1,20 +1,17 @@
 """Text search: finds the records that a filter `contains` may match, by the text blocks."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
 from registry.model.attributes import Operator
-from registry.model.record import TEXT_BLOCK, Record
+from registry.model.record import TEXT_BLOCK
 from registry.model.resource import Resource
 from registry.model.stored_fields import ID
-from registry.storage.reads.commands import Command
+from registry.storage.reads.commands import Command, RunCommand
 from registry.storage.reads.filter_queries import match
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.text_blocks import NO_BLOCK, collection_of, fold, has_text, matched_ids
-
-Run: TypeAlias = Callable[[Command], Awaitable[list[Record]]]
-"""Runs a command, at the point in time of the document."""
 
 MAX_OUTSIDE = 20_000
 """Records outside blocks that a search compares one by one. While there are more, which takes a
@@ -24,8 +21,8 @@ _MAX_IDS = 5_000
 """Ids that narrow a filter. Text that more records contain is found soon in any order."""
 
 _SAMPLED_BLOCKS, _MAX_SAMPLED_IDS = 8, 10
-"""Random blocks, which are searched first, and the ids in them from which on text is taken to be
-common: a search of all blocks would take longer than a page in the order of an index."""
+"""Random blocks that are searched first. Text that they contain in so many records is common: then
+searching all blocks would take longer than reading a page in the order of an index."""
 
 _MAX_SEARCHES = 4
 """Searches per request: each reads all text blocks of a type."""
@@ -41,14 +38,16 @@ class TextSearch:
     blocks, at most MAX_OUTSIDE + 1.
     """
 
-    def __init__(self, resource: Resource, run: Run, on_outside: Callable[[int], None]) -> None:
+    def __init__(
+        self, resource: Resource, run: RunCommand, on_outside: Callable[[int], None]
+    ) -> None:
         self._resource = resource
         self._run = run
         self._on_outside = on_outside
         self._searches = 0
 
     async def narrowed(self, filters: Sequence[Filter]) -> Sequence[Filter]:
-        """Return filters that match the same records, and name the ids of few candidates.
+        """Return filters that match the same records, with the ids of candidates if these are few.
 
         They are the same filters where text is common. Raises PyMongoError.
         """

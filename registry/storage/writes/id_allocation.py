@@ -8,7 +8,7 @@ from math import ceil
 from typing import TypeVar
 
 import pymongo
-from motor.motor_asyncio import AsyncIOMotorCollection
+from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
 from pymongo import ReturnDocument
 
 from registry.model.graph import Graph
@@ -28,6 +28,17 @@ _SECONDS = 5.0
 
 _CLOSE_SECONDS = 1.0
 """How long to give ids back: a stop must not wait for a database that is gone."""
+
+
+async def greatest_id(
+    collection: AsyncIOMotorCollection[Record], session: AsyncIOMotorClientSession | None = None
+) -> int:
+    """Return the greatest id in a collection, 0 if it is empty. Raises PyMongoError."""
+    # External writers may have stored non-numeric ids; comparisons skip those.
+    newest = await collection.find_one(
+        {"_id": {"$gt": 0, "$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)], session=session
+    )
+    return ceil(newest["_id"]) if newest else 0
 
 
 class Counters:
@@ -50,11 +61,7 @@ class Counters:
         Raises PyMongoError.
         """
         for resource in self._graph.values():
-            # External writers may have stored non-numeric ids; comparisons skip those.
-            newest = await self._database[resource.collection].find_one(
-                {"_id": {"$gt": 0, "$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)]
-            )
-            last = ceil(newest["_id"]) if newest else 0
+            last = await greatest_id(self._database[resource.collection])
             await self._database.counters.update_one(
                 {"_id": resource.type}, {"$max": {"seq": last}}, upsert=True
             )

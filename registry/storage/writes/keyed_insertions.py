@@ -5,22 +5,15 @@ from functools import partial
 from typing import TypeAlias
 
 from registry.jsonapi.request_documents import Change
-from registry.model.authorship import current_time
 from registry.model.record import Record
 from registry.model.resource import Resource
-from registry.storage.batching import Batcher, BatchLimits
+from registry.storage.batching import Batcher
 from registry.storage.idempotency import IdempotencyKey, StoredResults
-from registry.storage.records import new_record
 from registry.storage.transactions import Transaction, Transactions
 from registry.storage.writes.id_allocation import Counters
+from registry.storage.writes.new_records import BATCH_LIMITS, new_records
 
 _Creation: TypeAlias = tuple[Change, IdempotencyKey]
-
-_MAX_BATCH_SIZE = 256
-"""Resources per batch."""
-
-_MAX_IN_FLIGHT = 2
-"""While the service builds the records of one batch, the database writes the other."""
 
 
 class KeyedInsertions:
@@ -34,9 +27,7 @@ class KeyedInsertions:
         self._transactions = transactions
         self._counters = counters
         self._batcher = Batcher[_Creation, Record](
-            self._insert,
-            name="keyed_insertions",
-            limits=BatchLimits(_MAX_BATCH_SIZE, _MAX_IN_FLIGHT),
+            self._insert, name="keyed_insertions", limits=BATCH_LIMITS
         )
 
     async def insert(self, change: Change, key: IdempotencyKey) -> Record:
@@ -52,13 +43,8 @@ class KeyedInsertions:
         await self._batcher.close()
 
     async def _insert(self, creations: Sequence[_Creation]) -> list[Record]:
-        ids = await self._counters.allocate(self._resource, len(creations))
-        time = current_time()
-        records = [
-            new_record(self._resource, id_, change, time)
-            for id_, (change, _) in zip(ids, creations, strict=True)
-        ]
-        keys = [key for _, key in creations]
+        changes, keys = zip(*creations, strict=True)
+        records = await new_records(self._resource, changes, self._counters)
         await self._transactions.attempt(partial(self._insert_in, records, keys))
         return records
 

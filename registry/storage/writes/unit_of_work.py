@@ -15,7 +15,7 @@ from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
-    IdempotencyKeyReused,
+    FingerprintMismatch,
     IdTaken,
     RecordNotFound,
     StorageError,
@@ -86,8 +86,8 @@ class UnitOfWork:
         """Apply the requests in order; return the outcome of each, without a time.
 
         A rejected request changes nothing, and does not affect the others: its outcome is
-        VersionConflict, IdTaken, IdempotencyKeyReused, or RecordNotFound with the missing targets
-        of a linkage. Raises PyMongoError, ResultTooLarge or TransactionConflict.
+        VersionConflict, IdTaken, FingerprintMismatch, or RecordNotFound with the missing targets
+        of a linkage. Raises PyMongoError, StoredResultTooLarge or TransactionConflict.
         """
         await self._load(requests)
         await self._results.load(request.key for request in requests if request.key)
@@ -123,7 +123,7 @@ class UnitOfWork:
     def _apply_once(self, request: WriteRequest) -> WriteOutcome:
         try:
             result = self._results.get(request.key) if request.key else None
-        except IdempotencyKeyReused as error:
+        except FingerprintMismatch as error:
             return error
         if result:
             return Written(result[0], is_replayed=True)

@@ -1,0 +1,91 @@
+"""The command `serve`: runs the service until a signal."""
+
+import logging
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+from registry.installation import IS_CHECKOUT, SWAGGER_UI
+from registry.processes import event_loop
+from registry.processes.listeners import listen
+from registry.processes.logs import log_in_background
+from registry.settings import Settings, flag, variable
+from registry.start_error import StartError
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until a signal; exit with status 1 if the service cannot start or continue.
+
+    Exits with status 2 if a setting, of the arguments or the environment, is not valid.
+    """
+    event_loop.handle_signals()
+    settings = Settings.parse(arguments, os.environ)
+    log_in_background(settings.log_format)
+    try:
+        with ExitStack() as stack:
+            listener = stack.enter_context(_listen(settings.host, settings.port, "port"))
+            metrics_listener = None
+            if settings.metrics_port is not None:
+                listening = _listen(settings.host, settings.metrics_port, "metrics_port")
+                metrics_listener = stack.enter_context(listening)
+            event_loop.run(_serve(settings, listener, metrics_listener))
+    except StartError as error:
+        logging.shutdown()  # writes what is logged before
+        sys.exit(f"registry: {error}")
+
+
+def _listen(host: str, port: int, setting: str) -> socket.socket:
+    """Bind a port, before anything that would have to be cleaned up after a conflict.
+
+    setting: the field of Settings that has the port.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return listen(family, address)
+    except (OSError, UnicodeError) as error:
+        reason = str(getattr(error, "strerror", error)).partition(" (")[0]
+        raise StartError(
+            f"cannot listen on {host} port {port} ({reason}): "
+            f"choose another with {flag(setting)} or {variable(setting)}, "
+            "--host or REGISTRY_HOST"
+        ) from error
+
+
+async def _serve(
+    settings: Settings, listener: socket.socket, metrics_listener: socket.socket | None
+) -> None:
+    announce = _announcer(settings)
+    # Imported late, because they load slowly: bad settings and signals end the process at once.
+    if settings.workers == 1:
+        from registry.http.metrics import scrape_process  # noqa: PLC0415
+        from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
+        from registry.processes.service import serve  # noqa: PLC0415
+
+        async with metrics_server(
+            settings, metrics_listener, scrape_process, announce
+        ) as announce_all:
+            await serve(settings, lambda: listener, announce_all)
+    else:
+        from registry.processes.supervisor import supervise  # noqa: PLC0415
+
+        await supervise(settings, listener, metrics_listener, announce)
+
+
+def _announcer(settings: Settings) -> Callable[[str], None]:
+    """Return the function that prints the one line of output."""
+    notices = list(_notices(settings))
+    return lambda line: print(". ".join([line, *notices]), flush=True)  # noqa: T201 - the output
+
+
+def _notices(settings: Settings) -> Iterator[str]:
+    """Yield what users of an installed package may not know, unlike those of a checkout."""
+    if IS_CHECKOUT:
+        return
+    if not SWAGGER_UI.is_dir():
+        words = shlex.join(["./scripts/swagger-ui", sys.prefix])
+        yield f"Swagger UI is not the required version, which `{words}` in a checkout installs"
+    if settings.mongodb_uri is None:
+        yield f"Data: {settings.data_dir.absolute()}"

@@ -1,0 +1,32 @@
+"""The command line: a parser of arguments, and the names of flags and variables."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose error messages are one line."""
+
+    def parse_value(self, source: str, text: str, parse: Callable[[str], Any]) -> Any:
+        """Return the parsed value; source: the flag or variable that an error message names."""
+        try:
+            if not text:
+                raise ValueError("the value is empty")
+            return parse(text)
+        except ValueError as error:
+            self.error(f"{source}: {error}")
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and the message on standard error."""
+        self.exit(2, f"registry: {message}; --help lists the options\n")
+
+
+def flag(name: str) -> str:
+    """Return the flag of a field of Settings."""
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of a field of Settings."""
+    return name.upper() if name == "mongodb_uri" else f"REGISTRY_{name.upper()}"

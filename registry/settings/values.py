@@ -1,0 +1,117 @@
+"""The values of settings: parsers of their texts, which raise ValueError with a reason."""
+
+import re
+import sys
+from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
+from urllib.parse import urlsplit
+
+from registry.access.urls import secure_url
+
+MAX_WORKERS = 64
+
+
+def database_name(text: str) -> str:
+    """Return the name if MongoDB allows it and does not reserve it."""
+    if re.search(r'[/\\. "$*<>:|?]', text) or len(text.encode()) > 63:
+        raise ValueError(f"{text!r} is not a valid database name: use letters, digits, _ and -")
+    if text.lower() in {"admin", "config", "local"}:
+        raise ValueError(f"the database name {text!r} is reserved by MongoDB")
+    return text
+
+
+def integer(least: int, greatest: int) -> Callable[[str], int]:
+    """Return a parser of integers from `least` to `greatest`."""
+
+    def parse(text: str) -> int:
+        digits = f"[0-9]{{1,{len(str(greatest))}}}"
+        if not re.fullmatch(digits, text) or not least <= int(text) <= greatest:
+            raise ValueError(f"{text!r} is not an integer from {least} to {greatest}")
+        return int(text)
+
+    return parse
+
+
+def worker_count(text: str) -> int:
+    """Return a number of worker processes that this platform supports."""
+    workers = integer(1, MAX_WORKERS)(text)
+    if workers > 1 and sys.platform != "linux":
+        raise ValueError("only Linux balances connections between processes: use 1 worker")
+    return workers
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds from 0.001 to 9999.999."""
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text) or not float(text):
+        raise ValueError(f"{text!r} is not a number of seconds from 0.001 to 9999.999")
+    return float(text)
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a parser that takes only these texts."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def _http_url(text: str) -> str:
+    parts = urlsplit(text)
+    plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
+    if not plain or not parts.hostname or parts.port == 0:  # an invalid port raises
+        raise ValueError(f"{text!r} is not a valid base URL such as https://registry.example.com")
+    return text
+
+
+def base_url(text: str) -> str:
+    """Return the base URL without a slash at its end."""
+    return _http_url(text).rstrip("/")
+
+
+def issuer_url(text: str) -> str:
+    """Return the URL of an OpenID Connect issuer, which is compared as it is."""
+    return secure_url(_http_url(text))
+
+
+def address(text: str) -> str:
+    """Return an address to listen on; one of IPv6 may be in brackets, as in a URL."""
+    if not text.startswith("["):
+        return text
+    inner = re.fullmatch(r"\[(.+)\]", text)
+    try:
+        return str(IPv6Address(inner[1] if inner else text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address in brackets such as [::1]") from None
+
+
+def host_name(text: str) -> str:
+    """Return the host name in lower case."""
+    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", text.lower()):
+        raise ValueError(f"{text!r} is not a host name such as registry.example.com, without port")
+    return text.lower()
+
+
+def origin(text: str) -> str:
+    """Return the origin as browsers write it (RFC 6454, 6.1), or `*`."""
+    if text == "*":
+        return text
+    match = re.fullmatch(
+        r"([a-z][a-z0-9+.-]*)://([\w.-]+|\[[\da-f:.]+\])(:\d+)?", text.lower(), re.ASCII
+    )
+    if not match or urlsplit(text).port == 0:  # an invalid port raises
+        raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
+    # Without the default port.
+    return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
+
+
+def network(text: str) -> IPv4Network | IPv6Network:
+    """Return the network; an address is one of its own."""
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not an IP address or network such as 10.1.2.3 or 10.1.2.0/24"
+        ) from None

@@ -1,0 +1,37 @@
+"""The backlog: when maintenance adds records to text blocks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from registry.storage.backlog import MANY_OUTSIDE, MANY_WRITTEN, Backlog
+
+
+async def types_of(backlog: Backlog) -> list[str]:
+    async with asyncio.timeout(0.01):
+        return await backlog.types()
+
+
+async def test_maintenance_begins_after_many_writes() -> None:
+    backlog = Backlog()
+    backlog.written("person", MANY_WRITTEN - 1)
+    with pytest.raises(TimeoutError):
+        await types_of(backlog)
+    backlog.written("person")
+    backlog.written("computer")
+    assert await types_of(backlog) == ["person"]
+    with pytest.raises(TimeoutError):
+        await types_of(backlog)
+
+
+async def test_maintenance_begins_after_fewer_writes_if_a_search_has_found_them() -> None:
+    backlog = Backlog()
+    backlog.written("person", MANY_OUTSIDE)
+    backlog.found_outside("person", MANY_OUTSIDE - 1)
+    with pytest.raises(TimeoutError):
+        await types_of(backlog)
+    backlog.found_outside("person", MANY_OUTSIDE)
+    backlog.found_outside("computer", MANY_OUTSIDE)
+    assert await types_of(backlog) == ["computer", "person"]

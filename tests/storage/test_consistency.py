@@ -1,0 +1,331 @@
+"""The check of stored data: what external writers and damage can break, found and repaired."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from registry.commands import check as check_command
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.consistency.check import Report, check
+from registry.storage.consistency.links import TargetsExist
+from registry.storage.consistency.text_blocks import TextsAreInBlocks
+from registry.storage.consistency.violations import Violation
+from registry.storage.text_blocks import BLOCK_SIZE
+from tests.conftest import Serve
+from tests.mongods import client_of, initiate, other_mongod
+from tests.storage.test_maintenance import repository
+from tests.support import Api, Database
+
+GRAPH = Graph(RESOURCES)
+
+Break = Callable[[Database], Awaitable[object]]
+
+
+def set_in(collection: str, id_: Any, **fields: Any) -> Break:
+    """Return a function that sets fields of a stored document, as an external writer would."""
+    return lambda database: database[collection].update_one({"_id": id_}, {"$set": fields})
+
+
+def unset_in(collection: str, id_: Any, field: str) -> Break:
+    return lambda database: database[collection].update_one({"_id": id_}, {"$unset": {field: ""}})
+
+
+BROKEN: Mapping[str, tuple[Break, str]] = {
+    "a link to no person": (
+        set_in("computers", 2, person=99),
+        "computers/2: owner is 99, a person that does not exist",
+    ),
+    "a link to a person deleted by an external writer": (
+        lambda database: database.persons.delete_one({"_id": 1}),
+        "computers/1: owner is 1, a person that does not exist",
+    ),
+    "a link that is text": (
+        set_in("computers", 2, person="1"),
+        "computers/2: owner is '1', a person that does not exist",
+    ),
+    "a link that is long text": (
+        set_in("computers", 2, person="\n" + 999 * "x"),
+        r"computers/2: owner is '\nxxxxxxxxxx...xxxxxxxxxxxxx', a person that does not exist",
+    ),
+    "a link that is a fraction": (
+        set_in("computers", 2, person=1.5),
+        "computers/2: owner is 1.5, a person that does not exist",
+    ),
+    "a link that is a list": (
+        set_in("computers", 2, person=[1, 2]),
+        "computers/2: owner is [1, 2], a person that does not exist",
+    ),
+    "a counter behind the ids": (
+        set_in("counters", "person", seq=2),
+        "counters/person: 2 is not an integer from 3 up, the greatest id",
+    ),
+    "no counter": (
+        lambda database: database.counters.delete_one({"_id": "computer"}),
+        "counters/computer: None is not an integer from 2 up, the greatest id",
+    ),
+    "a counter that is text": (
+        set_in("counters", "person", seq="4"),
+        "counters/person: '4' is not an integer from 3 up, the greatest id",
+    ),
+    "a computed attribute": (
+        set_in("persons", 2, full_name="Somebody Else"),
+        "persons/2: full_name does not follow from first_name, last_name",
+    ),
+    "a computed attribute that is missing": (
+        unset_in("persons", 2, "full_name"),
+        "persons/2: full_name does not follow from first_name, last_name",
+    ),
+    "a changed part of a computed attribute": (
+        set_in("persons", 2, first_name="Alan"),
+        "persons/2: full_name does not follow from first_name, last_name",
+    ),
+    "a version that is negative, and a computed attribute": (
+        set_in("persons", 2, version=-1, full_name=None),
+        "persons/2: full_name does not follow from first_name, last_name; "
+        "version is not an integer from 0 up",
+    ),
+    "a version that is text": (
+        set_in("computers", 1, version="2"),
+        "computers/1: version is not an integer from 0 up",
+    ),
+    "a text block that does not exist": (
+        set_in("computers", 1, text_block=7),
+        "computers/1: its texts are not in the text block 7",
+    ),
+    "a text block that is text": (
+        set_in("computers", 1, text_block="7"),
+        "computers/1: its texts are not in the text block '7'",
+    ),
+}
+"""How to break a database of three persons, the first of whom owns the first of two computers."""
+
+ACCEPTED: Mapping[str, Break] = {
+    "nothing": set_in("persons", 99),
+    "a link with the same number": set_in("computers", 1, person=1.0),
+    "a link that is missing": unset_in("computers", 2, "person"),
+    "a version that is missing": unset_in("persons", 1, "version"),
+    "ids that are not integers": lambda database: database.persons.insert_many(
+        {"_id": id_, "first_name": "A", "last_name": "B", "full_name": "A B"}
+        for id_ in (float("nan"), 0.5, "1", {"a": 1})
+    ),
+}
+
+
+@pytest.fixture
+async def small(api: Api, database: Database) -> Database:
+    """A database with three persons and two computers, of which the first person owns the first."""
+    for name in ("Grace", "Ada", "Alan"):
+        await api.person(name)
+    await api.computer("SN-1", owner="1")
+    await api.computer("SN-2")
+    return database
+
+
+def lines(report: Report) -> list[str]:
+    return [str(violation) for rule in report.rules for violation in rule.listed]
+
+
+@pytest.mark.parametrize("case", BROKEN)
+async def test_what_is_wrong_is_reported_and_repaired(small: Database, case: str) -> None:
+    break_, line = BROKEN[case]
+    await break_(small)
+    report = await check(small, GRAPH)
+    assert (report.total, lines(report)) == (1, [line])
+    assert lines(await check(small, GRAPH, repair=True)) == [line]
+    assert lines(await check(small, GRAPH)) == []
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+async def test_what_services_accept_is_consistent(small: Database, case: str) -> None:
+    await ACCEPTED[case](small)
+    assert lines(await check(small, GRAPH)) == []
+
+
+async def test_a_removed_link_looks_as_after_the_deletion_of_its_target(
+    api: Api, small: Database
+) -> None:
+    await api.person("Edsger")
+    await api.computer("SN-3", owner="4")
+    assert (await api.request("DELETE", "/persons/4")).status == 204
+    await small.persons.delete_one({"_id": 1})
+    await check(small, GRAPH, repair=True)
+    first, third = [await small.computers.find_one({"_id": id_}) for id_ in (1, 3)]
+    assert first
+    assert third
+    changing = {"_id", "serial", "created_at", "updated_at", "write_id"}
+    assert {name: first[name] for name in first.keys() - changing} == {
+        name: third[name] for name in third.keys() - changing
+    }
+    assert first["updated_at"] > first["created_at"]
+
+
+async def test_ids_continue_above_a_repaired_counter(serve: Serve, small: Database) -> None:
+    await small.computers.insert_one({"_id": 500, "serial": "SN-500", "person": None})
+    await check(small, GRAPH, repair=True)
+    assert await (await serve()).computer("SN-3") == "501"
+
+
+async def test_many_violations_are_counted_and_the_first_are_listed(small: Database) -> None:
+    await small.computers.insert_many(
+        {"_id": id_, "serial": "SN", "person": 99} for id_ in range(100, 2_600)
+    )
+    await small.counters.update_one({"_id": "computer"}, {"$set": {"seq": 2_600}})
+    report = await check(small, GRAPH, repair=True)
+    assert report.total == 2_500
+    assert report.records == {"persons": 3, "computers": 2_502}
+    assert [line.partition(":")[0] for line in lines(report)] == [
+        f"computers/{id_}" for id_ in range(100, 120)
+    ]
+    assert (await check(small, GRAPH)).total == 0
+
+
+@pytest.fixture
+async def in_blocks(serve: Serve, database: Database) -> Database:
+    """A database with two full text blocks of computers."""
+    await database.computers.insert_many(
+        {"_id": id_, "serial": f"SN-{id_}", "version": 1, "person": None}
+        for id_ in range(1, 2 * BLOCK_SIZE + 1)
+    )
+    await repository(await serve()).catch_up()
+    assert await database.computers.distinct("text_block") == [1, 2]
+    return database
+
+
+@pytest.mark.parametrize(
+    ("break_", "wrong"),
+    [
+        (lambda database: database["computers.text_blocks"].delete_one({"_id": 1}), BLOCK_SIZE),
+        (unset_in("computers.text_blocks", 2, "serial"), BLOCK_SIZE),
+        (set_in("computers", 5, serial="changed"), 1),
+        (set_in("computers", 5, text_block=2), 1),
+        (set_in("computers", 2 * BLOCK_SIZE, text_block=3), 1),
+    ],
+)
+async def test_records_that_a_text_search_would_miss_are_found_again_after_the_repair(
+    in_blocks: Database, break_: Break, wrong: int
+) -> None:
+    assert (await check(in_blocks, GRAPH)).total == 0
+    await break_(in_blocks)
+    assert (await check(in_blocks, GRAPH, repair=True)).total == wrong
+    assert (await check(in_blocks, GRAPH)).total == 0
+    assert await in_blocks.computers.count_documents({"text_block": None}) == wrong
+
+
+async def test_outdated_texts_in_a_block_are_consistent(api: Api, in_blocks: Database) -> None:
+    attributes = {"serial": "changed"}
+    patch = {"type": "computer", "id": "5", "attributes": attributes}
+    assert (await api.patch("/computers/5", patch)).status == 200
+    assert lines(await check(in_blocks, GRAPH)) == []
+
+
+async def test_a_repair_keeps_what_was_written_since_the_check(small: Database) -> None:
+    (link,) = GRAPH["computer"].links
+    links = TargetsExist(small, GRAPH, GRAPH["computer"], link)
+    await links.repair([Violation("computers", 1, "", 99)])  # the link leads to person 1 by now
+    await small.computers.update_one({"_id": 2}, {"$set": {"person": 3}})
+    await links.repair([Violation("computers", 2, "", 3)])  # person 3 exists by now
+    texts = TextsAreInBlocks(small, GRAPH["computer"])
+    await small.computers.update_one({"_id": 2}, {"$set": {"text_block": 5}})
+    await texts.repair([Violation("computers", 2, "", 4)])
+    stored = await small.computers.find().sort("_id").to_list(None)
+    assert [one["person"] for one in stored] == [1, 3]
+    assert stored[1]["text_block"] == 5
+
+
+@asynccontextmanager
+async def writing(api: Api) -> AsyncIterator[None]:
+    """Create, link, rename and delete resources until the block ends."""
+    numbers = count(1)
+
+    async def write() -> None:
+        for number in numbers:
+            person = await api.person(f"Grace {number}")
+            computer = await api.computer(f"SN-{number}", owner=person)
+            await api.patch(
+                f"/persons/{person}",
+                {"type": "person", "id": person, "attributes": {"last_name": f"Hopper {number}"}},
+            )
+            deleted = f"/persons/{person}" if number % 2 else f"/computers/{computer}"
+            assert (await api.request("DELETE", deleted)).status == 204
+
+    writers = [asyncio.create_task(write()) for _ in range(8)]
+    try:
+        yield
+        assert not any(writer.done() for writer in writers)
+    finally:
+        for writer in writers:
+            writer.cancel()
+        await asyncio.wait(writers)
+    assert next(numbers) > 20
+
+
+async def test_a_database_is_consistent_while_clients_write(api: Api, in_blocks: Database) -> None:
+    async with writing(api):
+        for _ in range(5):
+            assert lines(await check(in_blocks, GRAPH)) == []
+
+
+async def test_an_index_that_lacks_records_is_reported(mongodb_uri: str) -> None:
+    options = ("--replSet", "other", "--setParameter", "enableTestCommands=1")
+    async with other_mongod(mongodb_uri, *options) as uri:
+        await initiate(uri)
+        async with client_of(uri) as client:
+            database = client.registry
+            await database.computers.create_index([("serial", 1), ("_id", 1)])
+            await database.counters.insert_one({"_id": "computer", "seq": 2})
+            await database.computers.insert_one({"_id": 1, "serial": "SN-1", "version": 1})
+            damage = {"configureFailPoint": "skipIndexNewRecords", "mode": "alwaysOn"}
+            await client.admin.command(damage)
+            await database.computers.insert_one({"_id": 2, "serial": "SN-2", "version": 1})
+            report = await check(database, GRAPH)
+    assert lines(report) == [
+        "computers: the index _id_ has 1 of 2 records: restore a backup",
+        "computers: the index serial_1__id_1 has 1 of 2 records: drop it and start the service",
+    ]
+
+
+@pytest.fixture
+def stored(mongodb_uri: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The database of the command, without data."""
+    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    monkeypatch.setenv("REGISTRY_DATABASE", settings.database)
+    with MongoClient[Any](mongodb_uri) as client:
+        yield client[settings.database]
+        client.drop_database(settings.database)
+
+
+def test_the_command_lists_violations_and_repairs_them(
+    stored: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_command.main([])
+    assert capsys.readouterr() == ("", "Checked 0 persons, 0 computers: consistent\n")
+
+    stored.computers.insert_many({"_id": id_, "person": 99} for id_ in range(1, 24))
+    with pytest.raises(SystemExit) as caught:
+        check_command.main([])
+    output, notes = capsys.readouterr()
+    assert caught.value.code == 1
+    assert len(output.splitlines()) == 22
+    assert "\n... and 3 more of this kind\n" in output
+    assert notes == "Checked 0 persons, 23 computers: 24 inconsistent\n"
+
+    check_command.main(["--repair"])
+    output, notes = capsys.readouterr()
+    assert "counters/computer: None is not" in output
+    assert notes.splitlines()[-1] == "Checked 0 persons, 23 computers: consistent"
+
+
+def test_the_command_refuses_a_database_that_is_partly_restored(stored: Any) -> None:
+    stored.incomplete_restore.insert_one({})
+    with pytest.raises(SystemExit) as caught:
+        check_command.main([])
+    assert "has only a part of a backup" in str(caught.value.code)

@@ -1,0 +1,139 @@
+"""The console command `registry`, as pip installs it, and its help screens."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from registry import __version__
+from registry.__main__ import main
+from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, error_message
+
+ROWS, COLUMNS = 40, 80
+"""The size of a small terminal window."""
+
+HELP = [
+    "--help",
+    "serve --help",
+    "backup --help",
+    "restore --help",
+    "token --help",
+    "token create --help",
+]
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory into which pip has installed the package, without its requirements."""
+    source = tmp_path_factory.mktemp("source")
+    for file in ("setup.py", "requirements.txt"):
+        shutil.copy(ROOT / file, source)
+    shutil.copytree(ROOT / "registry", source / "registry")
+    target = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-input"]
+    subprocess.run([*pip, "--target", target, source], check=True, timeout=120)  # noqa: S603
+    return target
+
+
+@pytest.fixture
+def variables(installed: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of a user of the installed package, whose data are in `tmp_path`."""
+    return environment(PYTHONPATH=str(installed), XDG_DATA_HOME=str(tmp_path))
+
+
+def run(
+    *command: str | Path, variables: Mapping[str, str], cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - the service
+        command,
+        cwd=cwd,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+
+def help_of(arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> str:
+    """Return what `python -m registry` prints for these arguments."""
+    monkeypatch.setattr(sys, "argv", ["registry/__main__.py", *arguments.split()])
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 0
+    printed: str = capsys.readouterr().out
+    return printed
+
+
+@pytest.mark.parametrize("arguments", HELP)
+def test_help_fits_on_a_screen(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    lines = help_of(arguments, monkeypatch, capsys).splitlines()
+    assert lines[0].startswith("usage: python -m registry ")
+    assert len(lines) <= ROWS
+    assert max(map(len, lines)) <= COLUMNS
+
+
+def test_help_lists_all_commands(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    listed = help_of("--help", monkeypatch, capsys)
+    modules = {path.stem for path in (ROOT / "registry/commands").glob("*.py")}
+    commands = {name.removesuffix("_") for name in modules - {"__init__", "database"}}
+    assert set(re.findall(r"^    (\w+)  ", listed, re.MULTILINE)) == commands
+
+
+def test_an_unknown_command_is_reported_with_the_known_ones() -> None:
+    message = error_message([*COMMAND, "chekc"], environment())
+    assert "invalid choice: 'chekc' (choose from 'serve', 'backup'," in message
+
+
+def test_the_version_names_all_parts() -> None:
+    done = run(*COMMAND, "--version", variables=environment())
+    pattern = rf"registry {re.escape(__version__)}, Python 3\.[\d.]+, mongod \d+\.\d+\.\d+\n"
+    assert re.fullmatch(pattern, done.stdout)
+    without = run(*COMMAND, "--version", variables=environment(REGISTRY_MONGOD="/bin/false"))
+    assert re.fullmatch(r"registry [^,]+, Python [^,]+\n", without.stdout)
+
+
+def test_the_installed_command_has_the_name_that_the_user_has_typed(
+    installed: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    done = run(installed / "bin/registry", "token", "--help", variables=variables, cwd=tmp_path)
+    assert done.stdout.startswith("usage: registry token ")
+
+
+def test_the_installed_service_names_its_data_directory_and_what_is_missing(
+    installed: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    environment_, elsewhere = tmp_path / "environment", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    create = [sys.executable, "-m", "venv", "--without-pip", str(environment_)]
+    subprocess.run(create, check=True, timeout=TIMEOUT)  # noqa: S603 - Python
+    requirements = sysconfig.get_path("purelib")
+    with subprocess.Popen(  # noqa: S603 - the service
+        [environment_ / "bin/python", installed / "bin/registry", "--auth", "on"],
+        cwd=elsewhere,
+        env=variables | {"PYTHONPATH": f"{installed}:{requirements}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        line = process.stdout.readline()
+        process.terminate()
+    assert process.returncode == 0
+    assert "registry token create --name NAME --scope write` creates one. " in line
+    assert f"which `./scripts/swagger-ui {environment_}` in a checkout installs. " in line
+    assert line.endswith(f". Data: {tmp_path / 'registry'}\n")
+    assert (tmp_path / "registry/mongodb").is_dir()
+    assert not any(elsewhere.iterdir())

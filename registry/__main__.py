@@ -12,6 +12,9 @@ from registry.settings import Parser, Settings
 
 _COMMANDS = {
     "serve": "run the service; without a command, this one is run",
+    "seed": "fill a running service with generated persons and computers",
+    "import": "load a CSV or NDJSON file into a running service",
+    "export": "write persons or computers to a CSV or NDJSON file",
     "backup": "write the whole database to a file, also while the service runs",
     "restore": "write the content of a backup into an empty database",
     "check": "find inconsistent data, and repair what can be derived",

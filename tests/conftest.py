@@ -1,17 +1,18 @@
-"""One mongod per test run, one database per test."""
+"""One mongod per test process, whose empty databases tests use one after another."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import uuid4
 
 import fastjsonschema
 import pytest
@@ -25,11 +26,14 @@ from registry.app import create_app
 from registry.http.limits import Limits
 from registry.http.server import Runner
 from registry.model.attributes import Text
+from registry.model.graph import Graph
 from registry.model.resource import Resource
+from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongod import embedded
 from registry.storage.tokens import Token, Tokens
+from tests.databases import Databases, new_name, prepare
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database
 
@@ -38,11 +42,15 @@ LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
 
 LONGEST = tuple(
     f"tests/system/test_{name}"
-    for name in ("bench", "browser", "replica_set", "schemathesis", "stop")
+    for name in ("bench", "browser", "replica_set", "schemathesis", "start", "stop", "workers")
 )
 """The files that take the longest, more than half a minute each."""
 
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - subdirectories are private
+
+
+# Otherwise, wherever it is set, each of hundreds of services compiles all of its modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 class _Server(TestServer):
@@ -59,6 +67,24 @@ monitoring.register(_commands)
 Serve = Callable[..., Awaitable[Api]]
 
 Grant = Callable[..., Awaitable[str]]
+
+
+def _app(settings: Settings, resources: tuple[Resource, ...], limits: Limits) -> web.Application:
+    """Create an application. Equal ones share their description, half of the time it takes."""
+
+    def describe_once(_: Graph, settings: Settings, limits: Limits) -> dict[str, Any]:
+        return _describe(resources, replace(settings, mongodb_uri=None, database="any"), limits)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("registry.app.describe", describe_once)
+        return create_app(settings, resources=resources, limits=limits)
+
+
+@cache
+def _describe(
+    resources: tuple[Resource, ...], settings: Settings, limits: Limits
+) -> dict[str, Any]:
+    return describe(Graph(resources), settings, limits)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -104,28 +130,41 @@ def drop(mongodb_uri: str) -> Iterator[Callable[[str], object]]:
         yield lambda name: thread.submit(client.drop_database, name)
 
 
-@pytest.fixture
-def settings(mongodb_uri: str) -> Settings:
-    # The hosts in the raw requests of tests.
-    hosts = ("h", "fleet.example", "proxy.example")
-    return Settings(mongodb_uri=mongodb_uri, database=f"test_{uuid4().hex}", allowed_host=hosts)
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def databases(mongodb_uri: str) -> AsyncIterator[Databases]:
+    """The databases that tests use one after another."""
+    await prepare(Settings(mongodb_uri=mongodb_uri, database=(name := new_name())))
+    with MongoClient[Any](mongodb_uri) as client:
+        yield Databases(client, name)
 
 
 @pytest.fixture
-async def database(
-    mongodb_uri: str, settings: Settings, drop: Callable[[str], object]
-) -> AsyncIterator[Database]:
+def database_name(databases: Databases, drop: Callable[[str], object]) -> Iterator[str]:
+    """The name of a database without documents; earlier tests may have used it."""
+    yield (name := databases.take() or new_name())
+    if not databases.put_back(name):
+        drop(name)
+
+
+@pytest.fixture
+def settings(mongodb_uri: str, database_name: str) -> Settings:
+    return Settings(
+        mongodb_uri=mongodb_uri,
+        database=database_name,
+        allowed_host=("h", "fleet.example", "proxy.example"),  # of raw requests
+        request_seconds=60.0,  # a slow machine has no late responses
+    )
+
+
+@pytest.fixture
+async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Database]:
     """The database of the service, accessed directly."""
     async with client_of(mongodb_uri) as client:
         yield client[settings.database]
-    drop(settings.database)
 
 
 @pytest.fixture
-async def serve(
-    settings: Settings,
-    database: Database,  # noqa: ARG001 - is dropped after the service has stopped
-) -> AsyncIterator[Serve]:
+async def serve(settings: Settings) -> AsyncIterator[Serve]:
     """A function that starts the service, with other resource types or settings if given."""
     clients: list[TestClient[web.Request, web.Application]] = []
 
@@ -134,7 +173,7 @@ async def serve(
         settings: Settings = settings,
         limits: Limits = LIMITS,
     ) -> Api:
-        app = create_app(settings, resources=resources, limits=limits)
+        app = _app(settings, resources, limits)
         clients.append(TestClient(_Server(app)))
         await clients[-1].start_server()
         return Api(clients[-1])

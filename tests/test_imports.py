@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
     "installation",
+    "new_file",
     "offloading",
     "start_error",
     "metrics",
@@ -24,6 +25,7 @@ LAYERS = [
     "storage",
     "compound",
     "http",
+    "transfer",
     "openapi",
     "app",
     "processes",

@@ -3,6 +3,7 @@
 import re
 import warnings
 from base64 import b64encode
+from functools import cache
 from hashlib import sha256
 from mimetypes import guess_type
 from pathlib import Path
@@ -44,7 +45,7 @@ def mount(app: web.Application, description: dict[str, Any]) -> None:
     """Serve Swagger UI at /api/swagger/, and the OpenAPI document below it."""
     ui = web.Application(middlewares=[add_security_headers])
     ui[_COMPRESSED_FILES] = {}
-    ui[_FILES] = {path.name: path.read_bytes() for path in _directory().iterdir()}
+    ui[_FILES] = _files(_directory())
     # Registered before aiohttp-swagger3 registers the bundled files at the same paths.
     for path in (_STATIC_PATH, _STATIC_PATH + "/{name:.*}"):
         ui.add_routes([web.get(path, _get_file), web.options(path, allow_reading)])
@@ -81,6 +82,12 @@ def _directory() -> Path:
     """Return the directory of the static files."""
     bundled = Path(aiohttp_swagger3.__file__).with_name("swagger_ui")
     return SWAGGER_UI if SWAGGER_UI.is_dir() else bundled
+
+
+@cache
+def _files(directory: Path) -> dict[str, bytes]:
+    """Return the contents by name; all applications of a process share them."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 async def _get_file(request: web.Request) -> web.Response:

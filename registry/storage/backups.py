@@ -7,7 +7,7 @@ and `manifest.json`. Its comment, at the very end, is the SHA-256 of all bytes b
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from pymongo.errors import PyMongoError
 
 from registry import __version__
 from registry.model.record import Record
+from registry.new_file import new_file
 from registry.start_error import StartError
 from registry.storage.client import Database
 from registry.storage.snapshot_session import SnapshotExpired, snapshot_session
@@ -85,7 +86,7 @@ async def back_up(database: Database, path: Path) -> Manifest:
     MongoDB fails; also OSError.
     """
     time = datetime.now(UTC)
-    with _translated_errors(), _completed(path) as file:
+    with _translated_errors(), new_file(path) as file:
         async with snapshot_session(database) as session:
             with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as archive:
                 collections = [
@@ -201,33 +202,6 @@ async def _clear(database: Database) -> None:
 
 _DATA: Mapping[str, Mapping[str, Any]] = {"counters": {"seq": {"$ne": 0}}}
 """The queries for documents that are not there in a new database."""
-
-
-@contextmanager
-def _completed(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file for writing and reading that gets its name only if nothing is raised."""
-    if path.exists():
-        raise BackupError(f"{path} exists: choose another name or remove it")
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with open(partial, "wb+", opener=_open_private) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            partial.unlink()
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)  # digests of tokens, and e-mail addresses
 
 
 def _seal(file: IO[bytes]) -> None:

@@ -64,7 +64,7 @@ async def test_an_entry_has_the_route_but_no_value_of_the_request(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     sent = {"X-Request-ID": "mine", "traceparent": TRACEPARENT}
-    async with client.post("/persons/4711?filter=secret", data="secret", headers=sent):
+    async with client.post("/persons/secret?filter=secret", data="secret", headers=sent):
         pass
     (entry,) = entries(caplog)
     assert entry.pop("milliseconds") >= 0  # type: ignore[operator] # a number
@@ -79,7 +79,6 @@ async def test_an_entry_has_the_route_but_no_value_of_the_request(
         "client": None,
         "remote": "127.0.0.1",
     }
-    assert "4711" not in caplog.text
     assert "secret" not in caplog.text
 
 

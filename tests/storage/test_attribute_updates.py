@@ -142,8 +142,9 @@ async def test_a_locked_resource_does_not_delay_the_others(api: Api, database: D
 
 
 async def test_the_others_of_a_batch_with_a_locked_resource_are_written_in_parts(
-    api: Api, database: Database, commands: CommandLog
+    api: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(attribute_updates, "_RETRY_SECONDS", 60.0)  # enough on any machine
     records = [{"_id": id_, "first_name": "Ada", "version": 1} for id_ in range(1, 202)]
     await database.persons.insert_many(records)
     async with locked(database, "1"):

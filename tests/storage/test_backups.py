@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 from zipfile import ZipFile
 
 import pytest
@@ -22,6 +21,7 @@ from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.backups import BackupError, back_up, restore
 from tests.conftest import Serve
+from tests.databases import new_name
 from tests.mongods import client_of
 from tests.storage.waiting import eventually
 from tests.support import Api, Database
@@ -33,9 +33,8 @@ Content = dict[str, list[bytes]]
 @pytest.fixture
 async def other(mongodb_uri: str, drop: Callable[[str], object]) -> AsyncIterator[Database]:
     """An empty database."""
-    name = f"test_{uuid4().hex}"
     async with client_of(mongodb_uri) as client:
-        yield client[name]
+        yield client[(name := new_name())]
     drop(name)
 
 
@@ -145,7 +144,7 @@ async def test_a_backup_shows_one_point_in_time_while_clients_write(
 
 async def test_a_backup_does_not_overwrite_a_file(database: Database, path: Path) -> None:
     write(path, b"precious")
-    with pytest.raises(BackupError, match="exists"):
+    with pytest.raises(FileExistsError, match="choose another name"):
         await back_up(database, path)
     assert read(path) == b"precious"
 

@@ -81,6 +81,9 @@ class Client:
             return None
         except ClientError:
             return Reply(NO_RESPONSE)
+        if method == "DELETE" and response.status == 404:
+            # aiohttp has sent it again because its connection broke, perhaps after its effect.
+            return Reply(NO_RESPONSE)
         return Reply(response.status, orjson.loads(content) if content else None)
 
     async def create(self, name: str) -> Reply:

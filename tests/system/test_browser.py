@@ -42,6 +42,9 @@ ARGUMENTS = [
 ]
 
 
+expect.set_options(timeout=60_000)  # milliseconds; by default too few for a busy machine
+
+
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -71,15 +71,15 @@ def test_a_requirement_file_is_installed_once_and_again_when_it_changes(checkout
     for _ in range(2):
         assert run(checkout, "environment", "requirements.txt") == ""
     assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
-    both = ("requirements.txt", "scripts/requirements.txt")
+    both = ("requirements.txt", "scripts/benchmark/requirements.txt")
     for _ in range(2):
         assert run(checkout, "environment", *both) == ""
-    assert calls(checkout) == ["-m pip --requirement=scripts/requirements.txt"]
+    assert calls(checkout) == ["-m pip --requirement=scripts/benchmark/requirements.txt"]
     for file in both:
         (checkout / file).write_text("aiohttp==4\n")
     assert run(checkout, "environment", *both) == ""
     assert calls(checkout) == [
-        "-m pip --requirement=requirements.txt --requirement=scripts/requirements.txt"
+        "-m pip --requirement=requirements.txt --requirement=scripts/benchmark/requirements.txt"
     ]
 
 

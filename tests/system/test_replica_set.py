@@ -16,11 +16,11 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from uuid import uuid4
 
 import pytest
 import pytest_asyncio
 
+from tests.databases import new_name
 from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, three_members
 from tests.storage.waiting import eventually
@@ -80,7 +80,7 @@ async def replica_set(members: ReplicaSet) -> ReplicaSet:
 async def database(replica_set: ReplicaSet) -> AsyncIterator[Database]:
     """The database of the service, accessed directly."""
     async with client_of(replica_set.uri) as client:
-        yield client[f"test_{uuid4().hex}"]
+        yield client[new_name()]
 
 
 @pytest.fixture

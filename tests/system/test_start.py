@@ -9,10 +9,10 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 
+from tests.databases import new_name
 from tests.mongods import client_of, other_mongod
 from tests.system.conftest import Start
 from tests.system.service import COMMAND, environment, error_message, person, start_error
@@ -57,7 +57,7 @@ def test_more_connections_are_served_than_a_shell_allows_open_files(
     with ExitStack() as stack:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        service = start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=f"test_{uuid4().hex}")
+        service = start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=new_name())
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(1_024, hard), hard))
         port = urlsplit(service.url).port
         for _ in range(300):
@@ -73,7 +73,7 @@ def test_the_service_prints_the_public_url_if_set(launch: Start) -> None:
 async def test_no_mongod_is_started_if_a_cluster_is_configured(
     start: Start, mongodb_uri: str
 ) -> None:
-    database = f"test_{uuid4().hex}"
+    database = new_name()
     service = start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database)
     service.request("/persons", person("Grace"))
     assert not service.data_dir.exists()

@@ -8,12 +8,12 @@ from contextlib import closing
 from http.client import HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import orjson
 import pytest
 
 from tests.certificates import Authority
+from tests.databases import new_name
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, start_error
 
@@ -43,7 +43,7 @@ def test_sighup_reloads_the_certificate_in_every_worker_and_drops_no_connection(
 ) -> None:
     certificate, key, _ = authority.issue("used")
     options = ("--tls-certificate", certificate, "--tls-key", key, "--workers", workers)
-    database = f"test_{uuid4().hex}"
+    database = new_name()
     service = start(*options, MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database)
     assert service.url.startswith("https://127.0.0.1:")
     first = serial_number(service, authority)

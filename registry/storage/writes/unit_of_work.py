@@ -215,7 +215,7 @@ class _IdentityMap:
         self._members: dict[str, dict[int, set[Hashable]]] = {
             link.foreign_key: defaultdict(set) for link in resource.links
         }
-        self._new: list[Record] = []
+        self._new: list[Hashable] = []
         self._changed: dict[Hashable, Record] = defaultdict(dict)
         self._incremented: dict[int, Record] = {}
 
@@ -229,7 +229,7 @@ class _IdentityMap:
             self._set(hashable_id(record["_id"]), record)
 
     def add(self, record: Record) -> None:
-        self._new.append(record)
+        self._new.append(record["_id"])
         self._set(record["_id"], record)
 
     def update(self, id_: Hashable, values: Record) -> None:
@@ -268,7 +268,10 @@ class _IdentityMap:
         return [(id_, current) for id_, current in members if current != owner]
 
     def operations(self) -> Iterator[_WriteOperation]:
-        yield from map(InsertOne, self._new)
+        for id_ in self._new:
+            # As later changes left it: inserting and then updating it would write it twice.
+            self._changed.pop(id_, None)
+            yield InsertOne(self._records[id_])
         for id_, values in self._changed.items():
             query = {"_id": self._records[id_]["_id"]}
             yield UpdateOne(query, {"$set": values})

@@ -1,0 +1,66 @@
+"""What the commands have in common that are clients of a running service."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+from yarl import URL
+
+from registry.settings import Parser
+from registry.transfer.client import Client, TransferError, open_client
+from registry.transfer.rows import InvalidFile
+from registry.transfer.tally import Tally
+
+TOKEN = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
+EPILOG = (
+    f"The variable {TOKEN} holds the access token, if the service requires one; SSL_CERT_FILE "
+    "names the certificates of a private authority."
+)
+
+
+def add_url(parser: Parser) -> None:
+    """Add the option that names the service."""
+    parser.add_argument(
+        "--url",
+        default="http://127.0.0.1:8080",
+        metavar="URL",
+        help="base URL of the service (%(default)s)",
+    )
+
+
+def parse_url(text: str) -> str:
+    """Return a base URL without a slash at the end. Raises ValueError if it is not one."""
+    url = URL(text)
+    if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment:
+        raise ValueError(f"{text!r} is not a base URL such as http://127.0.0.1:8080")
+    return text.rstrip("/")
+
+
+def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> None:
+    """Run the work of a command with a client, print the tally, and exit.
+
+    Exit status: 0 if everything is done, 1 if something is not, 2 if a file cannot be read, 130 if
+    interrupted.
+    """
+
+    async def work_with_client() -> None:
+        # Not an option, as others can see those in the list of processes.
+        async with open_client(url, os.environ.get(TOKEN)) as client:
+            await work(client)
+
+    try:
+        asyncio.run(work_with_client())
+    except InvalidFile as error:
+        _fail(f"registry: {error}; {tally}" if tally.counts else f"registry: {error}", 2)
+    except TransferError as error:
+        _fail(f"registry: {error}; {tally}", 1)
+    except KeyboardInterrupt:
+        _fail(f"registry: interrupted; {tally}", 130)
+    print(tally)  # noqa: T201 - the output of the command
+    sys.exit(1 if tally.invalid_rows else 0)
+
+
+def _fail(line: str, status: int) -> None:
+    print(line, file=sys.stderr)  # noqa: T201 - the error message of the command
+    sys.exit(status)

@@ -1,0 +1,158 @@
+"""Plans: what an import does for a row, given what is stored."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from registry.transfer.operations import (
+    Operation,
+    ResourceIdentifier,
+    add_computer,
+    add_computers,
+    add_person,
+    local_identifier,
+    set_owner,
+    update_person,
+)
+from registry.transfer.rows import COMPUTER, PERSON, SERIAL, Attributes, Row
+from registry.transfer.tally import Effect
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPerson:
+    """A person that a row may match. identifier: also local, of one that the batch creates."""
+
+    identifier: ResourceIdentifier
+    attributes: Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredComputer:
+    """A computer that a row may match, as StoredPerson."""
+
+    identifier: ResourceIdentifier
+    owner: ResourceIdentifier | None
+
+
+@dataclass(frozen=True, slots=True)
+class PersonKey:
+    """What identifies a person: the e-mail address, or the names of one without an address."""
+
+    email: str | None
+    names: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, attributes: Attributes) -> "PersonKey | None":
+        """Return the key, None if values of the wrong type leave none."""
+        email = attributes.get("email")
+        names = attributes.get("first_name"), attributes.get("last_name")
+        match email, names:
+            case str(), _:
+                return cls(email)
+            case None, (str(first), str(last)):
+                return cls(None, (first, last))
+        return None
+
+
+@dataclass(slots=True)
+class Plan:
+    """The changes for one row.
+
+    person: the owner of the computers, created if it is new. changes: its attributes to write.
+    new_computers: with their local ids. moved: stored computers of others, or of nobody.
+    """
+
+    row: Row
+    person: ResourceIdentifier | None = None
+    is_new: bool = False
+    changes: Attributes | None = None
+    new_computers: list[tuple[str, Attributes]] = field(default_factory=list)
+    moved: list[ResourceIdentifier] = field(default_factory=list)
+    effects: Counter[tuple[Effect, str]] = field(default_factory=Counter)
+
+    def operations(self) -> list[Operation]:
+        """Return the operations, for one request."""
+        operations = self.person_operations()
+        operations += [add_computer(each, self.person, lid) for lid, each in self.new_computers]
+        if self.person is not None:
+            operations += [set_owner(each, self.person) for each in self.moved]
+        return operations
+
+    def person_operations(self, computers: Sequence[ResourceIdentifier] = ()) -> list[Operation]:
+        """Return the operations on the person, who becomes the owner of stored computers."""
+        operations: list[Operation] = []
+        if self.person is None:
+            return operations
+        if self.changes is not None:
+            write = add_person if self.is_new else update_person
+            operations.append(write(self.person, self.changes))
+        if computers:
+            operations.append(add_computers(self.person, computers))
+        return operations
+
+
+class Planner:
+    """Plans the rows of one batch, in order.
+
+    stored_persons, stored_computers: what the rows may match; None if every row is new. Of several
+    computers with a serial, one that the person owns already is preferred.
+    """
+
+    def __init__(
+        self,
+        stored_persons: dict[PersonKey, StoredPerson] | None = None,
+        stored_computers: defaultdict[str, list[StoredComputer]] | None = None,
+    ) -> None:
+        self._persons = stored_persons
+        self._computers = stored_computers
+        self._lids = map(str, count(1))
+
+    def plan(self, row: Row) -> Plan:
+        """Return the plan of a row; later rows of the batch match what it creates."""
+        plan = Plan(row)
+        if row.person is not None:
+            self._plan_person(plan, row.person)
+        for attributes in row.computers:
+            self._plan_computer(plan, attributes)
+        return plan
+
+    def _plan_person(self, plan: Plan, attributes: Attributes) -> None:
+        key = PersonKey.of(attributes)
+        stored = self._persons.get(key) if self._persons is not None and key else None
+        if stored is None:
+            plan.person, plan.is_new = local_identifier(PERSON, next(self._lids)), True
+            plan.changes, effect, before = attributes, Effect.CREATED, {}
+        else:
+            plan.person, before = stored.identifier, dict(stored.attributes)
+            # What is not stored as an attribute, such as a name that is misspelled, is an error of
+            # the row, which the service reports.
+            changes = {
+                name: value
+                for name, value in attributes.items()
+                if name not in before or before[name] != value
+            }
+            plan.changes = changes or None
+            effect = Effect.CHANGED if changes else Effect.UNCHANGED
+        plan.effects[effect, PERSON] += 1
+        if self._persons is not None and key:
+            self._persons[key] = StoredPerson(plan.person, {**before, **attributes})
+
+    def _plan_computer(self, plan: Plan, attributes: Attributes) -> None:
+        serial = attributes.get(SERIAL)
+        matches = []
+        if self._computers is not None and isinstance(serial, str):
+            matches = self._computers[serial]
+        owned = [each for each in matches if plan.person in (None, each.owner)]
+        if owned:
+            effect = Effect.UNCHANGED
+        elif matches:
+            plan.moved.append(matches[0].identifier)
+            matches[0] = StoredComputer(matches[0].identifier, plan.person)
+            effect = Effect.CHANGED
+        else:
+            lid = "" if self._computers is None else next(self._lids)
+            plan.new_computers.append((lid, attributes))
+            matches.append(StoredComputer(local_identifier(COMPUTER, lid), plan.person))
+            effect = Effect.CREATED
+        plan.effects[effect, COMPUTER] += 1

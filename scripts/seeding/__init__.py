@@ -1,1 +1,0 @@
-"""Seed data for a running registry; scripts/seed runs it."""

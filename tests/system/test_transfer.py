@@ -1,0 +1,616 @@
+"""The commands `import`, `export` and `seed`: files, rows, matches, and failures of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import socket
+import sys
+import termios
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+
+from registry.commands import export, import_, seed
+from registry.jsonapi.query import Query
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.client import connect
+from registry.storage.repository import Repository
+from registry.transfer.client import Client, open_client
+from registry.transfer.csv_rows import read_csv
+from registry.transfer.exporter import Exporter
+from registry.transfer.importer import Importer, ImportOptions
+from registry.transfer.operations import Operation
+from registry.transfer.rows import COMPUTER, PERSON, InvalidRow
+from registry.transfer.tally import Effect, Tally
+from tests.certificates import Authority
+from tests.conftest import Grant, Serve
+from tests.support import Api, Database
+from tests.system.conftest import Start
+from tests.system.service import COMMAND, ROOT, environment
+
+HEADER = "first_name,last_name,email,serials\n"
+STAFF = (
+    "Ada,Lovelace,ada@example.org,A-1;A-2\n"
+    "Alan,Turing,,\n"
+    'Zoë,"O\'Neil, ""Z""",zoe@example.org,"""B;1"";"" B\n2 """\n'
+    ",,,C-1\n"
+)
+MATCH, DRY = ImportOptions(is_matching=True), ImportOptions(is_dry=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The exit status and output of a command. errors: the lines of stderr."""
+
+    status: int
+    output: str
+    errors: list[str]
+
+
+RunCommand = Callable[..., Awaitable[Run]]
+
+
+async def spawn(
+    *arguments: str | Path, errors: int = asyncio.subprocess.PIPE, certificates: Path | None = None
+) -> asyncio.subprocess.Process:
+    variables = {} if certificates is None else {"SSL_CERT_FILE": str(certificates)}
+    return await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        cwd=ROOT,
+        env=environment(**variables),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+    )
+
+
+async def wait_for(process: asyncio.subprocess.Process) -> Run:
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(), timeout=60)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return Run(process.returncode, output.decode(), (errors or b"").decode().splitlines())
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """Run a command in a thread, as starting a process takes longer than most commands."""
+
+    def run_command(command: ModuleType, *arguments: str | Path) -> int:
+        try:
+            command.main(list(map(str, arguments)))
+        except SystemExit as exit_:
+            return int(exit_.code or 0) if not isinstance(exit_.code, str) else fail(exit_.code)
+        return 0
+
+    def fail(message: str) -> int:
+        sys.stderr.write(f"{message}\n")  # as the interpreter does
+        return 1
+
+    async def run(command: ModuleType, *arguments: str | Path, **variables: str) -> Run:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        status = await asyncio.to_thread(run_command, command, *arguments)
+        printed = capfd.readouterr()
+        return Run(status, printed.out, printed.err.splitlines())
+
+    return run
+
+
+@pytest.fixture
+def staff(tmp_path: Path) -> Path:
+    path = tmp_path / "the staff.csv"
+    path.write_text(HEADER + STAFF, newline="")
+    return path
+
+
+@pytest.fixture
+async def client(api: Api) -> AsyncIterator[Client]:
+    async with open_client(api.origin, None) as client:
+        yield client
+
+
+async def import_rows(
+    client: Client,
+    rows: str,
+    options: ImportOptions = ImportOptions(),  # noqa: B008 - immutable
+) -> tuple[Tally, list[InvalidRow]]:
+    """Import CSV rows; return the tally, and the invalid rows as they are reported."""
+    tally = Tally()
+    importer = Importer(client, tally, options)
+    source = read_csv(io.StringIO(HEADER + rows, newline=""))
+    return tally, [row async for result in importer.run(source) for row in result.invalid]
+
+
+async def stored(api: Api) -> tuple[list[Any], list[Any]]:
+    """Return the persons, and the serial of each computer with the full name of its owner."""
+    persons = [list(each["attributes"].values()) for each in (await api.get("/persons")).data]
+    document = (await api.get("/computers?include=owner")).document
+    names = {one["id"]: one["attributes"]["full_name"] for one in document["included"]}
+    computers = []
+    for each in document["data"]:
+        owner = each["relationships"]["owner"]["data"]
+        computers.append((each["attributes"]["serial"], owner and names[owner["id"]]))
+    return persons, computers
+
+
+def effects(tally: Tally) -> dict[str, tuple[int, int]]:
+    """Return the numbers of persons and computers by effect."""
+    counts = {one.name: (tally.counts[one, PERSON], tally.counts[one, COMPUTER]) for one in Effect}
+    return {name: pair for name, pair in counts.items() if any(pair)}
+
+
+async def test_a_file_creates_persons_with_their_computers(api: Api, staff: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(ROOT / "scripts" / "import", "--url", api.origin, staff.name),
+        cwd=staff.parent,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    done = await wait_for(process)
+    assert done.status == 0, done.errors
+    assert done.output.startswith("created 3 persons and 5 computers, in ")
+    persons, computers = await stored(api)
+    assert sorted(persons) == [
+        ["Ada", "Lovelace", "Ada Lovelace", "ada@example.org"],
+        ["Alan", "Turing", "Alan Turing", None],
+        ["Zoë", 'O\'Neil, "Z"', 'Zoë O\'Neil, "Z"', "zoe@example.org"],
+    ]
+    assert set(computers) == {
+        ("A-1", "Ada Lovelace"),
+        ("A-2", "Ada Lovelace"),
+        ("B;1", 'Zoë O\'Neil, "Z"'),
+        (" B\n2 ", 'Zoë O\'Neil, "Z"'),
+        ("C-1", None),
+    }
+
+
+async def test_a_second_import_with_match_changes_nothing(api: Api, client: Client) -> None:
+    first, _ = await import_rows(client, STAFF, MATCH)
+    before = await stored(api)
+    second, _ = await import_rows(client, STAFF, MATCH)
+    assert effects(first) == {"CREATED": (3, 5)}
+    assert effects(second) == {"UNCHANGED": (3, 5)}
+    assert await stored(api) == before
+
+
+async def test_an_import_with_match_changes_what_differs(api: Api, client: Client) -> None:
+    await import_rows(client, STAFF)
+    rows = "Ada,King,ada@example.org,A-1;C-1;D-1\nAlan,Turing,,A-2\n"
+    tally, _ = await import_rows(client, rows, MATCH)
+    assert effects(tally) == {"CREATED": (0, 1), "CHANGED": (1, 2), "UNCHANGED": (1, 1)}
+    persons, computers = await stored(api)
+    assert ["Ada", "King", "Ada King", "ada@example.org"] in persons
+    assert len(persons) == 3
+    owners = dict(computers)
+    assert [owners[serial] for serial in ("A-1", "C-1", "D-1")] == ["Ada King"] * 3
+    assert owners["A-2"] == "Alan Turing"
+
+
+async def test_rows_of_one_person_match_each_other_wherever_they_are(
+    api: Api, client: Client
+) -> None:
+    others = "".join(f"Other,{n},,O-{n}\n" for n in range(1_500))
+    ada = "Ada,Lovelace,ada@example.org,A-{}\n"
+    tally, _ = await import_rows(client, ada.format(1) * 2 + others + ada.format(2), MATCH)
+    assert effects(tally) == {"CREATED": (1_501, 1_502), "UNCHANGED": (2, 1)}
+    _, computers = await stored(api)
+    assert {("A-1", "Ada Lovelace"), ("A-2", "Ada Lovelace")} < set(computers)
+
+
+async def test_of_several_matches_the_one_that_fits_is_chosen(client: Client) -> None:
+    await import_rows(client, "Ada,Lovelace,,A-1\nAlan,Turing,,A-1\nAda,Lovelace,ada@x.org,\n")
+    tally, _ = await import_rows(client, "Ada,Lovelace,,\nAlan,Turing,,A-1\n", MATCH)
+    assert effects(tally) == {"UNCHANGED": (2, 1)}
+
+
+async def test_an_interrupted_import_is_resumed_by_match(api: Api, client: Client) -> None:
+    await import_rows(client, "".join(STAFF.splitlines(keepends=True)[:1]))
+    tally, _ = await import_rows(client, STAFF, MATCH)
+    assert effects(tally) == {"CREATED": (2, 3), "UNCHANGED": (1, 2)}
+    assert len((await stored(api))[0]) == 3
+
+
+@pytest.mark.parametrize("options", [DRY, replace(DRY, is_matching=True)])
+async def test_a_dry_run_reports_what_an_import_would_and_stores_nothing(
+    options: ImportOptions, api: Api, client: Client
+) -> None:
+    await import_rows(client, "Ada,Lovelace,ada@example.org,A-1;A-2\n")
+    before = await stored(api)
+    tally, invalid = await import_rows(client, f"{STAFF},Bad,,X-1\n", options)
+    matched = {"CREATED": (2, 3), "UNCHANGED": (1, 2)}
+    assert effects(tally) == (matched if options.is_matching else {"CREATED": (3, 5)})
+    assert [row.line for row in invalid] == [7]
+    assert await stored(api) == before
+
+
+async def test_invalid_rows_are_reported_in_order_and_all_others_are_stored(
+    api: Api, client: Client
+) -> None:
+    lines = [f"Person,{number},,S-{number}\n" for number in range(2_000)]
+    bad = {
+        0: ",Lovelace,nonsense,A-1\n",
+        700: "too,short\n",
+        701: f"Ada,Lovelace,,A-1;{'x' * 256}\n",
+        1_999: '"Ada,Lovelace,,\n',
+    }
+    rows = "".join(bad.get(number, line) for number, line in enumerate(lines))
+    tally, invalid = await import_rows(client, rows)
+    assert [row.line - 2 for row in invalid] == list(bad)
+    reasons = [row.reason for row in invalid]
+    assert "first_name: Length" in reasons[0]
+    assert "email: Not a valid" in reasons[0]
+    assert reasons[1] == "2 columns instead of 4"
+    assert reasons[2].startswith("serial: Length")
+    assert tally.invalid_rows == 4
+    assert effects(tally) == {"CREATED": (1_996, 1_996)}
+    persons, computers = await stored(api)
+    assert (len(persons), len(computers)) == (1_996, 1_996)
+
+
+async def test_all_of_several_hundred_invalid_rows_are_reported(client: Client) -> None:
+    rows = "".join(f"{'Ada' * (n % 5 == 0)},Lovelace,,\n" for n in range(500))
+    tally, invalid = await import_rows(client, rows)
+    assert [row.line for row in invalid] == [n + 2 for n in range(500) if n % 5]
+    assert effects(tally) == {"CREATED": (100, 0)}
+
+
+async def test_a_row_may_have_thousands_of_serials(api: Api, client: Client) -> None:
+    row = f"Ada,Lovelace,ada@example.org,{';'.join(f'A-{n}' for n in range(3_000))}\n"
+    tally, _ = await import_rows(client, f"Alan,Turing,,T-1\n{row}Grace,Hopper,,\n")
+    assert effects(tally) == {"CREATED": (3, 3_001)}
+    _, computers = await stored(api)
+    assert sum(owner == "Ada Lovelace" for _, owner in computers) == 3_000
+    again, _ = await import_rows(client, row.replace("Ada", "Augusta"), MATCH)
+    assert effects(again) == {"CHANGED": (1, 0), "UNCHANGED": (0, 3_000)}
+
+
+class Unchecked(Client):
+    """A client whose dry runs succeed, as if resources changed after them."""
+
+    async def execute(
+        self, operations: Sequence[Operation], *, is_dry: bool = False
+    ) -> list[Mapping[str, Any]]:
+        return [] if is_dry else await super().execute(operations)
+
+
+@pytest.mark.parametrize("client_class", [Client, Unchecked])
+@pytest.mark.parametrize(
+    "row",
+    [
+        f"Ada,Lovelace,nonsense,{';'.join(f'A-{n}' for n in range(1_100))}\n",
+        f"Ada,Lovelace,,{';'.join(f'A-{n}' for n in range(1_100))};{'x' * 256}\n",
+    ],
+)
+async def test_of_an_invalid_row_with_many_serials_nothing_is_stored(
+    client_class: type[Client], row: str, api: Api
+) -> None:
+    async with ClientSession(f"{api.origin}/") as session:
+        tally, invalid = await import_rows(client_class(session), f"Alan,Turing,,\n{row}")
+    assert [each.line for each in invalid] == [3]
+    assert effects(tally) == {"CREATED": (1, 0)}
+    assert await stored(api) == ([["Alan", "Turing", "Alan Turing", None]], [])
+
+
+async def test_a_row_with_too_many_serials_is_reported(client: Client) -> None:
+    _, invalid = await import_rows(client, f"Ada,Lovelace,,{'A;' * 20_001}\n")
+    assert [each.reason for each in invalid] == ["20001 computers: at most 20000"]
+
+
+async def test_a_service_that_accepts_fewer_operations_gets_fewer(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, most_operations=100))
+    async with open_client(api.origin, None) as client:
+        tally, invalid = await import_rows(client, "".join(f"Ada,{n},,S-{n}\n" for n in range(300)))
+    assert (effects(tally), invalid) == ({"CREATED": (300, 300)}, [])
+
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+FakeService = Callable[[Handler], Awaitable[str]]
+
+
+@pytest.fixture
+async def fake_service() -> AsyncIterator[FakeService]:
+    """Start a server that handles every request with one handler; returns its URL."""
+    servers: list[TestServer] = []
+
+    async def serve(handler: Handler) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        servers.append(TestServer(app))
+        await servers[-1].start_server()
+        return str(servers[-1].make_url("/"))
+
+    yield serve
+    for server in servers:
+        await server.close()
+
+
+async def test_a_request_whose_response_is_lost_is_repeated_and_executed_once(
+    api: Api, fake_service: FakeService
+) -> None:
+    numbers = count()
+
+    async def forward(request: web.Request) -> web.Response:
+        body = await request.read()
+        headers = {name: request.headers[name] for name in ("Content-Type", "Idempotency-Key")}
+        async with api.client.post(request.path, data=body, headers=headers) as response:
+            content = await response.read()
+        if next(numbers) % 2:
+            raise asyncio.CancelledError  # aiohttp then closes the connection
+        return web.Response(status=response.status, body=content)
+
+    async with ClientSession(await fake_service(forward)) as session:
+        client = Client(session, delays=(0,))
+        for name in ("Ada", "Alan", "Grace"):
+            tally, _ = await import_rows(client, f"{name},Lovelace,,{name}-1\n")
+            assert effects(tally) == {"CREATED": (1, 1)}
+    assert next(numbers) == 5
+    persons, computers = await stored(api)
+    assert (len(persons), len(computers)) == (3, 3)
+
+
+async def test_a_request_is_repeated_while_the_service_is_overloaded(
+    fake_service: FakeService,
+) -> None:
+    statuses = iter((200, 503, 503, 200))
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.json_response({"data": []}, status=next(statuses))
+
+    async with ClientSession(await fake_service(handle)) as session:
+        client = Client(session, delays=(0, 0))
+        assert await client.find("persons", {}) == await client.find("persons", {}) == []
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (None, "cannot reach the service (is it running, is --url correct?): Server disconnected"),
+        (
+            web.Response(status=503, text='{"errors": [{"detail": "No database."}]}'),
+            "/operations failed with status 503: No database.",
+        ),
+        (
+            web.Response(status=404, text='{"errors": [{"detail": "No such path."}]}'),
+            "/operations failed with status 404: No such path.",
+        ),
+        (web.Response(text="<html>"), "not a registry"),
+        (web.Response(text="{}"), "not a registry"),
+    ],
+)
+async def test_a_failure_of_the_service_is_reported_in_one_line(
+    response: web.Response | None,
+    message: str,
+    staff: Path,
+    fake_service: FakeService,
+    run: RunCommand,
+) -> None:
+    async def handle(_: web.Request) -> web.Response:
+        if response is None:
+            raise asyncio.CancelledError  # aiohttp then closes the connection
+        return web.Response(status=response.status, body=response.body)
+
+    done = await run(import_, "--url", await fake_service(handle), staff)
+    assert (done.status, done.output, len(done.errors)) == (1, "", 1)
+    assert done.errors[0].startswith(f"registry: {message}")
+    assert "; created 0 persons and 0 computers, in " in done.errors[0]
+    assert done.errors[0].endswith("; rows from line 2 on may be missing")
+
+
+async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCommand) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    done = await run(seed, "--url", f"http://127.0.0.1:{port}")
+    assert (done.status, done.output, len(done.errors)) == (1, "", 1)
+    assert done.errors[0].startswith("registry: cannot reach the service")
+
+
+async def test_ctrl_c_is_reported_in_one_line(fake_service: FakeService) -> None:
+    arrived = asyncio.Event()
+
+    async def handle(_: web.Request) -> web.Response:
+        arrived.set()
+        await asyncio.sleep(30)
+        return web.Response()
+
+    process = await spawn("seed", "--url", await fake_service(handle))
+    await asyncio.wait_for(arrived.wait(), timeout=30)
+    process.send_signal(signal.SIGINT)
+    done = await wait_for(process)
+    assert (done.status, done.output, len(done.errors)) == (130, "", 1)
+    assert done.errors[0].startswith("registry: interrupted; created 0 persons and 0 computers")
+
+
+async def test_a_progress_bar_is_shown_on_a_terminal(api: Api) -> None:
+    screen, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))
+    os.set_blocking(screen, False)
+    arguments = ("seed", "--url", api.origin, "--persons", "5", "--computers", "5")
+    try:
+        done = await wait_for(await spawn(*arguments, errors=terminal))
+        shown = os.read(screen, 10_000)
+    finally:
+        os.close(terminal)
+        os.close(screen)
+    assert done.status == 0
+    assert b"0/10" in shown
+
+
+async def test_seed_creates_the_generated_persons_and_computers(api: Api, run: RunCommand) -> None:
+    done = await run(seed, "--url", api.origin)
+    persons, computers = await stored(api)
+    owned = sum(1 for _, owner in computers if owner)
+    assert (done.status, done.errors) == (0, [])
+    start = f"created 100 persons and 300 computers, {owned} of them with an owner, in "
+    assert done.output.startswith(start)
+    assert persons[0] == ["Dennis", "Boone", "Dennis Boone", "dennis.boone@example.com"]
+    assert (len(persons), len(computers)) == (100, 300)
+
+
+async def test_the_access_token_is_a_variable(
+    serve: Serve, secured: Settings, grant: Grant, run: RunCommand
+) -> None:
+    url = (await serve(settings=secured)).origin
+    few = ("--url", url, "--persons", "1", "--computers", "1")
+    refused = await run(seed, *few)
+    assert refused.status == 1
+    assert "/operations failed with status 401" in refused.errors[-1]
+    assert (await run(seed, *few, REGISTRY_TOKEN=await grant("write"))).status == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        (seed, ("--persons", "-1"), "--persons: '-1' is not a valid count"),
+        (seed, ("--computers", "many"), "--computers: 'many' is not a valid count"),
+        (seed, ("--url", "127.0.0.1"), "--url: '127.0.0.1' is not a base URL"),
+        (seed, ("--url", "http://127.0.0.1:99999"), "--url: "),
+        (import_, (), "FILE"),
+        (import_, ("--url", "ftp://h", "f"), "--url: 'ftp://h' is not a base URL"),
+        (export, ("--filter", "nam=Ada", "f"), "--filter: Unknown filter field `nam`"),
+        (export, ("--filter", "[1", "f"), "--filter: "),
+        (export, ("--sort", "-nam", "f"), "--sort: "),
+        (export, ("--fields", "nam", "f"), "--fields: Unknown fields of `person`: `nam`"),
+        (export, ("--fields", "id", "f"), "--fields: exports have no id"),
+    ],
+)
+def test_invalid_options_are_reported_in_one_line(
+    command: Any, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        command.main(arguments)
+    printed = capsys.readouterr()
+    assert (exit_.value.code, printed.out, printed.err.count("\n")) == (2, "", 1)
+    assert message in printed.err
+
+
+@pytest.mark.parametrize("content", [None, "first_name;last_name\n"])
+async def test_a_file_that_cannot_be_read_is_reported_in_one_line(
+    content: str | None, tmp_path: Path, run: RunCommand
+) -> None:
+    path = tmp_path / "staff.csv"
+    if content is not None:
+        path.write_text(content)
+    done = await run(import_, path)
+    reason = "the columns are separated by semicolons: separate them by commas"
+    expected = reason if content else "No such file or directory"
+    assert (done.status, done.output) == (2, "")
+    assert done.errors == [f"registry: {path}: {expected}"]
+
+
+@pytest.fixture
+def database_variables(settings: Settings) -> dict[str, str]:
+    assert settings.mongodb_uri is not None
+    return {"MONGODB_URI": settings.mongodb_uri, "REGISTRY_DATABASE": settings.database}
+
+
+@pytest.fixture(params=["all.csv", "all.ndjson"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / str(request.param)
+
+
+async def test_what_is_exported_can_be_imported_without_a_loss(
+    api: Api, client: Client, file: Path, database_variables: dict[str, str], run: RunCommand
+) -> None:
+    await import_rows(client, STAFF)
+    before = await stored(api)
+    done = await run(export, file, **database_variables)
+    assert (done.status, done.output) == (0, "")
+    assert done.errors == [f"Wrote 3 persons and 5 computers to {file}"]
+    for kind in ("computers", "persons"):
+        for id_ in (await api.get(f"/{kind}")).ids:
+            await api.request("DELETE", f"/{kind}/{id_}")
+    done = await run(import_, "--url", api.origin, file)
+    assert (done.status, done.errors) == (0, [])
+    assert await stored(api) == before
+
+    exists = await run(export, file, **database_variables)
+    assert exists.status == 1
+    assert "exists: choose another name or remove it" in exists.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ("--filter", "last_name[ne]=Turing", "--sort=-last_name", "--fields=last_name,email"),
+            'last_name,email\r\n"O\'Neil, ""Z""",zoe@example.org\r\nLovelace,ada@example.org\r\n',
+        ),
+        (
+            ("--filter", '[{"name": "full_name", "op": "prefix", "val": "Ada"}]'),
+            "first_name,last_name,email,serials\r\nAda,Lovelace,ada@example.org,A-1;A-2\r\n",
+        ),
+        (
+            ("--fields", "full_name", "--sort", "full_name"),
+            'full_name\r\nAda Lovelace\r\nAlan Turing\r\n"Zoë O\'Neil, ""Z"""\r\n',
+        ),
+        (
+            ("--type", "computer", "--filter", "serial=A-2,C-1", "--sort=-serial"),
+            "first_name,last_name,email,serials\r\n,,,C-1\r\nAda,Lovelace,ada@example.org,A-2\r\n",
+        ),
+        (("--type", "computer", "--filter", "serial=C-1", "--fields=serial"), "serials\r\nC-1\r\n"),
+    ],
+)
+async def test_an_export_is_filtered_sorted_and_limited_to_fields(
+    arguments: tuple[str, ...],
+    expected: str,
+    client: Client,
+    database_variables: dict[str, str],
+    run: RunCommand,
+) -> None:
+    await import_rows(client, STAFF)
+    done = await run(export, "-", *arguments, **database_variables)
+    assert (done.status, done.output) == (0, expected)
+
+
+async def test_an_export_shows_one_point_in_time(
+    client: Client, database: Database, settings: Settings
+) -> None:
+    others = "".join(f"Ada,{n},,S-{n}\n" for n in range(1_200))
+    await import_rows(client, f"{others},,,U-1\n")
+    graph = Graph(RESOURCES)
+    async with connect(settings, graph) as connected:
+        repository = Repository(connected, graph, settings)
+        exporter = Exporter(repository.snapshot(), graph[PERSON], Query(), graph)
+        chunks = exporter.rows()
+        rows = await anext(chunks)
+        await database.persons.delete_many({})
+        await database.computers.delete_many({})
+        async for chunk in chunks:
+            rows += chunk
+        await repository.close()
+    assert len(rows) == 1_201
+    assert all(len(row.computers) == 1 for row in rows)
+    assert [row.computers for row in rows if row.person is None] == [[{"serial": "U-1"}]]
+
+
+async def test_a_service_with_a_certificate_of_a_private_authority_is_used_over_tls(
+    start: Start, mongodb_uri: str, database: Database, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    certificate, key, _ = authority.issue("service")
+    options = ("--tls-certificate", certificate, "--tls-key", key)
+    service = start(*options, MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database.name)
+    few = ("seed", "--url", service.url, "--persons", "1", "--computers", "1")
+    refused = await wait_for(await spawn(*few))
+    assert "certificate verify failed" in refused.errors[0]
+    trusting = await wait_for(await spawn(*few, certificates=authority.certificate))
+    assert (trusting.status, trusting.errors) == (0, [])

@@ -31,6 +31,7 @@ from registry.http.limits import Limits
 from registry.http.metrics import Scrape, scrape_process
 from registry.http.proxies import TrustedProxies
 from registry.http.routes import routes
+from registry.http.views import entry_point, trailing_slash
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Resource
 from registry.openapi import swagger_ui
@@ -73,7 +74,10 @@ def create_app(
     app[DEADLINES] = Deadlines(settings.response_seconds)
     app[GRAPH] = graph = _graph(resources, settings)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))
-    app.add_routes(routes(graph, settings.sizes))
+    resource_routes = routes(graph, settings.sizes)
+    app.add_routes(resource_routes)
+    trailing_slash.mount(app, resource_routes)
+    entry_point.mount(app)
     health.mount(app)
     if settings.metrics_port is None:
         metrics.mount(app, scrape)

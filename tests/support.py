@@ -18,6 +18,7 @@ from multidict import CIMultiDictProxy
 from pymongo import monitoring
 
 MEDIA_TYPE = "application/vnd.api+json"
+VARY = "Accept, Accept-Encoding"
 
 MEMBER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 """Only the member names that are safe in a URL, as JSON:API recommends."""

@@ -31,6 +31,7 @@ SETTINGS = [
     ("--access-log", "REGISTRY_ACCESS_LOG", "off"),
     ("--log-format", "REGISTRY_LOG_FORMAT", "text"),
     ("--metrics-port", "REGISTRY_METRICS_PORT", "none"),
+    ("--compression", "REGISTRY_COMPRESSION", "on"),
 ]
 
 CONTRADICTIONS = [
@@ -108,7 +109,12 @@ INVALID = [
     ("--oidc-scope-claim", ""),
     ("--data-dir", ""),
     ("--host", ""),
+    ("--host", "[127.0.0.1]"),
+    ("--host", "[::1"),
+    ("--host", "[::1]:8080"),
+    ("--host", "[localhost]"),
     ("--mongodb-uri", ""),
+    ("--compression", "gzip"),
     ("--auth", "yes"),
     ("--auth", "ON"),
     ("--auth", ""),
@@ -190,6 +196,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--oidc-scope-claim": "scp",
         "--access-log": "on",
         "--log-format": "json",
+        "--compression": "off",
         "--metrics-port": "9100",
     }
     expected = Settings(
@@ -213,11 +220,17 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         oidc_scope_claim="scp",
         access_log="on",
         log_format="json",
+        compression="off",
         metrics_port=9100,
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected
     assert Settings.parse([], variables) == expected
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "[0::1]"])
+def test_an_ipv6_address_may_be_in_brackets(host: str) -> None:
+    assert Settings.parse(["--host", host], {}).host == "::1"
 
 
 def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from registry.installation import IS_CHECKOUT, SWAGGER_UI
 from registry.processes import event_loop
+from registry.processes.listeners import listen
 from registry.processes.logs import log_in_background
 from registry.settings import Settings, flag, variable
 from registry.start_error import StartError
@@ -43,7 +44,7 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address, family=family)
+        return listen(family, address)
     except (OSError, UnicodeError) as error:
         reason = str(getattr(error, "strerror", error)).partition(" (")[0]
         raise StartError(

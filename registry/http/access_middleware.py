@@ -7,11 +7,12 @@ from registry.http.app_keys import AUTHENTICATOR, DEADLINES, PRINCIPAL
 from registry.http.authentication import bearer_token
 from registry.http.health import HEALTH_PATHS
 from registry.http.routes import UI_PATH
+from registry.http.views.entry_point import ROOT_PATH
 from registry.jsonapi.authorization import authorize
 from registry.jsonapi.errors import AuthenticationRequired
 
 _PUBLIC = (UI_PATH, *sorted(HEALTH_PATHS))
-"""The paths, with those below them, that need no access token."""
+"""The paths, with those below them, that need no access token, beside the root."""
 
 
 def access_middleware(app: web.Application) -> Middleware:
@@ -56,4 +57,6 @@ def access_middleware(app: web.Application) -> Middleware:
 
 def _is_public(request: web.Request) -> bool:
     resource = request.match_info.route.resource
-    return resource is not None and resource.canonical.startswith(_PUBLIC)
+    if resource is None:
+        return False
+    return resource.canonical == ROOT_PATH or resource.canonical.startswith(_PUBLIC)

@@ -3,6 +3,7 @@
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from registry.http.compression import compress
 from registry.http.connection import Connection
 from registry.http.error_responses import error_response, log_error
 from registry.http.responses import DocumentResponse, NoResponse, common_headers, request_id
@@ -12,7 +13,8 @@ from registry.http.responses import DocumentResponse, NoResponse, common_headers
 async def error_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Return the response of the handler, or the error document for what it raises.
 
-    Adds the common headers to responses other than DocumentResponse, which has them.
+    Adds the common headers to responses other than DocumentResponse, which has them, and compresses
+    their bodies.
     """
     try:
         response = await handler(request)
@@ -30,6 +32,8 @@ async def error_middleware(request: web.Request, handler: Handler) -> web.Stream
     if response.__class__ is not DocumentResponse and not response.prepared:
         for name, value in common_headers(request_id(request)).items():
             response.headers.setdefault(name, value)
+        if isinstance(response, web.Response):
+            await compress(request, response)
     return response
 
 

@@ -13,8 +13,10 @@ from registry.model.stored_fields import ID
 from registry.storage.records import Versions, key_of, version_of
 
 _DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
+_GZIP_SUFFIX = "-gzip"
 _RESOURCE_TAG = re.compile(
-    rf"(0|[1-9][0-9]{{0,17}})-([0-9a-f]{{{_DIGEST_DIGITS}}})-([0-9a-f]{{{_CHECK_DIGITS}}})",
+    rf"(0|[1-9][0-9]{{0,17}})-([0-9a-f]{{{_DIGEST_DIGITS}}})-([0-9a-f]{{{_CHECK_DIGITS}}})"
+    rf"(?:{_GZIP_SUFFIX})?",
     re.ASCII,
 )
 _TAG = re.compile(r'(W/)?"([^"]*)"')
@@ -33,6 +35,15 @@ def make_etag(body: bytes, resource: Resource | None = None, record: Record | No
         return digest
     version = version_of(record)
     return f"{version}-{digest}-{_check(resource, key_of(record, ID), version, digest)}"
+
+
+def gzip_etag(etag: str) -> str:
+    """Return the tag of a response that is compressed, from that of the same without.
+
+    Strong tags of different content codings differ (RFC 9110, 8.8.3.3). For `If-Match`, both are
+    tags of the same version of a resource.
+    """
+    return etag + _GZIP_SUFFIX
 
 
 def _check(resource: Resource, id_: int | None, version: int, digest: str) -> str:

@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from registry.access.principal import Action
-from registry.http.app_keys import HOSTS, LIMITS, PROXIES
+from registry.http.app_keys import HOSTS, LIMITS, PROXIES, SETTINGS
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
@@ -42,6 +42,7 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
     """Return an application that serves nothing else, for a port of its own."""
     app = web.Application(middlewares=[error_middleware])
     app[LIMITS] = Limits()
+    app[SETTINGS] = settings
     app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
     app[HOSTS] = AllowedHosts(settings, proxies)
     mount(app, scrape)
@@ -62,6 +63,8 @@ class MetricsView(ReadOnlyView):
     async def get(self) -> web.StreamResponse:
         """Respond with the metrics, or those that the parameters `name[]` name."""
         snapshot = await self.request.app[_SCRAPE]()
-        return await make_aiohttp_handler(registry_of(snapshot))(self.request)
+        return await make_aiohttp_handler(registry_of(snapshot), disable_compression=True)(
+            self.request
+        )
 
     head = get

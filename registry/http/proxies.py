@@ -13,6 +13,9 @@ from aiohttp import hdrs, web
 _MAX_ADDRESSES = 1_024
 """For how many addresses is kept whether they are trusted."""
 
+_MAPPED = "::ffff:"
+"""How the addresses of IPv4 clients begin on a socket for both versions (RFC 4291, 2.5.5.2)."""
+
 _FORWARDED_PROTO = "X-Forwarded-Proto"
 _FORWARDED_ADDRESS = re.compile(r"\s*(\[(?P<v6>[^\]]*)\]|(?P<v4>[\d.]+))(:\d+)?\s*", re.ASCII)
 
@@ -30,7 +33,7 @@ class TrustedProxies:
         That is the last address in `X-Forwarded-For` that is not a trusted proxy: what precedes it
         may be invented by the client.
         """
-        address = request.remote or ""
+        address = unmapped(request.remote or "")
         # A request that is not valid HTTP has no headers, and none of their methods either.
         if hdrs.X_FORWARDED_FOR not in request.headers or not self._trusts(address):
             return address
@@ -68,7 +71,7 @@ class TrustedProxies:
         The last value of a list: those before it may come from the client.
         """
         values = request.headers.getall(name, ())
-        if not values or not self._trusts(request.remote or ""):
+        if not values or not self._trusts(unmapped(request.remote or "")):
             return ""
         return values[-1].rpartition(",")[2].strip()
 
@@ -80,11 +83,18 @@ class TrustedProxies:
         return any(parsed in network for network in self._networks)
 
 
+def unmapped(address: str) -> str:
+    """Return the address of a connection, as IPv4 if that is its version."""
+    mapped = address.removeprefix(_MAPPED)
+    return mapped if "." in mapped else address
+
+
 def _address(hop: str) -> str | None:
     """Return the address in an element of `X-Forwarded-For`, to which some proxies add a port."""
     match = _FORWARDED_ADDRESS.fullmatch(hop)
     text = (match["v6"] or match["v4"] or "") if match else hop.strip()
     try:
-        return str(ip_address(text))
+        parsed = ip_address(text)
+        return str(getattr(parsed, "ipv4_mapped", None) or parsed)
     except ValueError:
         return None

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 from aiohttp import hdrs, web
 
 from registry.http.access_log import AccessLog
+from registry.http.proxies import unmapped
 from registry.http.responses import NoResponse
 from registry.jsonapi.errors import RequestTimeout
 from registry.metrics.families import REQUESTS, Sample
@@ -61,7 +62,7 @@ class RequestRecorder:
                     "aborted": False,
                     "milliseconds": seconds * 1_000,
                     "bytes": size,
-                    "remote": peer[0] if peer else None,
+                    "remote": unmapped(peer[0]) if peer else None,
                 }
             )
 

@@ -18,7 +18,7 @@ _CONSTANT_HEADERS: dict[str, str] = {
     # A cache asks the service, with the entity tag, before each use; a shared one stores nothing,
     # as what a response contains may depend on who asks (RFC 9111, 5.2.2).
     hdrs.CACHE_CONTROL: "private, no-cache",
-    hdrs.VARY: hdrs.ACCEPT,
+    hdrs.VARY: f"{hdrs.ACCEPT}, {hdrs.ACCEPT_ENCODING}",
     "X-Content-Type-Options": "nosniff",
     hdrs.SERVER: "registry",  # without a version, which would reveal known vulnerabilities
 }

@@ -1,4 +1,4 @@
-"""Absolute URL of a request, for `links.self` and the links between pages."""
+"""URLs of requests, for `links.self`, the links between pages, and redirects."""
 
 import re
 from urllib.parse import quote
@@ -17,8 +17,20 @@ def absolute_url(request: web.Request, public_url: str | None, proxies: TrustedP
     public_url: the base URL under which clients reach the service; None for the host that the
     request names, which was checked (section 4.7 of the service description).
     """
+    return (public_url or proxies.origin(request)).rstrip("/") + _encoded_target(request)
+
+
+def without_trailing_slash(request: web.Request) -> str:
+    """Return a relative URL that leads from the target to the same without its last slash.
+
+    It cannot lead to another host, and stays right where a reverse proxy adds to the path.
+    """
+    path, mark, query = _encoded_target(request).partition("?")
+    return f"../{path.removesuffix('/').rpartition('/')[2]}{mark}{query}"
+
+
+def _encoded_target(request: web.Request) -> str:
     target = request.raw_path
     if not target.startswith("/"):  # absolute-form (RFC 9112, 3.2.2)
         target = str(request.rel_url)
-    encoded = quote(_STRAY_PERCENT.sub("%25", target), _SAFE, errors="surrogateescape")
-    return (public_url or proxies.origin(request)).rstrip("/") + encoded
+    return quote(_STRAY_PERCENT.sub("%25", target), _SAFE, errors="surrogateescape")

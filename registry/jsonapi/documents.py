@@ -84,6 +84,11 @@ def encode_document(
     )
 
 
+def encode_meta(links: Mapping[str, str], meta: Mapping[str, Any]) -> bytes:
+    """Return a document without primary data (JSON:API 1.0, Top Level)."""
+    return orjson.dumps({"jsonapi": JSONAPI, "links": links, "meta": meta})
+
+
 def encode_results(objects: Sequence[str | None]) -> bytes:
     """Return a document of operation results; None is a result without a resource object."""
     members = [{} if text is None else {"data": Fragment(text)} for text in objects]

@@ -102,6 +102,17 @@ def unknown_parameter(name: str, supported: Collection[str] = ()) -> InvalidPara
     return InvalidParameter(detail, parameter=name)
 
 
+def reject_parameters(names: Iterable[str]) -> None:
+    """Raise ApiErrors with an InvalidParameter for each, where a path supports no parameters.
+
+    JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
+    """
+    errors = ErrorCollector()
+    for name in dict.fromkeys(names):
+        errors.add(unknown_parameter(name))
+    errors.raise_any()
+
+
 class _Parser:
     """Parses parameters one by one, and those that depend on each other at the end."""
 

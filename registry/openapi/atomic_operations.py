@@ -79,7 +79,7 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
                 "required": [*revision["required"], *identity],
             }
     # Components, as generators name a class after each.
-    operations = dict(one for resource in graph.values() for one in _of_type(resource, graph))
+    operations = dict(_operations(graph))
     result = object_of({}, {"data": reference("schemas", "AnyResource")})
     array = {"type": "array", "minItems": 1, "maxItems": max_operations}
     results = {RESULTS: {**array, "items": result}, "jsonapi": reference("schemas", "JsonApi")}
@@ -88,22 +88,38 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     return components | operations | {"Results": object_of(results)}
 
 
-def _of_type(resource: Resource, graph: Graph) -> Iterator[tuple[str, Json]]:
-    """Yield the name and the schema of each operation on resources of a type."""
+def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
+    """Yield the name and the schema of each operation.
+
+    Those with more members come first: clients of some generators take the first schema that is
+    satisfied, and leave out the members that it does not have.
+    """
+    for resource in graph.values():
+        for relationship in resource.relationships.values():
+            yield from _of_relationship(resource, relationship, graph)
+    for resource in graph.values():
+        yield from _by_ref_or_href(resource)
+    for resource in graph.values():
+        yield from _by_data(resource)
+
+
+def _by_ref_or_href(resource: Resource) -> Iterator[tuple[str, Json]]:
+    """Yield the name and the schema of each operation on a resource that is not in `data`."""
     # Members that exclude each other are not described: generators of clients drop `not`.
-    added, revised = (schema_of(resource, suffix) for suffix in ("Addition", "Revision"))
-    # Without `ref` and `href`, `data` identifies the resource.
-    name = title(resource)
-    identified = [schema_of(resource, f"RevisionBy{identity}") for identity in IDENTITIES]
-    yield f"Update{name}", _operation("update", data={"oneOf": identified})
-    addition = _operation("add", data=added)
-    addition["properties"]["href"] = _href(collection_path(resource))
-    yield f"Add{name}", addition
-    path = resource_path(resource, "{id}")
+    name, path = title(resource), resource_path(resource, "{id}")
+    revised = schema_of(resource, "Revision")
     yield from _by_target(f"Update{name}", "update", _ref(resource), path, data=revised)
     yield from _by_target(f"Remove{name}", "remove", _ref(resource), path)
-    for relationship in resource.relationships.values():
-        yield from _of_relationship(resource, relationship, graph)
+
+
+def _by_data(resource: Resource) -> Iterator[tuple[str, Json]]:
+    """Yield the name and the schema of each operation on the resource in `data`."""
+    name = title(resource)
+    addition = _operation("add", data=schema_of(resource, "Addition"))
+    addition["properties"]["href"] = _href(collection_path(resource))
+    yield f"Add{name}", addition
+    identified = [schema_of(resource, f"RevisionBy{identity}") for identity in IDENTITIES]
+    yield f"Update{name}", _operation("update", data={"oneOf": identified})
 
 
 def _of_relationship(

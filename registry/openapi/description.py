@@ -37,6 +37,11 @@ OPTIONS lists the methods of a path in `Allow`, and so does the 405 response to 
 The response to an unknown path is 404, to an unknown query parameter 400. Every error response has
 an error document. Every response has an id in `{REQUEST_ID}`: the one of the request, if it
 has an id of 1 to 128 visible ASCII characters there or a valid `traceparent` (W3C Trace Context).
+Responses of 1,000 bytes or more may be compressed with gzip if `Accept-Encoding` allows it.
+
+`/` leads here: browsers are redirected to Swagger UI, and other clients get a document whose `meta`
+has the URLs of the collections. A path of an operation with a slash at its end is redirected to the
+one without it (308).
 
 For operators, and without documents of JSON:API: `{LIVE_PATH}` and `{READY_PATH}` (200, or 503 and
 the reason), and `{METRICS_PATH}` for Prometheus unless it has a port of its own."""

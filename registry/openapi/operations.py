@@ -31,7 +31,7 @@ _TAG_EXAMPLE = f'"{make_etag(b"", RESOURCES[0], {ID: 1, VERSION: 1})}"'
 
 HEADERS: Json = {
     "RequestId": header("The id of the request; the log contains it too.", examples.EXAMPLE_ID),
-    "Vary": header("The request headers that the response depends on.", "Accept"),
+    "Vary": header("The request headers that the response depends on.", "Accept, Accept-Encoding"),
     "ETag": header(
         "The entity tag of the response, for `If-None-Match` and `If-Match`.", _TAG_EXAMPLE
     ),

@@ -276,7 +276,8 @@ def _or_null(schema: Json) -> Json:
     if "oneOf" not in schema:
         return {**schema, "nullable": True}
     first, *others = schema["oneOf"]
-    return {"oneOf": [_or_null(first), *others]}
+    # Beside `oneOf` it has no effect in OpenAPI 3.0, but some generators look for it there.
+    return {"oneOf": [_or_null(first), *others], "nullable": True}
 
 
 def _error() -> Json:

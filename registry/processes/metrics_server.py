@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from registry.http.metrics import METRICS_PATH, Scrape, metrics_app
 from registry.http.server import Runner
-from registry.processes.service import url_of
+from registry.processes.listeners import url_of
 from registry.settings import Settings
 
 _FINISH_SECONDS = 1.0

@@ -17,6 +17,7 @@ from registry.metrics.families import REQUESTS_IN_PROGRESS, WORKERS
 from registry.openapi import swagger_ui
 from registry.processes.event_loop_lag import observe_lag
 from registry.processes.failure import DatabaseFailure
+from registry.processes.listeners import listens_on_all_addresses, url_of
 from registry.settings import Settings
 
 FINISH_SECONDS = 20.0
@@ -27,6 +28,8 @@ Containers are usually given 30 s to stop, which include the stop of mongod.
 
 _OPEN_FILES = 10_240
 """Most of them connections; macOS allows no more."""
+
+_ON_ALL_ADDRESSES = "It listens on all addresses of this machine"
 
 
 async def serve(
@@ -63,7 +66,8 @@ async def serve(
             f"Registry ready: API {url}/persons, "
             f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
         )
-        announce(". ".join(filter(None, (ready, app[NOTICE]))))
+        reach = _ON_ALL_ADDRESSES if listens_on_all_addresses(listener) else ""
+        announce(". ".join(filter(None, (ready, reach, app[NOTICE]))))
         await failure.wait()
     finally:
         await runner.cleanup()
@@ -91,9 +95,3 @@ def _allow_connections() -> None:
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if 0 <= soft < most:  # RLIM_INFINITY is negative
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def url_of(scheme: str, listener: socket.socket) -> str:
-    """Return the URL of the address on which a socket listens."""
-    host, port, *_ = listener.getsockname()
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

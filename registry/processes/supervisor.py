@@ -95,7 +95,8 @@ def reserve_port(listener: socket.socket) -> socket.socket:
     # Connections in TIME_WAIT must not prevent the bind, but other services must not bind as well.
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if listener.family == socket.AF_INET6:
-        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        is_v6_only = listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, is_v6_only)
     reserved.bind(listener.getsockname())
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     listener.close()

@@ -24,6 +24,7 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.base import Worker
 
 from registry.processes import event_loop
+from registry.processes.listeners import listen
 from registry.processes.logs import log_in_background, log_to_stderr
 from registry.processes.metrics_exchange import Reporter
 from registry.processes.service import FINISH_SECONDS, serve
@@ -56,7 +57,7 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
     ) -> None:
         self.settings = settings
         self.channel = socket.socket(fileno=channel)
-        self.listen = partial(socket.create_server, address, family=family, reuse_port=True)
+        self.listen = partial(listen, family, address, reuse_port=True)
         super().__init__()
 
     def load_config(self) -> None:

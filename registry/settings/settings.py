@@ -16,6 +16,7 @@ from registry.jsonapi.page_sizes import PageSizes
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.values import (
     MAX_WORKERS,
+    address,
     attribute_name,
     base_url,
     database_name,
@@ -55,7 +56,7 @@ class Settings:
     database: Annotated[str, database_name, "name of the database"] = "registry"
     data_dir: Annotated[Path, Path, "data directory of the embedded mongod"] = DATA_DIR
     mongod: Annotated[Path | None, Path, "path of the mongod to embed"] = None
-    host: Annotated[str, str, "address to listen on"] = "127.0.0.1"
+    host: Annotated[str, address, "address to listen on; :: for all of IPv4 and IPv6"] = "127.0.0.1"
     port: Annotated[int, integer(0, 65_535), "port to listen on; 0 picks a free one"] = 8080
     workers: Annotated[int, worker_count, f"number of worker processes, 1 to {MAX_WORKERS}"] = 1
     public_url: Annotated[
@@ -106,6 +107,9 @@ class Settings:
         "port for /metrics alone, on the same host; none: /metrics is on the port of the API",
     ] = None
 
+    compression: Annotated[
+        str, one_of("on", "off"), "compress responses of 1,000 bytes or more: on or off"
+    ] = "on"
     page_size: Annotated[int, _count, "page size unless the request sets one"] = 50
     largest_page: Annotated[int, _count, "maximum page size"] = 1_000
     most_operations: Annotated[int, _count, "maximum atomic operations per request"] = 1_000

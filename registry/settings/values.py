@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from urllib.parse import urlsplit
 
 from registry.access.urls import secure_url
@@ -74,6 +74,17 @@ def base_url(text: str) -> str:
 def issuer_url(text: str) -> str:
     """Return the URL of an OpenID Connect issuer, which is compared as it is."""
     return secure_url(_http_url(text))
+
+
+def address(text: str) -> str:
+    """Return an address to listen on; one of IPv6 may be in brackets, as in a URL."""
+    if not text.startswith("["):
+        return text
+    inner = re.fullmatch(r"\[(.+)\]", text)
+    try:
+        return str(IPv6Address(inner[1] if inner else text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address in brackets such as [::1]") from None
 
 
 def host_name(text: str) -> str:

@@ -20,6 +20,7 @@ from registry.app import create_app
 from registry.http.access_log import Entry
 from registry.http.app_keys import NOTICE
 from registry.http.server import Runner
+from registry.http.views.trailing_slash import TrailingSlashView
 from registry.settings import Settings
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
@@ -34,6 +35,7 @@ TOKEN = "reg_0000000000000000000000000000000000000000000jlcZC2"
 SCOPES = ["read", "write", "persons:read", "persons:write", "computers:read", "computers:write"]
 
 PUBLIC = {
+    "/",
     "/api/swagger",
     "/api/swagger/",
     "/api/swagger/openapi.json",
@@ -95,6 +97,8 @@ def supported_methods(secured: Settings) -> dict[str, set[str]]:
     methods: dict[str, set[str]] = {}
     for route in create_app(secured, limits=LIMITS).router.routes():
         assert route.resource
+        if route.handler is TrailingSlashView:  # for all methods
+            continue
         if route.method == hdrs.METH_ANY:  # a view
             handlers = {name for name in METHODS if hasattr(route.handler, name.lower())}
         else:

@@ -20,6 +20,7 @@ from tests.conftest import LIMITS, Serve
 from tests.jsonapi.test_atomic_operations import COMPUTER, DOCUMENT, PERSON
 from tests.support import (
     MEDIA_TYPE,
+    VARY,
     Api,
     CommandLog,
     Database,
@@ -42,7 +43,7 @@ async def send(api: Api, document: Any, path: str = "/operations", **headers: st
         document = json.loads(await reply.read())
         response = Response(reply.status, reply.headers, document, take_authorship(document))
     assert response.headers["X-Request-ID"]
-    assert response.headers["Vary"] == "Accept"
+    assert response.headers["Vary"] == VARY
     if response.status == 200:
         assert response.headers["Content-Type"] == EXTENDED
         assert response.document.keys() == {RESULTS, "jsonapi"}

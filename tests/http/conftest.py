@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
-from registry.http.app_keys import HOSTS, LIMITS, PROXIES
+from registry.http.app_keys import HOSTS, LIMITS, PROXIES, SETTINGS
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
@@ -70,7 +70,8 @@ def new_app(handler: Handler, path: str = "/") -> web.Application:
     app = web.Application(middlewares=[error_middleware])
     app[LIMITS] = SHORT_LIMITS
     app[PROXIES] = proxies = TrustedProxies(())
-    app[HOSTS] = AllowedHosts(Settings(allowed_host=("h",)), proxies)
+    app[SETTINGS] = settings = Settings(allowed_host=("h",))
+    app[HOSTS] = AllowedHosts(settings, proxies)
     app.router.add_route("*", path, handler)
     return app
 

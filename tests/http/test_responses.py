@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from registry.http.responses import DocumentResponse, request_id
 from tests.http.conftest import Client, Start, exchange, new_app
-from tests.support import MEDIA_TYPE
+from tests.support import MEDIA_TYPE, VARY
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
@@ -41,7 +41,7 @@ async def test_each_response_has_the_common_headers_once(
     pairs = [(name.lower(), value) for name, _, value in (line.partition(": ") for line in head)]
     headers = dict(pairs)
     assert len(headers) == len(pairs)
-    assert (headers["server"], headers["vary"]) == ("registry", "Accept")
+    assert (headers["server"], headers["vary"]) == ("registry", VARY)
     assert len(headers["x-request-id"]) == 32
     parsedate_to_datetime(headers["date"])
 

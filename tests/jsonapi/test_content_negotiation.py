@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
+from registry.jsonapi.content_negotiation import (
+    MEDIA_TYPE,
+    accepts_gzip,
+    check_accept,
+    check_content_type,
+)
 from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType
 
 
@@ -52,3 +57,35 @@ def test_any_header_is_accepted_or_rejected_without_failure(header: str) -> None
         check_content_type(header)
     except UnsupportedMediaType:
         assert header.strip(" ;") != MEDIA_TYPE
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("gzip", True),
+        ("GZIP", True),
+        ("x-gzip", True),
+        ("gzip, deflate, br, zstd", True),
+        ("br;q=1.0, gzip;q=0.001", True),
+        ("gzip ; q=0.5", True),
+        ("*", True),
+        ("*;q=0.1", True),
+        ("identity, gzip", True),
+        ("gzip;q=0.5, identity;q=0.5", True),
+        ("gzip;q=0.5, identity", False),
+        ("gzip;q=0", False),
+        ("gzip;q=0.000", False),
+        ("gzip;q=0, *", False),
+        ("*;q=0", False),
+        ("identity", False),
+        ("br, deflate", False),
+        ("gzipped, x", False),
+        ("", False),
+        (",", False),
+        (";q=1", False),
+    ],
+)
+def test_gzip_is_used_if_it_is_accepted_and_no_coding_is_not_preferred(
+    header: str, *, expected: bool
+) -> None:
+    assert accepts_gzip(header) is expected

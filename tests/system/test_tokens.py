@@ -76,7 +76,7 @@ def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
     )
     command_line = f"./scripts/token create --name NAME --scope write --data-dir {data_dir}"
     line = service.wait_until_ready()
-    assert f"). No access token exists yet; `{command_line}` creates one. Metrics: http://" in line
+    assert f". No access token exists yet; `{command_line}` creates one. Metrics: http://" in line
     assert statuses(service, None) == {401}
     token = command.create("ci", "--data-dir", data_dir)
     assert statuses(service, token) == {200}

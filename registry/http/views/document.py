@@ -19,7 +19,7 @@ from registry.jsonapi.authorization import (
     required_by_query,
 )
 from registry.jsonapi.errors import ErrorCollector
-from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, unknown_parameter
+from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, reject_parameters
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
@@ -136,14 +136,8 @@ class DocumentView(web.View):
         content_negotiation.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
 
     def reject_parameters(self) -> None:
-        """Raise ApiErrors with an InvalidParameter for each, where a path supports no parameters.
-
-        JSON:API 1.0, Inclusion of Related Resources and Query Parameters.
-        """
-        errors = ErrorCollector()
-        for name in dict.fromkeys(self.request.query):
-            errors.add(unknown_parameter(name))
-        errors.raise_any()
+        """Raise ApiErrors with an InvalidParameter for each parameter."""
+        reject_parameters(self.request.query)
 
     async def read_request(
         self,

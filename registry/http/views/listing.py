@@ -1,11 +1,13 @@
 """The base class of views that respond with a collection: a page, or a stream of all resources."""
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from aiohttp import hdrs, web
 
 from registry.compound.stream import CompoundStream
 from registry.http.app_keys import CORS
+from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import check_if_match, matches_if_none_match
 from registry.http.responses import DocumentResponse, common_headers, request_id
 from registry.http.views.typed import TypeView
@@ -51,6 +53,7 @@ class ListView(TypeView):
         headers = common_headers(request_id(self.request))
         headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         response = web.StreamResponse(headers=headers)
+        writer: web.StreamResponse | GzipWriter = response
         self.request.app[CORS].add_headers(self.request, response.headers)
         compound = CompoundStream(resource, query, snapshot, self.graph)
         async with (
@@ -60,17 +63,29 @@ class ListView(TypeView):
         ):
             included = None if query.include is None else all_included
             async with aclosing(encode_collection(primary, included, query, self.url)) as pieces:
-                # Until the first piece is ready, an error still becomes an error document.
-                piece = await anext(pieces)
+                # Until the beginning is ready, an error still becomes an error document.
+                beginning = await _first_bytes(pieces, MIN_BYTES)
                 self.deadlines.stop()
+                if compresses(self.request, len(beginning)):
+                    writer = GzipWriter(response)
                 await response.prepare(self.request)
                 if self.request.method == hdrs.METH_HEAD:
                     return response
-                await response.write(piece)
+                await writer.write(beginning)
                 async for piece in pieces:
-                    await response.write(piece)
-        await response.write_eof()
+                    await writer.write(piece)
+        await writer.write_eof()
         return response
+
+
+async def _first_bytes(pieces: AsyncIterator[bytes], least: int) -> bytes:
+    """Return the beginning of a body: so many bytes at least, unless it is shorter."""
+    beginning = b""
+    async for piece in pieces:
+        beginning += piece
+        if len(beginning) >= least:
+            break
+    return beginning
 
 
 def counts(window: Window) -> dict[str, int]:

@@ -4,6 +4,7 @@ from functools import partial
 
 from aiohttp import hdrs
 
+from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.document import DocumentView
@@ -45,7 +46,11 @@ class OperationsView(DocumentView):
 
         size = len(operations) + sum(operation.change.size for operation in operations)
         headers: dict[str, str] = {hdrs.CONTENT_TYPE: media_type(EXTENSION)}
-        response = DocumentResponse(200, await offload(encode, size=size), headers)
+        body = await offload(encode, size=size)
+        if compresses(self.request, len(body)):
+            headers[hdrs.CONTENT_ENCODING] = GZIP
+            body = await gzipped(body)
+        response = DocumentResponse(200, body, headers)
         return marked(response, is_replayed=performed.is_replayed)
 
 

@@ -9,9 +9,11 @@ from typing import ClassVar, TypeVar
 from aiohttp import hdrs
 
 from registry.compound.include_resolver import resolve
+from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.etags import (
     check_if_match,
     excluded_versions,
+    gzip_etag,
     make_etag,
     matches_if_none_match,
     matching_versions,
@@ -74,12 +76,17 @@ class TypeView(DocumentView):
         else:
             body, etag = await offload(partial(self._encode, encode, record), size=size)
         request = self.request
+        if is_compressed := compresses(request, len(body)):
+            etag = gzip_etag(etag)
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
         if request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
             check_if_match(request, etag)
             if matches_if_none_match(request, etag):
                 return DocumentResponse(304, b"", all_headers)
         all_headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
+        if is_compressed:
+            all_headers[hdrs.CONTENT_ENCODING] = GZIP
+            body = await gzipped(body)
         return DocumentResponse(status, body, all_headers)
 
     def _encode(self, encode: Callable[[], bytes], record: Record | None) -> tuple[bytes, str]:

@@ -1,0 +1,78 @@
+"""The compression of responses with gzip, which every client that accepts any coding accepts."""
+
+import zlib
+
+from aiohttp import hdrs, web
+
+from registry.http.app_keys import SETTINGS
+from registry.jsonapi.content_negotiation import accepts_gzip
+from registry.offloading import MAX_INLINE_BYTES, offload
+
+GZIP = "gzip"
+"""The name of the content coding (RFC 9110, 8.4.1.3)."""
+
+MIN_BYTES = 1_000
+"""Smaller bodies fit into one packet, whether they are compressed or not."""
+
+_LEVEL = 3
+"""Of zlib: 270 kB of persons become 31 kB in 1.0 ms; at level 1, 38 kB in 0.9 ms; at level 6, 27 kB
+in 1.9 ms."""
+
+_GZIP_FORMAT = 31  # as the parameter `wbits` of zlib
+
+
+def compresses(request: web.Request, size: int) -> bool:
+    """Return whether a response with a body of so many bytes is to be compressed.
+
+    request: of an application that has SETTINGS, or of one that is mounted on it.
+    """
+    if size < MIN_BYTES:
+        return False
+    accepted = request.headers.getall(hdrs.ACCEPT_ENCODING, ())
+    if not accepted or not accepts_gzip(",".join(accepted)):
+        return False
+    return bool(request.config_dict[SETTINGS].compression == "on")
+
+
+async def compress(request: web.Request, response: web.Response) -> None:
+    """Compress the body of a response, if the client accepts that."""
+    body = response.body
+    if (
+        isinstance(body, bytes)
+        and compresses(request, len(body))
+        and hdrs.CONTENT_ENCODING not in response.headers
+    ):
+        response.body = await gzipped(body)
+        response.headers[hdrs.CONTENT_ENCODING] = GZIP
+
+
+async def gzipped(body: bytes) -> bytes:
+    """Return a compressed body: equal bytes for equal bodies, as entity tags promise."""
+    return await _compressed(zlib.compressobj(_LEVEL, wbits=_GZIP_FORMAT), body, zlib.Z_FINISH)
+
+
+class GzipWriter:
+    """Writes a body to a response in pieces, as the response itself would without compression.
+
+    response: not prepared yet.
+    """
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        response.headers[hdrs.CONTENT_ENCODING] = GZIP
+        self._response = response
+        self._compressor = zlib.compressobj(_LEVEL, wbits=_GZIP_FORMAT)
+
+    async def write(self, piece: bytes) -> None:
+        """Write a piece completely: nothing of it waits for the next, which may take seconds."""
+        await self._response.write(await _compressed(self._compressor, piece, zlib.Z_SYNC_FLUSH))
+
+    async def write_eof(self) -> None:
+        """Write the end of the body."""
+        await self._response.write_eof(self._compressor.flush())
+
+
+async def _compressed(compressor: "zlib._Compress", piece: bytes, mode: int) -> bytes:
+    def compress() -> bytes:
+        return compressor.compress(piece) + compressor.flush(mode)
+
+    return await offload(compress, size=len(piece), limit=MAX_INLINE_BYTES)

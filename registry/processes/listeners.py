@@ -1,0 +1,33 @@
+"""The sockets on which the service listens, and the URLs at which clients reach them."""
+
+import socket
+from typing import Any
+
+_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}  # noqa: S104 - compared, not bound
+"""The addresses that stand for all of the machine, and one of those at which it can be reached."""
+
+
+def listen(
+    family: socket.AddressFamily, address: Any, *, reuse_port: bool = False
+) -> socket.socket:
+    """Return a socket that listens on an address: on `::`, for IPv4 as well (RFC 4291, 2.5.5.2).
+
+    family, address: as `socket.getaddrinfo` returns them. Raises OSError if that is not possible,
+    as on a machine without IPv6.
+    """
+    is_dual = address[0] == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(
+        address, family=family, reuse_port=reuse_port, dualstack_ipv6=is_dual
+    )
+
+
+def listens_on_all_addresses(listener: socket.socket) -> bool:
+    """Return whether a socket listens on all addresses of the machine."""
+    return listener.getsockname()[0] in _ALL_ADDRESSES
+
+
+def url_of(scheme: str, listener: socket.socket) -> str:
+    """Return a URL at which a browser on this machine reaches a socket that listens."""
+    host, port, *_ = listener.getsockname()
+    host = _ALL_ADDRESSES.get(host, host)
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

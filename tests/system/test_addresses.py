@@ -1,0 +1,90 @@
+"""The addresses on which the service listens, and those that it prints."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+from uuid import uuid4
+
+import pytest
+
+from tests.system.conftest import Start
+from tests.system.service import TIMEOUT, Service, environment, error_message
+
+WITHOUT_IPV6 = """
+import errno, os, socket, registry.__main__
+class Socket(socket.socket):
+    def __init__(self, family=socket.AF_INET, *arguments, **options):
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        super().__init__(family, *arguments, **options)
+socket.socket = Socket
+registry.__main__.main()
+"""
+
+
+@pytest.fixture
+def start_on(launch: Start, mongodb_uri: str) -> Start:
+    """Start the service on an address, without waiting for it."""
+
+    def start(*arguments: str) -> Service:
+        database = f"test_{uuid4().hex}"
+        variables = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": database}
+        return launch("--auth", "off", *arguments, **variables)
+
+    return start
+
+
+def status(url: str, **headers: str) -> int:
+    with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as response:  # noqa: S310 - http
+        number: int = response.status
+    return number
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_all_addresses_are_those_of_ipv4_and_ipv6(start_on: Start, workers: str) -> None:
+    service = start_on("--host", "::", "--workers", workers, "--metrics-port", "0")
+    line = service.wait_until_ready()
+    metrics = re.search(r"Metrics: (http://127\.0\.0\.1:\d+/metrics)\n", line)
+    assert metrics, line
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", service.url)
+    assert "). It listens on all addresses of this machine. " in line
+    assert "[::]" not in line
+    for url in (f"{service.url}/persons", metrics[1]):
+        for host in ("127.0.0.1", "[::1]", "localhost"):
+            assert status(url.replace("127.0.0.1", host)) == 200
+
+
+def test_ipv4_clients_are_known_by_their_own_address_on_all_addresses(start_on: Start) -> None:
+    service = start_on("--host", "[::]", "--access-log", "on", "--trusted-proxy", "127.0.0.1")
+    service.wait_until_ready()
+    status(f"{service.url}/persons")
+    assert " remote=127.0.0.1\n" in service.read_line(service.process.stderr)
+    status(f"{service.url}/persons", **{"X-Forwarded-For": "198.51.100.7"})
+    assert " remote=198.51.100.7\n" in service.read_line(service.process.stderr)
+
+
+def test_an_address_of_ipv6_is_printed_in_brackets(start_on: Start) -> None:
+    service = start_on("--host", "[::1]")
+    line = service.wait_until_ready()
+    assert re.fullmatch(r"http://\[::1\]:\d+", service.url)
+    assert "all addresses" not in line
+    assert status(f"{service.url}/persons") == 200
+
+
+def test_of_all_ipv4_addresses_one_to_visit_is_printed(start_on: Start) -> None:
+    service = start_on("--host", "0.0.0.0")  # noqa: S104 - what is tested
+    line = service.wait_until_ready()
+    assert urlsplit(service.url).hostname == "127.0.0.1"
+    assert "It listens on all addresses" in line
+    assert "0.0.0.0" not in line  # noqa: S104 - compared
+
+
+def test_a_machine_without_ipv6_is_reported_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_IPV6, "--data-dir", str(tmp_path), "--host", "::"]
+    message = error_message(command, environment())
+    assert "cannot listen on :: port 0 (Address family not supported by protocol)" in message
+    assert "--host" in message

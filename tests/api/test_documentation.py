@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
@@ -823,10 +822,10 @@ async def test_the_reported_version_is_the_served_one(api: Api) -> None:
 async def test_installed_files_replace_the_bundled_ones(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    installed = tmp_path / "swagger-ui"
+    monkeypatch.setattr(swagger_ui, "SWAGGER_UI", installed)
     bundled = swagger_ui.version()
-    installed = tmp_path / "share/swagger-ui"
-    installed.mkdir(parents=True)
+    installed.mkdir()
     (installed / "VERSION").write_text("0.0.0\n")
     (installed / "swagger-ui.css").write_text("body {}")
     assert (bundled, swagger_ui.version()) == ("5.18.3", "0.0.0")

@@ -92,8 +92,8 @@ async def test_a_token_in_use_is_looked_up_again_in_the_background(
     assert commands.take("find") == ["tokens"]
     clock.now = 1.3
     assert lookups.recall(digest)
-    await Tokens(database).revoke("0")
     await refreshed(lookups)
+    await Tokens(database).revoke("0")
     assert lookups.recall(digest)  # found before it was revoked
     clock.now = 2.2
     assert lookups.recall(digest) is None

@@ -99,14 +99,11 @@ async def _response_bodies(
 
 
 def _document(body: bytes, server: Server) -> object:
-    """Return the document without the server's own URL, and without `meta` of its resources.
-
-    The naive server does not record who changes a resource.
-    """
+    """Return the document without the server's own URL, and without the times of its resources."""
     document = orjson.loads(body.replace(server.url.encode(), b""))
     primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
     for resource in [*primary, *document.get("included", ())]:
-        resource.pop("meta", None)
+        resource["meta"] = sorted(resource["meta"])
     return document
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -27,6 +28,7 @@ TOTAL = web.AppKey("total", int)
 
 PAGE_SIZE = 50
 VISIBLE = {"password": False}
+OWNER = {"last_name": True, "created_at": True, "updated_at": True}
 
 
 def respond(document: dict[str, Any], status: int = 200) -> web.Response:
@@ -47,7 +49,18 @@ def person(record: Record) -> dict[str, Any]:
             "email": record["email"],
         },
         "links": {"self": f"/persons/{number}"},
+        "meta": meta(record),
     }
+
+
+def meta(record: Record) -> dict[str, str]:
+    """Return when a resource was created and changed."""
+    return {"created_at": record["created_at"], "updated_at": record["updated_at"]}
+
+
+def now() -> str:
+    """Return the current time, as it is stored."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def respond_with(resource: dict[str, Any], status: int = 200) -> web.Response:
@@ -120,9 +133,7 @@ async def page(request: web.Request) -> web.Response:
     records = await matching.to_list(None)
     computers, more = records[:PAGE_SIZE], len(records) > PAGE_SIZE
     ids = {computer["person"] for computer in computers}
-    owners = await database.persons.find({"_id": {"$in": list(ids)}}, {"last_name": True}).to_list(
-        None
-    )
+    owners = await database.persons.find({"_id": {"$in": list(ids)}}, OWNER).to_list(None)
     url = f"{request.scheme}://{request.host}{request.raw_path}"
     base = url.partition("&page%5B")[0] + f"&page%5Bsize%5D={PAGE_SIZE}"
     next_page = f"{base}&page%5Bafter%5D={cursor(computers[-1]['_id'])}"
@@ -135,6 +146,7 @@ async def page(request: web.Request) -> web.Response:
                     "id": str(owner["_id"]),
                     "attributes": {"last_name": owner["last_name"]},
                     "links": {"self": f"/persons/{owner['_id']}"},
+                    "meta": meta(owner),
                 }
                 for owner in owners
             ],
@@ -165,6 +177,7 @@ def _computer(record: Record) -> dict[str, Any]:
             }
         },
         "links": {"self": path},
+        "meta": meta(record),
     }
 
 
@@ -175,8 +188,11 @@ async def create(request: web.Request) -> web.Response:
     counter = await database.counters.find_one_and_update(
         {"_id": "person"}, {"$inc": {"seq": 1}}, return_document=ReturnDocument.AFTER
     )
+    time = now()
     record = {
         "_id": counter["seq"],
+        "created_at": time,
+        "updated_at": time,
         "password": None,
         "first_name": attributes["first_name"],
         "last_name": attributes["last_name"],
@@ -195,7 +211,7 @@ async def update(request: web.Request) -> web.Response:
         return await _replace(request, data["relationships"]["computers"]["data"])
     record = await request.app[DATABASE].persons.find_one_and_update(
         {"_id": int(request.match_info["id"])},
-        {"$set": data["attributes"]},
+        {"$set": {**data["attributes"], "updated_at": now()}},
         VISIBLE,
         return_document=ReturnDocument.AFTER,
     )
@@ -206,9 +222,13 @@ async def _replace(request: web.Request, members: list[dict[str, str]]) -> web.R
     database, number = request.app[DATABASE], int(request.match_info["id"])
     ids = [int(member["id"]) for member in members]
     removed = {"person": number, "_id": {"$nin": ids}}
-    await database.computers.update_many(removed, {"$set": {"person": None}})
-    await database.computers.update_many({"_id": {"$in": ids}}, {"$set": {"person": number}})
-    record = await database.persons.find_one({"_id": number}, VISIBLE)
+    changed = {"updated_at": now()}
+    await database.computers.update_many(removed, {"$set": {"person": None, **changed}})
+    added = {"$set": {"person": number, **changed}}
+    await database.computers.update_many({"_id": {"$in": ids}}, added)
+    record = await database.persons.find_one_and_update(
+        {"_id": number}, {"$set": changed}, VISIBLE, return_document=ReturnDocument.AFTER
+    )
     if record is None:
         raise web.HTTPNotFound
     resource = person(record)

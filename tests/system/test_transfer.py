@@ -264,6 +264,20 @@ async def test_invalid_rows_are_reported_in_order_and_all_others_are_stored(
     assert (len(persons), len(computers)) == (1_996, 1_996)
 
 
+async def test_rows_with_a_unique_value_that_is_taken_are_reported(
+    serve: Serve, settings: Settings
+) -> None:
+    api = await serve(settings=replace(settings, unique=("computer.serial",)))
+    await api.computer("S-1")
+    rows = "Ada,Lovelace,,S-1\nAlan,Turing,,S-2;S-2\nGrace,Hopper,,S-3\n"
+    async with open_client(api.origin, None) as client:
+        tally, invalid = await import_rows(client, rows)
+    taken = "serial: Another `computer` has this `serial`."
+    assert [(row.line, row.reason) for row in invalid] == [(2, taken), (3, taken)]
+    assert effects(tally) == {"CREATED": (1, 1)}
+    assert len((await api.get("/persons")).data) == 1
+
+
 async def test_all_of_several_hundred_invalid_rows_are_reported(client: Client) -> None:
     rows = "".join(f"{'Ada' * (n % 5 == 0)},Lovelace,,\n" for n in range(500))
     tally, invalid = await import_rows(client, rows)

@@ -1,26 +1,51 @@
-"""Clients of mongod, and further mongods with users or a replica set."""
+"""Clients of mongod, embedded mongods, and further ones with users or a replica set."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
+
+from registry.settings import Settings
+from registry.start_error import StartError
+from registry.storage.mongod import embedded
+
+Client = AsyncIOMotorClient[dict[str, Any]]
 
 SOCKET = "./mongodb-27017.sock"
 
 
 @asynccontextmanager
-async def client_of(uri: str) -> AsyncIterator[AsyncIOMotorClient[dict[str, Any]]]:
-    client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(uri)
+async def client_of(uri: str) -> AsyncIterator[Client]:
+    client: Client = AsyncIOMotorClient(uri)
     try:
         yield client
     finally:
         client.close()
+
+
+@asynccontextmanager
+async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[Client]:
+    """Run an embedded mongod on a data directory; yield a client of it."""
+    settings = Settings(data_dir=data_dir, mongod=mongod)
+    async with embedded.mongod(settings) as uri, client_of(uri) as client:
+        yield client
+
+
+async def start_error(data_dir: Path, mongod: Path | None = None) -> str:
+    """Return the line that says why an embedded mongod cannot start."""
+    with pytest.raises(StartError) as caught:
+        async with running(data_dir, mongod):
+            pass
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 async def program_of(uri: str) -> str:

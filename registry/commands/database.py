@@ -74,7 +74,7 @@ async def open_database(
             )
         if uri is None and not creates and not has_data(settings):
             raise StartError(
-                f"there are no data in the data directory {settings.data_dir}: "
+                f"the data directory {settings.data_dir} has no data: "
                 "correct --data-dir or REGISTRY_DATA_DIR, or start the service, which creates it"
             )
         settings = replace(settings, mongodb_uri=uri)

@@ -5,26 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from motor.motor_asyncio import AsyncIOMotorClient
 
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.client import connect
-from registry.storage.mongod import embedded
 from registry.storage.mongod.data_format import raise_format, read_format, version_conflict
 from registry.storage.mongod.log import Log
 from tests import earlier_mongod
-from tests.mongods import client_of
-
-Client = AsyncIOMotorClient[dict[str, Any]]
+from tests.mongods import running, start_error
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +28,8 @@ def earlier() -> Path:
     return earlier_mongod.install()
 
 
-@asynccontextmanager
-async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[Client]:
-    settings = Settings(data_dir=data_dir, mongod=mongod)
-    async with embedded.mongod(settings) as uri, client_of(uri) as client:
-        yield client
-
-
-async def start_error(data_dir: Path, mongod: Path | None = None) -> str:
-    with pytest.raises(StartError) as caught:
-        async with running(data_dir, mongod):
-            pass
-    return str(caught.value).removeprefix("mongod does not start: ")
+async def format_error(data_dir: Path, mongod: Path | None = None) -> str:
+    return (await start_error(data_dir, mongod)).removeprefix("mongod does not start: ")
 
 
 async def test_data_is_upgraded_when_the_format_is_raised_and_not_before(
@@ -62,7 +45,7 @@ async def test_data_is_upgraded_when_the_format_is_raised_and_not_before(
         assert await client.registry.notes.count_documents({}) == 1
         for before in ("5.0", "6.0"):
             assert (await raise_format(client)).data == before
-    message = await start_error(tmp_path, earlier)
+    message = await format_error(tmp_path, earlier)
     expected = "mongod 5.0.4 cannot open data in the format of MongoDB 6.0: choose mongod 6.0 with"
     assert message.startswith(expected)
 
@@ -72,7 +55,7 @@ async def test_data_that_is_two_versions_older_is_refused_with_the_version_betwe
 ) -> None:
     async with running(tmp_path, earlier) as client:
         await client.admin.command("setFeatureCompatibilityVersion", "4.4")
-    message = await start_error(tmp_path)
+    message = await format_error(tmp_path)
     assert re.match(
         r"mongod 6\.0\.\d+ cannot open data in the format of MongoDB 4\.4: first choose "
         r"mongod 5\.0 with --mongod, and raise the format with `python -m registry upgrade`",
@@ -85,7 +68,7 @@ async def test_files_of_a_later_storage_engine_are_refused_as_such(tmp_path: Pat
         pass
     turtle = tmp_path / "mongodb" / "WiredTiger.turtle"
     turtle.write_bytes(re.sub(rb"major=\d+,minor=\d+", b"major=99,minor=0", turtle.read_bytes()))
-    message = await start_error(tmp_path)
+    message = await format_error(tmp_path)
     assert re.match(r"a MongoDB later than 6\.0\.\d+ wrote the data: choose that one ", message)
 
 

@@ -11,39 +11,18 @@ import shutil
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import WriteConcern
 
 from registry.settings import Settings
-from registry.start_error import StartError
 from registry.storage.mongod import embedded, supervision
-from tests.mongods import client_of
-
-Client = AsyncIOMotorClient[dict[str, Any]]
-
-
-@asynccontextmanager
-async def running(data_dir: Path, mongod: Path | None = None) -> AsyncIterator[Client]:
-    settings = Settings(data_dir=data_dir, mongod=mongod)
-    async with embedded.mongod(settings) as uri, client_of(uri) as client:
-        yield client
-
-
-async def start_error(data_dir: Path, mongod: Path | None = None) -> str:
-    """Return the line that says why mongod cannot start."""
-    with pytest.raises(StartError) as caught:
-        async with running(data_dir, mongod):
-            pass
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+from tests.mongods import Client, client_of, running, start_error
 
 
 def is_free(data_dir: Path) -> bool:

@@ -97,7 +97,7 @@ def test_a_directory_without_data_is_reported_and_not_created(
 ) -> None:
     missing = tmp_path / "missing"
     message = (
-        f"registry: there are no data in the data directory {missing}: correct --data-dir or "
+        f"registry: the data directory {missing} has no data: correct --data-dir or "
         "REGISTRY_DATA_DIR, or start the service, which creates it"
     )
     command.run("list", "--data-dir", missing, status=message)

@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Sequence
 
-from registry.commands.database import database_options, note, open_database, run, settings_of
-from registry.installation import program
+from registry.commands.database import database_parser, note, open_database, run, settings_of
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings
+from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.backups import require_complete
 from registry.storage.consistency.check import Report, check
@@ -26,12 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     It prints a line for each violation, of which there are only the first for each rule. Exits with
     status 2 if the arguments are wrong.
     """
-    parser = Parser(
-        prog=f"{program()} check",
-        description=_DESCRIPTION,
-        parents=[database_options()],
-        allow_abbrev=False,
-    )
+    parser = database_parser("check", _DESCRIPTION)
     parser.add_argument(
         "--repair",
         action="store_true",

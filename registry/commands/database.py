@@ -32,6 +32,16 @@ def database_options() -> Parser:
     return parser
 
 
+def database_parser(command: str, description: str) -> Parser:
+    """Return a parser for a command with the options of the database, to which others are added."""
+    return Parser(
+        prog=f"{program()} {command}",
+        description=description,
+        parents=[database_options()],
+        allow_abbrev=False,
+    )
+
+
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Return the settings in the parsed options and in the environment, as the service has them."""
     flags = {flag(name): getattr(arguments, name) for name in _SETTINGS}
@@ -46,12 +56,7 @@ def parse_file(
 
     file: the help on the file. Returns the settings of the database, and the path of the file.
     """
-    parser = Parser(
-        prog=f"{program()} {command}",
-        description=description,
-        parents=[database_options()],
-        allow_abbrev=False,
-    )
+    parser = database_parser(command, description)
     parser.add_argument("file", type=Path, metavar="FILE", help=file)
     parsed = parser.parse_args(arguments)
     return settings_of(parsed), parsed.file

@@ -9,9 +9,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from registry.commands.database import database_options, note, open_database, run, settings_of
+from registry.commands.database import database_parser, note, open_database, run, settings_of
 from registry.commands.file_format import CSV, add_format, format_of
-from registry.installation import program
 from registry.jsonapi.errors import ApiErrors
 from registry.jsonapi.query import Query, Scope, parse
 from registry.model.graph import Graph
@@ -43,12 +42,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog=f"{program()} export",
-        description=_DESCRIPTION,
-        parents=[database_options()],
-        allow_abbrev=False,
-    )
+    parser = database_parser("export", _DESCRIPTION)
     add_format(parser)
     parser.add_argument(
         "--type",

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from registry.commands.database import database_options, note, open_database, run, settings_of
-from registry.installation import program
-from registry.settings import Parser, Settings
+from registry.commands.database import database_parser, note, open_database, run, settings_of
+from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongod.data_format import raise_format
 
@@ -17,12 +16,7 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    parser = Parser(
-        prog=f"{program()} upgrade",
-        description=_DESCRIPTION,
-        parents=[database_options()],
-        allow_abbrev=False,
-    )
+    parser = database_parser("upgrade", _DESCRIPTION)
     run(_upgrade(settings_of(parser.parse_args(arguments))))
 
 

@@ -39,17 +39,24 @@ def start_error(*arguments: str | Path, **variables: str) -> str:
     return error_message([*COMMAND, *arguments], environment(**variables))
 
 
-def error_message(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
-    """Run a command, which must fail; return its error message, which must be a single line."""
-    done = subprocess.run(  # noqa: S603 - the service
+def run_command(
+    command: Sequence[str | Path], environment: Mapping[str, str], cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Run a command until it ends; return its exit status and its output."""
+    return subprocess.run(  # noqa: S603 - the service
         command,
-        cwd=ROOT,
+        cwd=cwd,
         env=environment,
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
         check=False,
     )
+
+
+def error_message(command: Sequence[str | Path], environment: Mapping[str, str]) -> str:
+    """Run a command, which must fail; return its error message, which must be a single line."""
+    done = run_command(command, environment)
     assert done.returncode in {1, 2}
     assert done.stdout == ""
     assert done.stderr.startswith("registry: ")

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, error_message, person
+from tests.system.service import (
+    COMMAND,
+    environment,
+    error_message,
+    person,
+    run_command,
+)
 
 
 def run(*arguments: str | Path) -> str:
     """Run a command of the service, which must succeed; return its messages."""
-    done = subprocess.run(  # noqa: S603 - the service
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    done = run_command([*COMMAND, *arguments], environment())
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return done.stderr
 

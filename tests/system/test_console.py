@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from registry import __version__
 from registry.__main__ import main
-from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, error_message
+from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, error_message, run_command
 
 ROWS, COLUMNS = 40, 80
 """The size of a small terminal window."""
@@ -56,20 +55,6 @@ def variables(installed: Path, tmp_path: Path) -> dict[str, str]:
     return environment(PYTHONPATH=str(installed), XDG_DATA_HOME=str(tmp_path))
 
 
-def run(
-    *command: str | Path, variables: Mapping[str, str], cwd: Path = ROOT
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - the service
-        command,
-        cwd=cwd,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-
-
 def help_of(arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> str:
     """Return what `python -m registry` prints for these arguments."""
     monkeypatch.setattr(sys, "argv", ["registry/__main__.py", *arguments.split()])
@@ -105,17 +90,17 @@ def test_an_unknown_command_is_reported_with_the_known_ones() -> None:
 
 
 def test_the_version_names_all_parts() -> None:
-    done = run(*COMMAND, "--version", variables=environment())
+    done = run_command([*COMMAND, "--version"], environment())
     pattern = rf"registry {re.escape(__version__)}, Python 3\.[\d.]+, mongod \d+\.\d+\.\d+\n"
     assert re.fullmatch(pattern, done.stdout)
-    without = run(*COMMAND, "--version", variables=environment(REGISTRY_MONGOD="/bin/false"))
+    without = run_command([*COMMAND, "--version"], environment(REGISTRY_MONGOD="/bin/false"))
     assert re.fullmatch(r"registry [^,]+, Python [^,]+\n", without.stdout)
 
 
 def test_the_installed_command_has_the_name_that_the_user_has_typed(
     installed: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    done = run(installed / "bin/registry", "token", "--help", variables=variables, cwd=tmp_path)
+    done = run_command([installed / "bin/registry", "token", "--help"], variables, tmp_path)
     assert done.stdout.startswith("usage: registry token ")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from registry.settings import Settings
 from registry.storage.mongod import embedded
 from tests import earlier_mongod
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, error_message
+from tests.system.service import COMMAND, environment, error_message, run_command
 
 
 async def create_data(data_dir: Path, mongod: Path) -> None:
@@ -22,15 +21,8 @@ async def create_data(data_dir: Path, mongod: Path) -> None:
 
 
 def upgrade(data_dir: Path) -> str:
-    done = subprocess.run(  # noqa: S603 - the service
-        [*COMMAND, "upgrade", "--data-dir", data_dir],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=True,
-    )
+    done = run_command([*COMMAND, "upgrade", "--data-dir", data_dir], environment())
+    done.check_returncode()
     return done.stderr
 
 

@@ -167,7 +167,7 @@ async def test_nothing_is_read_from_the_database_without_sufficient_scopes(
     [
         ("/persons?include=computers", "include"),
         ("/persons/1?include=computers.owner", "include"),
-        ("/persons?filter[computers.serial]=SN-1", "filter"),
+        ("/persons?filter[computers.serial]=SN-1", "filter[computers.serial]"),
         (
             '/persons?filter=[{"not": {"name": "computers", "op": "any", "val": '
             '{"name": "id", "op": "lt", "val": 2}}}]',
@@ -194,8 +194,8 @@ async def test_parameters_require_the_scopes_of_the_types_they_read(
         ("/computers?include=owner", "include"),
         ("/computers?sort=owner", "sort"),
         ("/computers?sort=serial,-owner.last_name", "sort"),
-        ("/computers?filter[owner]=1,null", "filter"),
-        ("/computers?filter[owner.last_name][prefix]=H", "filter"),
+        ("/computers?filter[owner]=1,null", "filter[owner]"),
+        ("/computers?filter[owner.last_name][prefix]=H", "filter[owner.last_name][prefix]"),
     ],
 )
 async def test_the_owner_of_a_computer_requires_a_scope_for_persons(
@@ -205,6 +205,20 @@ async def test_the_owner_of_a_computer_requires_a_scope_for_persons(
     assert response.errors == [(403, parameter)]
     assert 'scope="persons:read"' in response.headers["WWW-Authenticate"]
     assert (await api.get(path, **await header("read"))).status == 200
+
+
+async def test_each_parameter_that_requires_a_scope_is_named_as_it_was_sent(
+    api: Api, header: Header
+) -> None:
+    path = "/computers?filter[serial]=SN-1&filter[owner.email]=a&filter[owner][ne]=1&include=owner"
+    response = await api.get(path, **await header("computers:read"))
+    assert response.errors == [
+        (403, "include"),
+        (403, "filter[owner.email]"),
+        (403, "filter[owner][ne]"),
+    ]
+    details = [error["detail"] for error in response.document["errors"]]
+    assert "`filter[owner.email]`" in details[1]
 
 
 async def test_parameters_of_the_type_itself_require_no_other_scope(

@@ -117,8 +117,8 @@ async def test_every_route_requires_a_token_and_the_scopes_of_its_types(
     for path, method in product(routes, METHODS):
         target = path.format(id=1, name="index.html")
         if path in PUBLIC:
-            if method in routes[path]:
-                assert await status(api, method, target, {}) in {200, 204, 301, 404}, target
+            allowed = {200, 204, 301, 404} if method in routes[path] else {405}
+            assert await status(api, method, target, {}) in allowed, (method, target)
             continue
         expected = 204 if method == "OPTIONS" else 401
         assert await status(api, method, target, {}) == expected, (method, path)
@@ -131,6 +131,19 @@ async def test_every_route_requires_a_token_and_the_scopes_of_its_types(
                 assert found in {200, 204, 404, 415}, (method, path, scope)
             else:
                 assert found == 403, (method, path, scope)
+
+
+async def test_every_route_refuses_other_methods_and_names_its_own(
+    api: Api, header: Header, secured: Settings
+) -> None:
+    sent = await header("write")
+    for path, methods in supported_methods(secured).items():
+        url = api.client.make_url(path.format(id=1, name="index.html"))
+        for method in {*METHODS, "PROPFIND"} - methods:
+            async with api.client.session.request(method, url, headers=sent) as response:
+                assert response.status == 405, (method, path)
+                assert set(response.headers["Allow"].split(", ")) == methods, (method, path)
+                assert method == "HEAD" or (await response.json())["errors"], (method, path)
 
 
 async def status(api: Api, method: str, path: str, headers: dict[str, str]) -> int:

@@ -28,6 +28,14 @@ class Principal:
     scopes: frozenset[str]
     issuer: str | None = None
 
+    @property
+    def id(self) -> str:
+        """The name that no other principal has: that of its access token, or `issuer#subject`.
+
+        Neither the name of an access token nor an issuer contains `#`.
+        """
+        return self.name if self.issuer is None else f"{self.issuer}#{self.name}"
+
     def has_one_of(self, scopes: Iterable[str]) -> bool:
         """Whether the principal has at least one of the scopes."""
         return not self.scopes.isdisjoint(scopes)

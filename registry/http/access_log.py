@@ -44,7 +44,7 @@ class AccessLog:
                 "aborted": response is None,
                 "milliseconds": round(seconds * 1_000, 3),
                 "bytes": sent,
-                "client": principal.name if principal else None,
+                "client": principal.id if principal else None,
                 "remote": self._proxies.client_address(request) or None,
             }
         )

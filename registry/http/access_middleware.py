@@ -57,6 +57,6 @@ def access_middleware(app: web.Application) -> Middleware:
 
 def _is_public(request: web.Request) -> bool:
     resource = request.match_info.route.resource
-    if resource is None:
-        return False
-    return resource.canonical == ROOT_PATH or resource.canonical.startswith(_PUBLIC)
+    # Without a resource, the response is 404 or 405, whoever asks.
+    path = request.path if resource is None else resource.canonical
+    return path == ROOT_PATH or path.startswith(_PUBLIC)

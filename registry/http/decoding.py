@@ -7,26 +7,45 @@ from registry.jsonapi.errors import BodyTooLarge, MalformedRequest
 _GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
 """Formats, as the parameter `wbits` of zlib."""
 
+MAX_MEMBERS = 50
+"""How many members of gzip (RFC 1952, 2.2) a body may have: for each, what follows it is copied."""
+
 
 def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
     """Return a body without its content coding.
 
     encoding: `gzip`, `deflate`, `identity` or None. limit: bytes of the result, beyond which
-    nothing is decoded. Raises BodyTooLarge, or MalformedRequest if the body is not encoded so.
+    nothing is decoded. Raises BodyTooLarge, or MalformedRequest if the body is not encoded so, or
+    has more than MAX_MEMBERS members of gzip.
     """
     name = (encoding or "identity").strip().lower()
     if name == "identity":
         return body
-    decompressor = zlib.decompressobj(_GZIP if name == "gzip" else _deflate_format(body))
+    is_gzip = name == "gzip"
+    wbits = _GZIP if is_gzip else _deflate_format(body)
+    result = b""
+    for _ in range(MAX_MEMBERS if is_gzip else 1):
+        part, body = _decompress(body, wbits, limit + 1 - len(result))
+        result += part
+        if len(result) > limit:
+            raise BodyTooLarge(limit)
+        if not body:
+            return result
+    if is_gzip:
+        raise MalformedRequest(f"The body has more than {MAX_MEMBERS} members of gzip.")
+    raise _not_encoded()
+
+
+def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]:
+    """Return the result of the first stream in the data, up to a length, and what follows it."""
+    decompressor = zlib.decompressobj(wbits)
     try:
-        result = decompressor.decompress(body, limit + 1)
+        result = decompressor.decompress(data, max_length)
     except zlib.error as error:
         raise _not_encoded() from error
-    if len(result) > limit:
-        raise BodyTooLarge(limit)
-    if not decompressor.eof or decompressor.unused_data:
+    if not decompressor.eof and len(result) < max_length:
         raise _not_encoded()
-    return result
+    return result, decompressor.unused_data
 
 
 def _deflate_format(body: bytes) -> int:

@@ -56,8 +56,8 @@ def parse_key(values: Sequence[str]) -> str:
     """Return the key in the values of all headers of this name. Raises InvalidIdempotencyKey."""
     if len(values) > 1 or not _VALUE.fullmatch(values[0]):
         raise InvalidIdempotencyKey(_MAX_LENGTH)
-    value = values[0]
-    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+    value = values[0].removeprefix('"').removesuffix('"')
+    return re.sub(r"\\(.)", r"\1", value) if "\\" in value else value
 
 
 def _digest(data: bytes) -> bytes:

@@ -62,12 +62,12 @@ def required_by_query(query: Query, scope: Scope) -> Iterator[Requirement]:
     graph, (_, relationships) = scope.graph, scope.start
     for included in _included(query.include or {}, relationships, graph):
         yield Requirement(Action.READ, included, parameter="include")
-    for condition in query.filters:
+    for condition, name in zip(query.filters, query.filter_parameters, strict=True):
         for related in related_filters(condition):
-            yield Requirement(Action.READ, related.target, parameter="filter")
+            yield Requirement(Action.READ, related.target, parameter=name)
         for type_name, stored_name in filtered_fields(condition, scope.resource.type):
             for linked in _linked_by(stored_name, graph[type_name], graph):
-                yield Requirement(Action.READ, linked, parameter="filter")
+                yield Requirement(Action.READ, linked, parameter=name)
     for key in query.order:
         relationship = key.relationship
         owner = graph[relationship.target] if relationship else scope.resource

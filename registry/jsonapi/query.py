@@ -33,7 +33,7 @@ class Query:
     fields: sparse fieldsets by type. include: the relationships to include; None if the parameter
     was not sent. include_sizes: the maximum number of resources to include at the end of a
     to-many path. order, filters (combined by AND) and page apply to a collection; without a page,
-    it is returned as a whole.
+    it is returned as a whole. filter_parameters: the name of the parameter of each filter.
     """
 
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -41,6 +41,7 @@ class Query:
     include_sizes: Mapping[IncludePath, int] = field(default_factory=dict)
     order: Order = BY_ID
     filters: tuple[Filter, ...] = ()
+    filter_parameters: tuple[str, ...] = ()
     page: Page | None = None
 
     def attributes(self, resource: Resource) -> frozenset[str]:
@@ -121,7 +122,7 @@ class _Parser:
         self._scope = scope
         self._names: set[str] = set()
         self._fields: dict[str, frozenset[str]] = {}
-        self._filters: list[Filter] = []
+        self._filters: dict[str, Filter] = {}
         self._include: str | None = None
         self._sort = ""
         self._page: dict[str, str] = {}
@@ -144,8 +145,8 @@ class _Parser:
             case ["fields", type_name]:
                 self._fields[type_name] = _parse_fields(name, type_name, value, scope.graph)
             case ["filter", *brackets] if scope.many:
-                self._filters.append(
-                    parse_filter(name, brackets, value, scope.resource, scope.graph)
+                self._filters[name] = parse_filter(
+                    name, brackets, value, scope.resource, scope.graph
                 )
             case ["page", member] if scope.many and member in MEMBERS:
                 self._page[member] = value
@@ -169,7 +170,8 @@ class _Parser:
                 page = parse_page(self._page, scope.sizes, scope.resource, order)
         errors.raise_any()
         include = None if self._include is None else tree
-        return Query(self._fields, include, sizes, order or BY_ID, tuple(self._filters), page)
+        filters, parameters = tuple(self._filters.values()), tuple(self._filters)
+        return Query(self._fields, include, sizes, order or BY_ID, filters, parameters, page)
 
 
 def _split_brackets(name: str) -> list[str]:

@@ -35,18 +35,22 @@ class StoredTime(Attribute):
 
 
 class PrincipalName(Text):
-    """The name of a principal: that of an access token, or the subject of a JWT."""
+    """The id of a principal: the name of an access token, or `issuer#subject` of a JWT."""
 
     operators = EQUALITY
     constraints: Mapping[str, Any] = {}
     sample = "ci"
 
 
+_PRINCIPAL_NAME = (
+    "the name of an access token, or `issuer#subject` of a JWT; absent if not authenticated."
+)
+
 AUTHORSHIP: Mapping[str, Attribute] = {
     CREATED_AT: StoredTime(description="When the resource was created."),
-    CREATED_BY: PrincipalName(description="Who created it; absent if not authenticated."),
+    CREATED_BY: PrincipalName(description=f"Who created it: {_PRINCIPAL_NAME}"),
     UPDATED_AT: StoredTime(description="When it or one of its relationships was last changed."),
-    UPDATED_BY: PrincipalName(description="Who changed it; absent if not authenticated."),
+    UPDATED_BY: PrincipalName(description=f"Who changed it: {_PRINCIPAL_NAME}"),
 }
 """The members of `meta` and the stored fields with their values, missing or null if unknown."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import quote
 
 from registry.settings import Settings
 from tests.access.provider import AUDIENCE, Provider
@@ -22,6 +23,25 @@ async def test_a_token_of_the_provider_grants_its_scopes(
     assert (await api.request("DELETE", "/computers/1", headers=sent)).status == 403
     assert (await api.get("/persons", Authorization=f"Bearer {token}x")).status == 401
     assert (await api.get("/persons", Authorization=f"Bearer {await grant('read')}")).status == 200
+
+
+async def test_a_subject_is_the_author_with_its_issuer_and_a_token_by_its_name(
+    serve: Serve, secured: Settings, provider: Provider, grant: Grant
+) -> None:
+    settings = replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
+    api = await serve(settings=settings)
+    names = {"first_name": "Ada", "last_name": "Lovelace"}
+    body = {"data": {"type": "person", "attributes": names}}
+    subject = f"{provider.issuer}#ci"
+    authors = []
+    for token in (await provider.token("ES256"), await grant("write")):
+        sent = {"Authorization": f"Bearer {token}"}
+        created = await api.request("POST", "/persons", body, sent)
+        (authorship,) = created.authorship.values()
+        authors.append((authorship["created_by"], authorship["updated_by"]))
+    assert authors == [(subject, subject), ("0", "0")]
+    found = await api.get(f"/persons?filter[updated_by]={quote(subject)}", **sent)
+    assert found.ids == ["1"]
 
 
 async def test_without_the_keys_of_the_issuer_its_tokens_are_not_verified(

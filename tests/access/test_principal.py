@@ -36,5 +36,12 @@ def test_an_action_on_all_types_requires_a_scope_for_all() -> None:
     assert sufficient_scopes(Action.WRITE, None) == ("write",)
 
 
+def test_a_subject_is_named_with_its_issuer() -> None:
+    token = Principal("ci", frozenset())
+    subject = Principal("ci", frozenset(), "https://id.example.com")
+    assert token.id == "ci"
+    assert subject.id == "https://id.example.com#ci"
+
+
 def test_a_principal_without_scopes_may_do_nothing() -> None:
     assert not Principal("ci", frozenset()).has_one_of(sufficient_scopes(Action.READ, person))

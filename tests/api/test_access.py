@@ -117,8 +117,8 @@ async def test_every_route_requires_a_token_and_the_scopes_of_its_types(
     for path, method in product(routes, METHODS):
         target = path.format(id=1, name="index.html")
         if path in PUBLIC:
-            if method in routes[path]:
-                assert await status(api, method, target, {}) in {200, 204, 301, 404}, target
+            allowed = {200, 204, 301, 404} if method in routes[path] else {405}
+            assert await status(api, method, target, {}) in allowed, (method, target)
             continue
         expected = 204 if method == "OPTIONS" else 401
         assert await status(api, method, target, {}) == expected, (method, path)
@@ -131,6 +131,19 @@ async def test_every_route_requires_a_token_and_the_scopes_of_its_types(
                 assert found in {200, 204, 404, 415}, (method, path, scope)
             else:
                 assert found == 403, (method, path, scope)
+
+
+async def test_every_route_refuses_other_methods_and_names_its_own(
+    api: Api, header: Header, secured: Settings
+) -> None:
+    sent = await header("write")
+    for path, methods in supported_methods(secured).items():
+        url = api.client.make_url(path.format(id=1, name="index.html"))
+        for method in {*METHODS, "PROPFIND"} - methods:
+            async with api.client.session.request(method, url, headers=sent) as response:
+                assert response.status == 405, (method, path)
+                assert set(response.headers["Allow"].split(", ")) == methods, (method, path)
+                assert method == "HEAD" or (await response.json())["errors"], (method, path)
 
 
 async def status(api: Api, method: str, path: str, headers: dict[str, str]) -> int:
@@ -167,7 +180,7 @@ async def test_nothing_is_read_from_the_database_without_sufficient_scopes(
     [
         ("/persons?include=computers", "include"),
         ("/persons/1?include=computers.owner", "include"),
-        ("/persons?filter[computers.serial]=SN-1", "filter"),
+        ("/persons?filter[computers.serial]=SN-1", "filter[computers.serial]"),
         (
             '/persons?filter=[{"not": {"name": "computers", "op": "any", "val": '
             '{"name": "id", "op": "lt", "val": 2}}}]',
@@ -194,8 +207,8 @@ async def test_parameters_require_the_scopes_of_the_types_they_read(
         ("/computers?include=owner", "include"),
         ("/computers?sort=owner", "sort"),
         ("/computers?sort=serial,-owner.last_name", "sort"),
-        ("/computers?filter[owner]=1,null", "filter"),
-        ("/computers?filter[owner.last_name][prefix]=H", "filter"),
+        ("/computers?filter[owner]=1,null", "filter[owner]"),
+        ("/computers?filter[owner.last_name][prefix]=H", "filter[owner.last_name][prefix]"),
     ],
 )
 async def test_the_owner_of_a_computer_requires_a_scope_for_persons(
@@ -205,6 +218,20 @@ async def test_the_owner_of_a_computer_requires_a_scope_for_persons(
     assert response.errors == [(403, parameter)]
     assert 'scope="persons:read"' in response.headers["WWW-Authenticate"]
     assert (await api.get(path, **await header("read"))).status == 200
+
+
+async def test_each_parameter_that_requires_a_scope_is_named_as_it_was_sent(
+    api: Api, header: Header
+) -> None:
+    path = "/computers?filter[serial]=SN-1&filter[owner.email]=a&filter[owner][ne]=1&include=owner"
+    response = await api.get(path, **await header("computers:read"))
+    assert response.errors == [
+        (403, "include"),
+        (403, "filter[owner.email]"),
+        (403, "filter[owner][ne]"),
+    ]
+    details = [error["detail"] for error in response.document["errors"]]
+    assert "`filter[owner.email]`" in details[1]
 
 
 async def test_parameters_of_the_type_itself_require_no_other_scope(

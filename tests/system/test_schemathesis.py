@@ -18,14 +18,14 @@ MAX_SECONDS = 300
 """A minute is usual; the limit allows for a busy machine."""
 
 
-def command(url: str) -> list[str | Path]:
-    """Return the command that tests the service at a URL."""
+def command(url: str, examples: int = EXAMPLES) -> list[str | Path]:
+    """Return the command that tests the service at a URL. examples: per operation."""
     return [
         COMMAND,
         "run",
         f"{url}/api/swagger/swagger.json",
         "--checks=all",
-        f"--max-examples={EXAMPLES}",
+        f"--max-examples={examples}",
         "--seed=1",
         "--generation-database=none",
         "--warnings=off",

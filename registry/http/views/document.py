@@ -84,9 +84,9 @@ class DocumentView(web.View):
 
     @property
     def author(self) -> str | None:
-        """The name of the principal that sends the request; None if nobody has to be known."""
+        """The id of the principal that sends the request; None if nobody has to be known."""
         principal = self.request.get(PRINCIPAL)
-        return None if principal is None else principal.name
+        return None if principal is None else principal.id
 
     @property
     def url(self) -> str:

@@ -13,10 +13,9 @@ from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_objects import ApiError, quoted
 from registry.jsonapi.errors import (
-    MAX_ERRORS,
-    ApiError,
-    ApiErrors,
     BodyTooLarge,
     DiskFull,
     IdempotencyKeyReused,
@@ -33,7 +32,6 @@ from registry.jsonapi.errors import (
     ServiceUnavailable,
     TokenRejected,
     ValueTaken,
-    quoted,
 )
 from registry.jsonapi.links import resource_path
 from registry.storage.errors import (

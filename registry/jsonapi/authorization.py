@@ -6,7 +6,8 @@ from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.jsonapi.atomic_operations import Operation, operation_position
-from registry.jsonapi.errors import MAX_ERRORS, ApiErrors, InsufficientScope
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
+from registry.jsonapi.errors import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
 from registry.jsonapi.pointers import DATA
 from registry.jsonapi.query import Include, Query, Scope

@@ -9,7 +9,7 @@ import orjson
 from orjson import Fragment
 
 from registry.jsonapi.atomic_operations import RESULTS
-from registry.jsonapi.errors import ApiError
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import Change
 from registry.jsonapi.resource_objects import LinkageById, array, resource_objects

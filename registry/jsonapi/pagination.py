@@ -8,13 +8,9 @@ from typing import TypeAlias
 from urllib.parse import unquote_plus
 
 from registry.jsonapi.cursors import END, Cursors, Position
-from registry.jsonapi.errors import (
-    ErrorCollector,
-    InvalidParameter,
-    PageTooLarge,
-    RangeNotSupported,
-    quoted,
-)
+from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import MAX_ID, Record

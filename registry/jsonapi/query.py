@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
+from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.errors import InvalidParameter
 from registry.jsonapi.filter_parsing import parse_filter
 from registry.jsonapi.filtering import Filter
 from registry.jsonapi.page_sizes import PageSizes

@@ -9,14 +9,9 @@ from typing import Any, Self, TypeAlias
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.errors import (
-    ApiError,
-    ErrorCollector,
-    InvalidField,
-    MalformedDocument,
-    TypeConflict,
-    quoted,
-)
+from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_objects import ApiError, quoted
+from registry.jsonapi.errors import InvalidField, MalformedDocument, TypeConflict
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import MAX_ID, LinkedIds

@@ -22,7 +22,8 @@ from registry.jsonapi.atomic_operations import (
 )
 from registry.jsonapi.authorization import Requirement, authorize
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
-from registry.jsonapi.errors import ApiError, ApiErrors
+from registry.jsonapi.error_collector import ApiErrors
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.jsonapi.query import Scope, parse, unknown_parameter

@@ -6,7 +6,7 @@ import orjson
 
 from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
 from registry.jsonapi.documents import JSONAPI, encode_errors
-from registry.jsonapi.errors import ApiError
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import related_path, relationship_links, resource_path
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.pagination import NumberedPage, Window, page_links

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from registry.http.etags import make_etag
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
-from registry.jsonapi.errors import ApiError
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.record import VERSION
 from registry.model.stored_fields import ID

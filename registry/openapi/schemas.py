@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any, TypeAlias
 
 from registry.jsonapi.documents import JSONAPI
-from registry.jsonapi.errors import ApiError
+from registry.jsonapi.errors import error_types
 from registry.jsonapi.links import collection_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.authorship import AUTHORSHIP
@@ -281,7 +281,7 @@ def _or_null(schema: Json) -> Json:
 
 
 def _error() -> Json:
-    types = ApiError.__subclasses__()
+    types = error_types()
     links = {
         "about": text("The path of the resource that has the value of a unique attribute."),
         "type": text("The error type in the cursor profile.", format="uri"),

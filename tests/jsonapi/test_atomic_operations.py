@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.atomic_operations import OPERATIONS, Operation, Verb, load_operations
-from registry.jsonapi.errors import MAX_ERRORS, ApiError, ApiErrors, MalformedDocument
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.errors import MalformedDocument
 from registry.jsonapi.request_documents import Mode
 from registry.model.graph import Graph
 from registry.resources import RESOURCES

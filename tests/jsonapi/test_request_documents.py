@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.errors import MAX_ERRORS, ApiError, ApiErrors, MalformedDocument
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.errors import MalformedDocument
 from registry.jsonapi.pointers import DATA
 from registry.jsonapi.request_documents import (
     MAX_CONTAINERS,

@@ -6,17 +6,15 @@ from enum import Enum
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from registry.jsonapi.changes import Change, Identifier, Mode
 from registry.jsonapi.error_collector import ErrorCollector
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.errors import NotFound
 from registry.jsonapi.pointers import DocumentPosition
 from registry.jsonapi.request_documents import (
-    Change,
     DocumentLoader,
-    Identifier,
     LocalId,
     LocalIds,
-    Mode,
     load_member,
     malformed,
     unknown_relationship,

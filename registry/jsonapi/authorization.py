@@ -6,12 +6,12 @@ from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
 from registry.jsonapi.atomic_operations import Operation, operation_position
+from registry.jsonapi.changes import Change
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
 from registry.jsonapi.errors import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
 from registry.jsonapi.pointers import DATA
 from registry.jsonapi.query import Include, Query, Scope
-from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 

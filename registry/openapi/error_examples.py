@@ -21,13 +21,14 @@ from registry.jsonapi.atomic_operations import (
     operation_position,
 )
 from registry.jsonapi.authorization import Requirement, authorize
+from registry.jsonapi.changes import Mode
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
 from registry.jsonapi.error_collector import ApiErrors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.jsonapi.query import Scope, parse, unknown_parameter
-from registry.jsonapi.request_documents import Mode, load, load_linkage
+from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.parameters import sized_paths

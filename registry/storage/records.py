@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.authorship import created
 from registry.model.record import TEXT_BLOCK, VERSION, LinkedIds, Record
 from registry.model.resource import Resource

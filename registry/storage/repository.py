@@ -8,9 +8,9 @@ from functools import partial
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.atomic_operations import Operation
+from registry.jsonapi.changes import Change
 from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
-from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource

@@ -10,11 +10,12 @@ import orjson
 import pytest
 
 from registry.jsonapi.atomic_operations import OPERATIONS, load_operations
+from registry.jsonapi.changes import Mode
 from registry.jsonapi.error_collector import ApiErrors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.query import Scope, parse
-from registry.jsonapi.request_documents import Mode, load, load_linkage
+from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bson.objectid import ObjectId
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.authorship import current_time
 from registry.model.graph import Graph
 from registry.model.record import WRITE_ID

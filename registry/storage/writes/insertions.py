@@ -13,7 +13,7 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher

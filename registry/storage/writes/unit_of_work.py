@@ -10,8 +10,8 @@ from typing import TypeAlias
 from pymongo import InsertOne, UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError
 
+from registry.jsonapi.changes import Change, Linkage, Mode
 from registry.jsonapi.pointers import DATA, DocumentPosition
-from registry.jsonapi.request_documents import Change, Linkage, Mode
 from registry.model.authorship import UPDATED_BY, current_time, updated
 from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource

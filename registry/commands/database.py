@@ -17,7 +17,8 @@ from registry.resources import RESOURCES
 from registry.settings import Parser, Settings, flag
 from registry.start_error import StartError
 from registry.storage.client import Database, connect
-from registry.storage.mongod.embedded import has_data, running_uri
+from registry.storage.mongod.data_directory import has_data
+from registry.storage.mongod.unix_socket import running_uri
 
 _Result = TypeVar("_Result")
 

@@ -21,7 +21,7 @@ import pytest
 from pymongo import WriteConcern
 
 from registry.settings import Settings
-from registry.storage.mongod import embedded, supervision
+from registry.storage.mongod import data_directory, embedded, supervision
 from tests.mongods import Client, client_of, running, start_error
 
 
@@ -218,7 +218,7 @@ async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
 async def test_a_directory_in_use_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "_COMMAND_SECONDS", 0.0)
+    monkeypatch.setattr(data_directory, "_COMMAND_SECONDS", 0.0)
     async with running(tmp_path):
         message = await start_error(tmp_path)
     assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
@@ -247,7 +247,7 @@ async def test_a_start_waits_for_a_previous_mongod_and_names_it(
         file.write("4711\n")
         file.flush()
         with monkeypatch.context() as patch:
-            patch.setattr(embedded, "_PREVIOUS_SECONDS", 0.1)
+            patch.setattr(data_directory, "_PREVIOUS_SECONDS", 0.1)
             assert "process 4711" in await start_error(tmp_path)
         waiting = asyncio.create_task(running(tmp_path).__aenter__())
         await asyncio.sleep(0.1)

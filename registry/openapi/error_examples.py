@@ -28,7 +28,7 @@ from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.parameters import sized_paths
-from registry.openapi.schemas import Json
+from registry.openapi.schema_objects import Json
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.mongod.disk import RESERVE_BYTES

@@ -13,7 +13,7 @@ from registry.jsonapi.pagination import NumberedPage, Window, page_links
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
-from registry.openapi.schemas import Json, absolute
+from registry.openapi.schema_objects import Json, absolute
 
 EXAMPLE_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 

@@ -13,7 +13,7 @@ from registry.model.record import VERSION
 from registry.model.stored_fields import ID
 from registry.openapi import examples
 from registry.openapi.parameters import references
-from registry.openapi.schemas import Json, reference
+from registry.openapi.schema_objects import Json, reference
 from registry.resources import RESOURCES
 
 

@@ -14,7 +14,8 @@ from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.error_objects import ApiError, quoted
+from registry.jsonapi.error_details import quoted
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.errors import (
     BodyTooLarge,
     DiskFull,

@@ -62,17 +62,6 @@ class ApiError(Exception):
         return error
 
 
-def quoted(*names: str) -> str:
-    """Return names in backticks, separated by commas.
-
-    Clients choose some of them: names over 80 characters are truncated, and those after the first
-    50 names are omitted.
-    """
-    truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names[:50])
-    omitted = ", …" if len(names) > 50 else ""
-    return ", ".join(f"`{name}`" for name in truncated) + omitted or "none"
-
-
 def _encodable(text: str) -> str:
     # Bytes of the request line that are not UTF-8 arrive as lone surrogates.
     return text.encode("utf-8", "replace").decode("utf-8")

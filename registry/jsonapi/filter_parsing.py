@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_details import quoted
 from registry.jsonapi.errors import InvalidParameter
 from registry.jsonapi.filter_conditions import NULL, default_operator, parse_condition
 from registry.jsonapi.filter_errors import Below, InvalidFilter, JsonPath, quoted_json

@@ -14,7 +14,7 @@ from registry.jsonapi.atomic_operations import (
 )
 from registry.jsonapi.changes import Change, Identifier, Mode
 from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_details import quoted, unknown_relationship, unknown_type
 from registry.jsonapi.errors import NotFound
 from registry.jsonapi.pointers import DocumentPosition
 from registry.jsonapi.request_documents import (
@@ -23,7 +23,6 @@ from registry.jsonapi.request_documents import (
     LocalIds,
     load_member,
     malformed,
-    unknown_relationship,
 )
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
@@ -193,8 +192,8 @@ class _OperationLoader:
         if not isinstance(type_name, str):
             raise malformed("An object with a `type` is required.", position)
         if type_name not in self._graph:
-            detail = f"Unknown type {quoted(type_name)}; available: {quoted(*self._graph)}."
-            raise NotFound(detail, pointer=(position / "type").pointer)
+            pointer = (position / "type").pointer
+            raise NotFound(unknown_type(type_name, self._graph), pointer=pointer)
         return self._graph[type_name]
 
     def _identifier(self, data: Any, resource: Resource, position: DocumentPosition) -> Identifier:

@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 
 from registry.jsonapi.cursors import END, Cursors, Position
 from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_details import quoted
 from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.sorting import BY_ID, Order

@@ -9,7 +9,8 @@ from marshmallow import ValidationError
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Mode
 from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_objects import ApiError, quoted
+from registry.jsonapi.error_details import quoted, unknown_relationship
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.errors import InvalidField, MalformedDocument, TypeConflict
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.attributes.identifier import parse_id
@@ -84,12 +85,6 @@ def _outside_strings(body: bytes) -> int:
 def malformed(detail: str, position: DocumentPosition) -> MalformedDocument:
     """Return the error for a position where the document does not have the required form."""
     return MalformedDocument(detail, pointer=position.pointer)
-
-
-def unknown_relationship(name: str, resource: Resource) -> str:
-    """Return the detail of the error for a relationship that the type does not have."""
-    available = quoted(*resource.relationships)
-    return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."
 
 
 class DocumentLoader:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_details import quoted
 from registry.jsonapi.errors import InvalidParameter
 from registry.model.attributes import Attribute, ResourceId
 from registry.model.graph import Graph

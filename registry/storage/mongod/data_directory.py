@@ -20,11 +20,16 @@ _PREVIOUS_SECONDS = 30.0
 _COMMAND_SECONDS = 3.0  # most commands on the data directory of a stopped service take less
 
 
+def database_directory(home: Path) -> Path:
+    """Return the directory in which mongod stores the database."""
+    return home / "mongodb"
+
+
 def has_data(settings: Settings) -> bool:
     """Return whether a mongod has ever run on `settings.data_dir`. Raises StartError."""
     home = settings.data_dir.absolute()
     with writing(home):
-        return (home / "mongodb" / "WiredTiger").is_file()
+        return (database_directory(home) / "WiredTiger").is_file()
 
 
 @asynccontextmanager
@@ -34,12 +39,12 @@ async def locked(home: Path) -> AsyncIterator[None]:
     Raises StartError if another process has locked it, or it cannot be written to.
     """
     with writing(home):
-        for directory in (home, home / "mongodb"):
+        for directory in (home, database_directory(home)):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = (home / "lock").open("a+")
     with file:
         await _lock(file, home)
-        await _wait_for_previous(home / "mongodb" / "mongod.lock")
+        await _wait_for_previous(database_directory(home) / "mongod.lock")
         yield
 
 

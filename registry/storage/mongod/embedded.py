@@ -17,7 +17,7 @@ from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongod.binary import find_binary
 from registry.storage.mongod.child_process import ChildProcess
-from registry.storage.mongod.data_directory import locked, opened_log
+from registry.storage.mongod.data_directory import database_directory, locked, opened_log
 from registry.storage.mongod.data_format import read_format, version_conflict
 from registry.storage.mongod.log import Log
 from registry.storage.mongod.supervision import Program, Supervisor
@@ -55,8 +55,8 @@ async def mongod(
         await stack.enter_async_context(locked(home))
         log = stack.enter_context(opened_log(home))
         sockets = stack.enter_context(socket_directory(home))
-        data, cache = ("--dbpath", str(home / "mongodb")), ("--wiredTigerCacheSizeGB", _cache_gib())
-        command = [str(binary), *data, *cache, *_OPTIONS]
+        data = ("--dbpath", str(database_directory(home)))
+        command = [str(binary), *data, "--wiredTigerCacheSizeGB", _cache_gib(), *_OPTIONS]
 
         def start() -> ChildProcess:
             sockets.mkdir(mode=0o700, exist_ok=True)  # removed when mongod ends

@@ -8,7 +8,7 @@ from keyword import iskeyword
 
 from registry import __version__
 from registry.installation import program
-from registry.settings import Parser, Settings
+from registry.settings import Parser, parse_settings
 
 _COMMANDS = {
     "serve": "run the service; without a command, this one is run",
@@ -62,7 +62,7 @@ def _versions() -> str:
     parts = {
         "registry": __version__,
         "Python": platform.python_version(),
-        "mongod": version(Settings.parse([], os.environ)),
+        "mongod": version(parse_settings([], os.environ)),
     }
     return ", ".join(f"{name} {number}" for name, number in parts.items() if number)
 

@@ -29,7 +29,7 @@ class ApiErrors(Exception):
 
 
 class ErrorCollector:
-    """Collects the errors of one request, in order to report all of them (cf. `ErrorStore`).
+    """Collects the errors of one request, in order to report all of them.
 
     As a context manager, it collects the errors that its block raises.
     """

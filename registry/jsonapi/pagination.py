@@ -113,7 +113,7 @@ def _check_combination(members: Collection[str]) -> None:
 
 
 def parse_size(value: str, parameter: str, sizes: PageSizes) -> int:
-    """Return a page size. Raises PageTooLarge, or InvalidParameter for anything but a size."""
+    """Return a page size. Raises PageTooLarge, or InvalidParameter if it is not a size."""
     size = _parse_positive(value, parameter)
     if size > sizes.largest:
         raise PageTooLarge(parameter, sizes.largest)

@@ -44,7 +44,7 @@ def resource_objects(
 ) -> list[str]:
     """Return the resource objects of records (section 2.3 of the service description).
 
-    A resource has only those relationships that `linkage_by_id` has an entry of for its id.
+    A resource shows only the relationships for which `linkage_by_id` has an entry with its id.
     """
     attributes, linked = query.attributes(resource), linkage_by_id.get(resource.type, {})
     try:

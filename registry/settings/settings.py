@@ -29,8 +29,8 @@ from registry.settings.values import (
 )
 
 _OTHER_SECONDS = 0.5
-"""What a request may take by default beside its wait and its query: with their defaults, it gets a
-response within 10 s even without a database."""
+"""Time that a request may take by default in addition to its wait and its query. With the defaults
+of those, it gets a response within 10 s even without a database."""
 
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """The cores that this process may use; the default limits scale with them."""

@@ -1,15 +1,15 @@
-"""The backlog: what maintenance in the background has still to do."""
+"""The backlog: what maintenance has yet to do in the background."""
 
 import asyncio
 from collections import Counter
 
 MANY_OUTSIDE = 1_024
-"""Records outside text blocks from which on maintenance adds them if a search has found so many; it
-compares them in 2 ms."""
+"""Records outside text blocks that a search finds before maintenance adds them. A search compares
+this many in 2 ms."""
 
 MANY_WRITTEN = 8_192
-"""Records outside text blocks from which on maintenance adds them in any case. Fewer are not worth
-the time while nobody searches: a record that is written often would be added each time."""
+"""Records outside text blocks before maintenance adds them even if nobody searches. A lower number
+would add a record that is written often again and again."""
 
 
 class Backlog:

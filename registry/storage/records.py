@@ -124,7 +124,7 @@ def foreign_keys(change: Change) -> dict[str, LinkedIds]:
 def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]) -> Record:
     """Return the fields that these values change, with computed ones; empty if none changes.
 
-    A record whose texts change is in no text block any more.
+    A record whose texts change leaves its text block.
     """
     fields = {
         name: value for name, value in values.items() if not _is_same(value, record.get(name))

@@ -79,7 +79,7 @@ async def test_the_data_directory_may_have_any_name_and_may_be_moved(
     assert sorted(path.name for path in moved.iterdir()) == ["lock", "mongod.log", "mongodb"]
 
 
-async def test_only_this_user_can_reach_it_and_there_is_no_tcp_port(tmp_path: Path) -> None:
+async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path: Path) -> None:
     home = tmp_path / "new" / "data"
     async with embedded.mongod(Settings(data_dir=home)) as uri:
         path = Path(unquote(urlsplit(uri).netloc))
@@ -93,7 +93,7 @@ async def test_only_this_user_can_reach_it_and_there_is_no_tcp_port(tmp_path: Pa
         assert net["bindIp"] == f"./{path.name}"
 
 
-def test_it_is_not_bound_to_an_event_loop(tmp_path: Path) -> None:
+def test_mongod_is_not_bound_to_an_event_loop(tmp_path: Path) -> None:
     context = running(tmp_path)
     with asyncio.Runner() as first, asyncio.Runner() as second:
         first.run(context.__aenter__())

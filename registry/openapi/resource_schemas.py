@@ -40,7 +40,7 @@ def request_resource(resource: Resource, suffix: str, *, creating: bool) -> Json
     """Return the schema of a resource object in a request. suffix: of its identifiers."""
     attributes = _attributes(resource, resource.writable, creating=creating)
     relationships = schema_of(resource, f"{suffix}Linkages")
-    required = {"type": type_of(resource)}
+    required = {"type": _type_of(resource)}
     optional = {"id": {"description": "Ignored.", "example": "1"}, "relationships": relationships}
     (required if "required" in attributes else optional)["attributes"] = attributes
     return object_of(required, optional, closed=False)
@@ -61,13 +61,13 @@ def identifier(resource: Resource, suffix: str) -> Json:
     """
     if suffix.startswith(_LOCAL):
         by_id = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
-        by_lid = {"type": type_of(resource), **IDENTITIES["LocalId"]}
+        by_lid = {"type": _type_of(resource), **IDENTITIES["LocalId"]}
         return {"oneOf": [object_of(required, closed=False) for required in (by_id, by_lid)]}
-    properties = {"type": type_of(resource), "id": _IDS[suffix]}
+    properties = {"type": _type_of(resource), "id": _IDS[suffix]}
     return object_of(properties, closed=suffix == "Identifier")
 
 
-def type_of(resource: Resource) -> Json:
+def _type_of(resource: Resource) -> Json:
     """Return the schema of the member `type`."""
     return {"type": "string", "enum": [resource.type], "example": resource.type}
 
@@ -102,7 +102,7 @@ def response_resource(resource: Resource, graph: Graph) -> Json:
     attributes = _attributes(resource, resource.attributes)
     attributes["description"] = "Those in `fields`, by default all."
     links = self_link(resource)
-    required = {"type": type_of(resource), "id": _ID, "attributes": attributes, "links": links}
+    required = {"type": _type_of(resource), "id": _ID, "attributes": attributes, "links": links}
     relationships = _relationships(resource, graph)
     relationships["description"] = "Those in `include`, and those that the request changed."
     optional = {"relationships": relationships, "meta": reference("schemas", "Authorship")}

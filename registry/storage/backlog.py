@@ -24,9 +24,9 @@ class Backlog:
         self._requested: set[str] = set()
         self._has_many = asyncio.Event()
 
-    def written(self, type_name: str, count: int = 1) -> None:
-        """Report records that may have left their text blocks."""
-        self._outside[type_name] += count
+    def written(self, type_name: str) -> None:
+        """Report a record that may have left its text block."""
+        self._outside[type_name] += 1
         if self._outside[type_name] >= MANY_WRITTEN:
             self._request(type_name)
 

@@ -162,14 +162,10 @@ class UnitOfWork:
             return None
         identity_map, change = self._identity_maps[request.resource.type], request.change
         before = identity_map.get(request.id)
-        if request.is_new and before is not None:
-            return IdTaken()
         if not request.is_new and before is None:
             return None
-        if request.versions is not None and version_of(before or {}) not in request.versions:
-            return VersionConflict()
-        if (missing := self._missing_targets(change)) is not None:
-            return missing
+        if (rejection := self._rejection(request, before)) is not None:
+            return rejection
         authorship = updated(change.author, self._time)
         if before is None:
             identity_map.add(new_record(request.resource, request.id, change, self._time))
@@ -184,6 +180,14 @@ class UnitOfWork:
             else:
                 self._link_target(linkage, before or {}, authorship)
         return identity_map.get(request.id)
+
+    def _rejection(self, request: WriteRequest, before: Record | None) -> StorageError | None:
+        """Return why a request cannot be applied to its record, None if it can."""
+        if request.is_new and before is not None:
+            return IdTaken()
+        if request.versions is not None and version_of(before or {}) not in request.versions:
+            return VersionConflict()
+        return self._missing_targets(request.change)
 
     def _changes_members(self, id_: int, linkage: Linkage) -> bool:
         targets = self._identity_maps[linkage.relationship.target]

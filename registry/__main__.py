@@ -8,7 +8,7 @@ from keyword import iskeyword
 
 from registry import __version__
 from registry.installation import program
-from registry.settings import Parser, Settings
+from registry.settings import Parser, parse_settings
 
 _COMMANDS = {
     "serve": "run the service; without a command, this one is run",
@@ -57,12 +57,12 @@ def _parser() -> Parser:
 def _versions() -> str:
     """Return the versions of the registry, of Python, and of the mongod that it would embed."""
     # Imported late, because the driver loads slowly.
-    from registry.storage.mongod.embedded import version  # noqa: PLC0415
+    from registry.storage.mongod.binary import version  # noqa: PLC0415
 
     parts = {
         "registry": __version__,
         "Python": platform.python_version(),
-        "mongod": version(Settings.parse([], os.environ)),
+        "mongod": version(parse_settings([], os.environ)),
     }
     return ", ".join(f"{name} {number}" for name, number in parts.items() if number)
 

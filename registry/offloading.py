@@ -10,10 +10,10 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 MAX_INLINE_OBJECTS = 500
-"""Resources or identifiers that the event loop handles without a break: about 1 ms."""
+"""Resources or identifiers that the event loop handles without a pause: about 1 ms."""
 
 MAX_INLINE_BYTES = 50_000
-"""Bytes of JSON that the event loop parses or hashes without a break."""
+"""Bytes of JSON that the event loop parses or hashes without a pause."""
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 

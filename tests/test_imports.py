@@ -65,6 +65,7 @@ STORAGE_LAYERS = [
     "tokens",
     "token_lookups",
     "indexes",
+    "computed_fields",
     "maintenance",
     "consistency",
     "repository",

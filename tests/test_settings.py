@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.settings import Settings
+from registry.settings import Settings, parse_settings
 
 SETTINGS = [
     ("--mongodb-uri", "MONGODB_URI", "none"),
@@ -126,7 +126,7 @@ def error_line(
 ) -> str:
     """Return the single line that is printed for invalid settings."""
     with pytest.raises(SystemExit) as caught:
-        Settings.parse(arguments, environment)
+        parse_settings(arguments, environment)
     assert caught.value.code == 2
     output = capsys.readouterr()
     assert output.out == ""
@@ -135,7 +135,7 @@ def error_line(
 
 
 def test_every_setting_has_a_default() -> None:
-    assert Settings.parse([], {}) == Settings(
+    assert parse_settings([], {}) == Settings(
         mongodb_uri=None,
         database="registry",
         data_dir=Path("data"),
@@ -224,18 +224,18 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         metrics_port=9100,
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
-    assert Settings.parse([word for pair in flags.items() for word in pair], {}) == expected
-    assert Settings.parse([], variables) == expected
+    assert parse_settings([word for pair in flags.items() for word in pair], {}) == expected
+    assert parse_settings([], variables) == expected
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]", "[0::1]"])
 def test_an_ipv6_address_may_be_in_brackets(host: str) -> None:
-    assert Settings.parse(["--host", host], {}).host == "::1"
+    assert parse_settings(["--host", host], {}).host == "::1"
 
 
 def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:
-    assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "82"}).port == 81
-    assert Settings.parse(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
+    assert parse_settings(["--port=81"], {"REGISTRY_PORT": "82"}).port == 81
+    assert parse_settings(["--port=81"], {"REGISTRY_PORT": "none"}).port == 81
 
 
 def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by_commas() -> None:
@@ -247,9 +247,9 @@ def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by
         "REGISTRY_ALLOWED_HOST": "a.example",
         "REGISTRY_TRUSTED_PROXY": "10.0.0.0/8, ::1",
     }
-    assert Settings.parse(flags, {}) == expected
-    assert Settings.parse([], variables) == expected
-    assert Settings.parse(["--allowed-host=b"], variables).allowed_host == ("b",)
+    assert parse_settings(flags, {}) == expected
+    assert parse_settings([], variables) == expected
+    assert parse_settings(["--allowed-host=b"], variables).allowed_host == ("b",)
 
 
 def test_each_value_of_a_repeatable_setting_is_validated(
@@ -260,11 +260,11 @@ def test_each_value_of_a_repeatable_setting_is_validated(
 
 
 def test_of_a_repeated_flag_with_a_single_value_the_last_one_counts() -> None:
-    assert Settings.parse(["--port=80", "--port=81"], {}).port == 81
+    assert parse_settings(["--port=80", "--port=81"], {}).port == 81
 
 
 def test_an_empty_variable_is_ignored() -> None:
-    assert Settings.parse([], {variable: "" for _, variable, _ in SETTINGS}) == Settings()
+    assert parse_settings([], {variable: "" for _, variable, _ in SETTINGS}) == Settings()
 
 
 @pytest.mark.parametrize(("flag", "value"), INVALID)
@@ -282,7 +282,7 @@ def test_several_workers_are_rejected_where_the_kernel_does_not_balance_connecti
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-    assert Settings.parse(["--workers=1"], {}).workers == 1
+    assert parse_settings(["--workers=1"], {}).workers == 1
     assert "only Linux" in error_line(["--workers=2"], {}, capsys)
 
 
@@ -310,7 +310,7 @@ def test_an_issuer_without_an_audience_or_the_reverse_is_reported(
 )
 def test_an_issuer_on_a_loopback_address_needs_no_tls(issuer: str) -> None:
     arguments = [f"--oidc-issuer={issuer}", "--oidc-audience=registry"]
-    assert Settings.parse(arguments, {}).oidc_issuer == issuer
+    assert parse_settings(arguments, {}).oidc_issuer == issuer
 
 
 @pytest.mark.parametrize("flag", ["--tls-certificate", "--tls-key"])
@@ -326,7 +326,7 @@ def test_by_default_a_response_begins_within_10_seconds() -> None:
 
 
 def test_a_longer_query_extends_the_default_deadline() -> None:
-    settings = Settings.parse(["--query-seconds=60", "--queue-seconds=7"], {})
+    settings = parse_settings(["--query-seconds=60", "--queue-seconds=7"], {})
     assert settings.response_seconds == 60 + 7 + 0.5
 
 
@@ -341,7 +341,7 @@ def test_help_all_lists_every_setting_with_its_variable_and_default(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        Settings.parse(["--help", "all"], {})
+        parse_settings(["--help", "all"], {})
     assert caught.value.code == 0
     lines = " ".join(capsys.readouterr().out.split())
     for flag, variable, default in SETTINGS:

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, flag
+from registry.settings import Parser, Settings, flag, parse_settings
 from registry.start_error import StartError
 from registry.storage.client import Database, connect
-from registry.storage.mongod.embedded import has_data, running_uri
+from registry.storage.mongod.data_directory import has_data
+from registry.storage.mongod.unix_socket import running_uri
 
 _Result = TypeVar("_Result")
 
@@ -46,7 +47,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """Return the settings in the parsed options and in the environment, as the service has them."""
     flags = {flag(name): getattr(arguments, name) for name in _SETTINGS}
     given = {name: value for name, value in flags.items() if value is not None}
-    return Settings.parse(list(chain(*given.items())), os.environ)
+    return parse_settings(list(chain(*given.items())), os.environ)
 
 
 def parse_file(

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from registry.commands.database import database_parser, note, open_database, run, settings_of
 from registry.commands.file_format import CSV, add_format, format_of
-from registry.jsonapi.errors import ApiErrors
+from registry.jsonapi.error_collector import ApiErrors
 from registry.jsonapi.query import Query, Scope, parse
 from registry.model.graph import Graph
 from registry.new_file import new_file

@@ -12,7 +12,7 @@ from registry.installation import IS_CHECKOUT, SWAGGER_UI
 from registry.processes import event_loop
 from registry.processes.listeners import listen
 from registry.processes.logs import log_in_background
-from registry.settings import Settings, flag, variable
+from registry.settings import Settings, flag, parse_settings, variable
 from registry.start_error import StartError
 
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     Exits with status 2 if a setting, of the arguments or the environment, is not valid.
     """
     event_loop.handle_signals()
-    settings = Settings.parse(arguments, os.environ)
+    settings = parse_settings(arguments, os.environ)
     log_in_background(settings.log_format)
     try:
         with ExitStack() as stack:

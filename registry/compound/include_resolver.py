@@ -205,19 +205,11 @@ class _IncludeResolver:
         relationship: Relationship,
         size: int | None,
     ) -> dict[int, LinkedIds]:
-        target, key = self._graph[relationship.target], relationship.foreign_key
         members: dict[int, list[int]] = {record["_id"]: [] for record in records}
         if not members:
             return {}
-        attributes = self._query.attributes(target)
-        if size is None:
-            related = await self._snapshot.find(target, key, members.keys(), attributes)
-        else:  # one more reveals whether others follow
-            related = await self._snapshot.find_first(
-                resource, relationship, list(members), size + 1, attributes
-            )
-        make_ids_hashable(related)
-        loaded = self._loaded[target.type]
+        related = await self._find_members(resource, list(members), relationship, size)
+        key, loaded = relationship.foreign_key, self._loaded[relationship.target]
         async for chunk in in_chunks(related):
             for record in chunk:
                 if (owner := key_of(record, key)) in members:
@@ -228,6 +220,24 @@ class _IncludeResolver:
         return {
             owner: FirstPage(ids[:size], size, len(ids) > size) for owner, ids in members.items()
         }
+
+    async def _find_members(
+        self, resource: Resource, ids: Sequence[int], relationship: Relationship, size: int | None
+    ) -> list[Record]:
+        """Return the records linked to those with these ids; of each one, `size` and one more.
+
+        The one more reveals whether others follow.
+        """
+        target, key = self._graph[relationship.target], relationship.foreign_key
+        attributes = self._query.attributes(target)
+        if size is None:
+            members = await self._snapshot.find(target, key, ids, attributes)
+        else:
+            members = await self._snapshot.find_first(
+                resource, relationship, ids, size + 1, attributes
+            )
+        make_ids_hashable(members)
+        return members
 
 
 def _without_none(ids: Iterable[Any]) -> set[int]:

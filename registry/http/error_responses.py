@@ -13,10 +13,10 @@ from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_details import quoted
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.errors import (
-    MAX_ERRORS,
-    ApiError,
-    ApiErrors,
     BodyTooLarge,
     DiskFull,
     IdempotencyKeyReused,
@@ -33,7 +33,6 @@ from registry.jsonapi.errors import (
     ServiceUnavailable,
     TokenRejected,
     ValueTaken,
-    quoted,
 )
 from registry.jsonapi.links import resource_path
 from registry.storage.errors import (

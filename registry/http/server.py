@@ -21,7 +21,8 @@ from registry.http.health import HEALTH_PATHS
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
-from registry.jsonapi.errors import ApiError, ExpectationFailed
+from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.errors import ExpectationFailed
 
 _NOTICE_SECONDS = 0.1
 """A stop that takes longer says what it waits for."""

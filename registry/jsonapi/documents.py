@@ -9,9 +9,9 @@ import orjson
 from orjson import Fragment
 
 from registry.jsonapi.atomic_operations import RESULTS
-from registry.jsonapi.errors import ApiError
+from registry.jsonapi.changes import Change
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.query import Query
-from registry.jsonapi.request_documents import Change
 from registry.jsonapi.resource_objects import LinkageById, array, resource_objects
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record

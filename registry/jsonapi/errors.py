@@ -1,77 +1,19 @@
-"""Exceptions that become JSON:API error objects.
+"""The errors that responses can have.
 
 The OpenAPI description shows the docstrings of these classes as descriptions of the responses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
-from typing import Any, ClassVar, Self
+from typing import Self
 
-MAX_ERRORS = 100
-"""Errors per response: a request body of 1 MiB can contain more than 300,000."""
+from registry.jsonapi.error_details import quoted
+from registry.jsonapi.error_objects import ApiError
 
 _RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
 """Seconds, for errors that are not the client's."""
 
 _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
-
-
-class ApiError(Exception):
-    """One error of one request (JSON:API 1.0, Error Objects).
-
-    A subclass declares its status and code, and a title if it is not the code in words.
-
-    detail: a sentence about this occurrence. pointer: a JSON Pointer into the request document.
-    parameter: the name of a query parameter. headers: added to the response. meta: as in the error
-    object. type_url: identifies the error type in the cursor pagination profile, if it has one.
-    about: the path of a resource with further details, if there is one.
-    """
-
-    status: int
-    code: str
-    title: str
-    type_url: ClassVar[str | None] = None
-    about: str | None = None
-
-    def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
-        cls.status, cls.code = status, code
-        cls.title = title or code.replace("_", " ").capitalize()
-
-    def __init__(
-        self,
-        detail: str,
-        *,
-        pointer: str | None = None,
-        parameter: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        meta: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.pointer = pointer
-        self.parameter = parameter
-        self.headers = headers or {}
-        self.meta = meta
-
-    def to_object(self, request_id: str) -> dict[str, Any]:
-        """Return the error object. request_id: becomes `id`; the log contains the same id."""
-        error: dict[str, Any] = {
-            "id": request_id,
-            "status": str(self.status),
-            "code": self.code,
-            "title": self.title,
-            "detail": _encodable(self.detail),
-        }
-        if self.pointer is not None:
-            error["source"] = {"pointer": self.pointer}
-        elif self.parameter is not None:
-            error["source"] = {"parameter": _encodable(self.parameter)}
-        links = {"about": self.about, "type": self.type_url}
-        if any(links.values()):
-            error["links"] = {name: url for name, url in links.items() if url}
-        if self.meta is not None:
-            error["meta"] = self.meta
-        return error
 
 
 class MalformedRequest(ApiError, status=400, code="malformed_request"):
@@ -311,64 +253,9 @@ class QueryTimedOut(ApiError, status=503, code="query_timeout"):
         )
 
 
-class ApiErrors(Exception):
-    """All errors of one request."""
-
-    def __init__(self, errors: Sequence[ApiError]) -> None:
-        first = errors[0].detail
-        super().__init__(first if len(errors) == 1 else f"{len(errors)} errors, first: {first}")
-        self.errors = errors
-
-    @property
-    def status(self) -> int:
-        """The status all errors share, else 400, the most generally applicable one for 4xx errors.
-
-        JSON:API 1.0, Processing Errors. Errors of the query string (400) and of the document (422),
-        which are reported together, are such a case.
-        """
-        statuses = {error.status for error in self.errors}
-        return statuses.pop() if len(statuses) == 1 else 400
-
-
-class ErrorCollector:
-    """Collects the errors of one request, in order to report all of them (cf. `ErrorStore`).
-
-    As a context manager, it collects the errors that its block raises.
-    """
-
-    def __init__(self) -> None:
-        self._errors: list[ApiError] = []
-
-    def add(self, error: ApiError) -> None:
-        """Add an error. Raises ApiErrors when MAX_ERRORS are reached."""
-        self._errors.append(error)
-        if len(self._errors) == MAX_ERRORS:
-            raise ApiErrors(self._errors)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        if error is None or not isinstance(error, ApiError | ApiErrors):
-            return False
-        for each in [error] if isinstance(error, ApiError) else error.errors:
-            self.add(each)
-        return True
-
-    def raise_any(self) -> None:
-        """Raise ApiErrors if any error was added."""
-        if self._errors:
-            raise ApiErrors(self._errors)
-
-
-def quoted(*names: str) -> str:
-    """Return names in backticks, separated by commas.
-
-    Clients choose some of them: names over 80 characters are truncated, and those after the first
-    50 names are omitted.
-    """
-    truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names[:50])
-    omitted = ", …" if len(names) > 50 else ""
-    return ", ".join(f"`{name}`" for name in truncated) + omitted or "none"
+def error_types() -> list[type[ApiError]]:
+    """Return the types of the errors that responses can have."""
+    return ApiError.__subclasses__()
 
 
 def _challenge(**attributes: str) -> Mapping[str, str]:
@@ -376,8 +263,3 @@ def _challenge(**attributes: str) -> Mapping[str, str]:
     named = {"realm": "registry", **attributes}
     text = ", ".join(f'{name}="{value}"' for name, value in named.items())
     return {"WWW-Authenticate": f"Bearer {text}"}
-
-
-def _encodable(text: str) -> str:
-    # Bytes of the request line that are not UTF-8 arrive as lone surrogates.
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -4,7 +4,7 @@ from typing import Any
 
 from marshmallow import ValidationError
 
-from registry.jsonapi.errors import quoted
+from registry.jsonapi.error_details import quoted
 from registry.jsonapi.filter_errors import Below, InvalidFilter, quoted_json
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import EQUALITY, Attribute, Operator

@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from registry.jsonapi.errors import quoted
+from registry.jsonapi.error_details import quoted
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 """A position in JSON: member names and array indexes from the root."""

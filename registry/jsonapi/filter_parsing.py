@@ -12,7 +12,9 @@ from typing import Any
 
 import orjson
 
-from registry.jsonapi.errors import MAX_ERRORS, ApiErrors, InvalidParameter, quoted
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_details import quoted
+from registry.jsonapi.errors import InvalidParameter
 from registry.jsonapi.filter_conditions import NULL, default_operator, parse_condition
 from registry.jsonapi.filter_errors import Below, InvalidFilter, JsonPath, quoted_json
 from registry.jsonapi.filter_scope import FilterScope

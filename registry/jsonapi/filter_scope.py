@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from registry.jsonapi.errors import quoted
+from registry.jsonapi.error_details import quoted
 from registry.jsonapi.filter_errors import InvalidFilter
 from registry.jsonapi.filtering import Filter, Related
 from registry.model.graph import Graph

@@ -8,13 +8,9 @@ from typing import TypeAlias
 from urllib.parse import unquote_plus
 
 from registry.jsonapi.cursors import END, Cursors, Position
-from registry.jsonapi.errors import (
-    ErrorCollector,
-    InvalidParameter,
-    PageTooLarge,
-    RangeNotSupported,
-    quoted,
-)
+from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_details import quoted
+from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import MAX_ID, Record
@@ -117,7 +113,7 @@ def _check_combination(members: Collection[str]) -> None:
 
 
 def parse_size(value: str, parameter: str, sizes: PageSizes) -> int:
-    """Return a page size. Raises PageTooLarge, or InvalidParameter for anything but a size."""
+    """Return a page size. Raises PageTooLarge, or InvalidParameter if it is not a size."""
     size = _parse_positive(value, parameter)
     if size > sizes.largest:
         raise PageTooLarge(parameter, sizes.largest)

@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
+from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_details import quoted, unknown_type
+from registry.jsonapi.errors import InvalidParameter
 from registry.jsonapi.filter_parsing import parse_filter
 from registry.jsonapi.filtering import Filter
 from registry.jsonapi.page_sizes import PageSizes
@@ -183,8 +185,7 @@ def _split_brackets(name: str) -> list[str]:
 def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> frozenset[str]:
     """JSON:API 1.0, Sparse Fieldsets; an empty value selects no fields."""
     if type_name not in graph:
-        detail = f"Unknown type {quoted(type_name)}; available: {quoted(*graph)}."
-        raise InvalidParameter(detail, parameter=parameter)
+        raise InvalidParameter(unknown_type(type_name, graph), parameter=parameter)
     names = frozenset(value.split(",")) if value else frozenset[str]()
     available = fieldset_names(graph[type_name])
     if unknown := names - available:

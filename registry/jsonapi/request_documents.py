@@ -1,25 +1,20 @@
 """Request document -> validated input (JSON:API 1.0, Creating, Updating and Deleting Resources)."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import count, repeat
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.errors import (
-    ApiError,
-    ErrorCollector,
-    InvalidField,
-    MalformedDocument,
-    TypeConflict,
-    quoted,
-)
+from registry.jsonapi.changes import Change, Identifier, Linkage, Mode
+from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_details import quoted, unknown_relationship
+from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.errors import InvalidField, MalformedDocument, TypeConflict
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.attributes.identifier import parse_id
-from registry.model.record import MAX_ID, LinkedIds
+from registry.model.record import MAX_ID
 from registry.model.resource import Relationship, Resource
 from registry.model.validation import validator_for
 
@@ -31,70 +26,6 @@ _Object: TypeAlias = dict[str, Any]
 MAX_CONTAINERS = 50_000
 """Objects and arrays per document: while the parser creates them, nothing else is done. A valid
 document of 1 MiB has fewer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identifier:
-    """A resource identifier of a request.
-
-    id: None if `text`, the id as the client sent it, is not a valid id; the text of a local id is
-    empty, as its resource always exists. pointer: the position in the document, for errors.
-    """
-
-    id: int | None
-    text: str
-    pointer: str
-
-
-class Mode(Enum):
-    """How linkage changes a to-many relationship (JSON:API 1.0, Updating Relationships)."""
-
-    REPLACE = "replace"
-    ADD = "add"
-    REMOVE = "remove"
-
-
-@dataclass(frozen=True, slots=True)
-class Linkage:
-    """The resource identifiers sent for a relationship, and how they change it."""
-
-    relationship: Relationship
-    identifiers: tuple[Identifier, ...]
-    mode: Mode = Mode.REPLACE
-
-    @property
-    def ids(self) -> list[int]:
-        """The valid ids, ascending and without duplicates."""
-        ids = {identifier.id for identifier in self.identifiers}
-        return sorted(id_ for id_ in ids if id_ is not None)
-
-    @property
-    def linked_ids(self) -> LinkedIds:
-        """The ids that the relationship leads to after it has been replaced."""
-        if self.relationship.to_many:
-            return self.ids
-        return next(iter(self.ids), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The attributes, by name, and the relationships that a request writes.
-
-    author: the name of the principal that sent it, None if it is not known.
-    """
-
-    attributes: dict[str, Any]
-    linkages: tuple[Linkage, ...]
-    author: str | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of resource identifiers."""
-        return sum(len(linkage.identifiers) for linkage in self.linkages)
-
-    def written_by(self, author: str | None) -> Self:
-        """Return the change with its author."""
-        return self if author is None else replace(self, author=author)
 
 
 def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
@@ -154,12 +85,6 @@ def _outside_strings(body: bytes) -> int:
 def malformed(detail: str, position: DocumentPosition) -> MalformedDocument:
     """Return the error for a position where the document does not have the required form."""
     return MalformedDocument(detail, pointer=position.pointer)
-
-
-def unknown_relationship(name: str, resource: Resource) -> str:
-    """Return the detail of the error for a relationship that the type does not have."""
-    available = quoted(*resource.relationships)
-    return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."
 
 
 class DocumentLoader:

@@ -44,7 +44,7 @@ def resource_objects(
 ) -> list[str]:
     """Return the resource objects of records (section 2.3 of the service description).
 
-    A resource has only those relationships that `linkage_by_id` has an entry of for its id.
+    A resource shows only the relationships for which `linkage_by_id` has an entry with its id.
     """
     attributes, linked = query.attributes(resource), linkage_by_id.get(resource.type, {})
     try:
@@ -101,10 +101,6 @@ def _renderer(
     authorship = authorship_serializer()
     statements = [*serializer.lines, *authorship.lines]
     statements += [line for link in links for line in _statements(link)]
-    template = orjson.dumps(_template(resource, links)).decode()
-    template = template.replace("{", "{{").replace("}", "}}")
-    template = _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", template)
-    template = template.removesuffix("}}") + "{meta}}}"
     source = f"""\
 def render({", ".join(["records", "escaped", *(f"ids_{name}" for name in relationships)])}):
     objects, values = [], []
@@ -112,7 +108,7 @@ def render({", ".join(["records", "escaped", *(f"ids_{name}" for name in relatio
         number = record["_id"]
         id = number if number.__class__ is int else id_text(number)
         {indent.join(statements)}
-        objects.append(f'{template}')
+        objects.append(f'{_template(resource, links)}')
         values.append(raw_attributes + raw_meta)
     return objects, values
 """
@@ -122,8 +118,17 @@ def render({", ".join(["records", "escaped", *(f"ids_{name}" for name in relatio
     )
 
 
-def _template(resource: Resource, relationships: list[Relationship]) -> dict[str, Any]:
-    """Return a resource object with placeholders for values."""
+def _template(resource: Resource, relationships: Sequence[Relationship]) -> str:
+    """Return the JSON text of a resource object, as an f-string of the names of its values."""
+    text = orjson.dumps(_object_with_placeholders(resource, relationships)).decode()
+    text = text.replace("{", "{{").replace("}", "}}")
+    text = _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)
+    return text.removesuffix("}}") + "{meta}}}"
+
+
+def _object_with_placeholders(
+    resource: Resource, relationships: Sequence[Relationship]
+) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for one in relationships:
         to_one_links = relationship_links(resource, _ID, one.name)

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from registry.jsonapi.errors import ErrorCollector, InvalidParameter, quoted
+from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_details import quoted
+from registry.jsonapi.errors import InvalidParameter
 from registry.model.attributes import Attribute, ResourceId
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from registry.model.attributes import EQUALITY, Attribute, DateTime, Text
+from registry.model.attributes.date import utc_text
 from registry.model.record import Record
 
 CREATED_AT, CREATED_BY = "created_at", "created_by"
@@ -57,8 +58,7 @@ AUTHORSHIP: Mapping[str, Attribute] = {
 
 def current_time() -> str:
     """Return the time of a write as it is stored, such as `2026-02-28T12:30:00.000Z`."""
-    text = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-    return text.removesuffix("+00:00") + "Z"
+    return utc_text(datetime.datetime.now(datetime.UTC))
 
 
 def created(by: str | None, time: str) -> Record:

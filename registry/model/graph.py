@@ -40,7 +40,7 @@ class Graph(Mapping[str, Resource]):
     def with_unique(self, names: Collection[str]) -> "Graph":
         """Return the graph in which these attributes are unique too, such as `computer.serial`.
 
-        Raises InvalidDeclaration for a name that is not that of an attribute that can be unique.
+        Raises InvalidDeclaration for a name of anything but an attribute that can be unique.
         """
         possible = [
             f"{resource.type}.{name}"

@@ -46,7 +46,7 @@ class Resource:
 
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
     schema: of the attributes. hidden: stored fields that are never returned, with their values at
-    creation. unique: the names of attributes that are unique beside those declared so.
+    creation. unique: the names of attributes that are unique without being declared so.
     relationships: derived by the graph, never declared.
     """
 

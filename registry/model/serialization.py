@@ -1,7 +1,7 @@
 """Stored records -> `attributes` and `meta` of resource objects, by generated functions.
 
 Values are inserted into JSON text as they are. Whether any of them needs escapes, which is rare, is
-checked afterwards for many records at once. To escape the values of each record takes twice as
+checked afterwards for many records at once. Escaping the values of each record would take twice as
 long.
 """
 

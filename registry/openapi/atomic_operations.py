@@ -12,19 +12,14 @@ from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import REPLAYED, Operation, body, response
 from registry.openapi.parameters import IDEMPOTENCY
-from registry.openapi.schemas import (
+from registry.openapi.resource_schemas import (
     IDENTITIES,
-    Json,
     identifier,
     linkage,
     linkages,
-    object_of,
-    reference,
     request_resource,
-    schema_of,
-    text,
-    title,
 )
+from registry.openapi.schema_objects import Json, object_of, reference, schema_of, text, title
 
 TAG: Json = {"name": "Operations", "description": "Several changes in one request, all or none."}
 
@@ -58,26 +53,7 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     """Return the schemas of documents of operations and of results."""
     components: Json = {}
     for resource in graph.values():
-        for suffix in ("LocalReference", "LocalRemoval"):
-            components[title(resource) + suffix] = identifier(resource, suffix)
-        components[f"{title(resource)}LocalReferenceLinkages"] = linkages(
-            resource, graph, "LocalReference"
-        )
-        addition, revision = (
-            request_resource(resource, "LocalReference", creating=creating)
-            for creating in (True, False)
-        )
-        lid = text("Identifies the resource in subsequent operations.")
-        addition["properties"]["lid"] = lid
-        components[f"{title(resource)}Addition"] = addition
-        components[f"{title(resource)}Revision"] = revision
-        properties = {key: one for key, one in revision["properties"].items() if key != "id"}
-        for name, identity in IDENTITIES.items():
-            components[f"{title(resource)}RevisionBy{name}"] = {
-                **revision,
-                "properties": properties | identity,
-                "required": [*revision["required"], *identity],
-            }
+        components |= _type_schemas(resource, graph)
     # Components, as generators name a class after each.
     operations = dict(_operations(graph))
     result = object_of({}, {"data": reference("schemas", "AnyResource")})
@@ -86,6 +62,29 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     items = {"anyOf": [reference("schemas", name) for name in operations]}
     components["Operations"] = object_of({OPERATIONS: {**array, "items": items}}, closed=False)
     return components | operations | {"Results": object_of(results)}
+
+
+def _type_schemas(resource: Resource, graph: Graph) -> Json:
+    """Return the schemas of identifiers and resource objects of a type that may have a `lid`."""
+    name, suffix = title(resource), "LocalReference"
+    addition = request_resource(resource, suffix, creating=True)
+    addition["properties"]["lid"] = text("Identifies the resource in subsequent operations.")
+    revision = request_resource(resource, suffix, creating=False)
+    components = {
+        f"{name}{suffix}": identifier(resource, suffix),
+        f"{name}LocalRemoval": identifier(resource, "LocalRemoval"),
+        f"{name}{suffix}Linkages": linkages(resource, graph, suffix),
+        f"{name}Addition": addition,
+        f"{name}Revision": revision,
+    }
+    properties = {key: one for key, one in revision["properties"].items() if key != "id"}
+    for member, identity in IDENTITIES.items():
+        components[f"{name}RevisionBy{member}"] = {
+            **revision,
+            "properties": properties | identity,
+            "required": [*revision["required"], *identity],
+        }
+    return components
 
 
 def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:

@@ -14,23 +14,21 @@ from registry.http.idempotency import parse_key
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.jsonapi import errors
-from registry.jsonapi.atomic_operations import (
-    EXTENSION,
-    OPERATIONS,
-    load_operations,
-    operation_position,
-)
+from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, operation_position
 from registry.jsonapi.authorization import Requirement, authorize
+from registry.jsonapi.changes import Mode
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
-from registry.jsonapi.errors import ApiError, ApiErrors
+from registry.jsonapi.error_collector import ApiErrors
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import resource_path
+from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.jsonapi.query import Scope, parse, unknown_parameter
-from registry.jsonapi.request_documents import Mode, load, load_linkage
+from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.parameters import sized_paths
-from registry.openapi.schemas import Json
+from registry.openapi.schema_objects import Json
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.mongod.disk import RESERVE_BYTES

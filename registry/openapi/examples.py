@@ -6,14 +6,14 @@ import orjson
 
 from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
 from registry.jsonapi.documents import JSONAPI, encode_errors
-from registry.jsonapi.errors import ApiError
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import related_path, relationship_links, resource_path
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.pagination import NumberedPage, Window, page_links
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
-from registry.openapi.schemas import Json, absolute
+from registry.openapi.schema_objects import Json, absolute
 
 EXAMPLE_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 

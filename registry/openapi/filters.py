@@ -11,7 +11,7 @@ from registry.jsonapi.filter_scope import related_fields
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.model.stored_fields import StoredField, stored_fields
-from registry.openapi.schemas import Json, query_parameter, title
+from registry.openapi.schema_objects import Json, query_parameter, title
 
 _STRING: Json = {"type": "string"}
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from registry.http.etags import make_etag
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
-from registry.jsonapi.errors import ApiError
+from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.record import VERSION
 from registry.model.stored_fields import ID
 from registry.openapi import examples
 from registry.openapi.parameters import references
-from registry.openapi.schemas import Json, reference
+from registry.openapi.schema_objects import Json, reference
 from registry.resources import RESOURCES
 
 

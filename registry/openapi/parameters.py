@@ -12,7 +12,7 @@ from registry.model.graph import Graph
 from registry.model.resource import Relationship
 from registry.model.stored_fields import fieldset_names
 from registry.openapi.filters import filter_parameters
-from registry.openapi.schemas import POSITIVE, Json, query_parameter, reference, title
+from registry.openapi.schema_objects import POSITIVE, Json, query_parameter, reference, title
 
 _ID: Json = {
     "name": "id",

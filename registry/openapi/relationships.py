@@ -25,7 +25,7 @@ from registry.openapi.parameters import (
     query_parameters,
 )
 from registry.openapi.resources import collection_responses
-from registry.openapi.schemas import Json, schema_of, title
+from registry.openapi.schema_objects import Json, schema_of, title
 
 _VERBS = {"replace": "Replace", "add": "Add to", "remove": "Remove from"}
 _EFFECTS = {

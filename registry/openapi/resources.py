@@ -26,7 +26,7 @@ from registry.openapi.parameters import (
     PRECONDITIONS,
     query_parameters,
 )
-from registry.openapi.schemas import Json, absolute, schema_of, title
+from registry.openapi.schema_objects import Json, absolute, schema_of, title
 
 
 def collection_item(scope: Scope, errors: ErrorExamples) -> Json:

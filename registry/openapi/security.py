@@ -12,7 +12,7 @@ from registry.jsonapi.pointers import DocumentPosition
 from registry.model.graph import Graph
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import error_responses
-from registry.openapi.schemas import Json
+from registry.openapi.schema_objects import Json
 
 _SCHEME = "accessToken"
 

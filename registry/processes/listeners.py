@@ -21,6 +21,27 @@ def listen(
     )
 
 
+def reserve_port(listener: socket.socket) -> socket.socket:
+    """Replace `listener` by a socket that reserves its port for the workers but does not listen.
+
+    Each worker binds a socket of its own with SO_REUSEPORT, so that the kernel spreads connections
+    evenly; with one shared socket, a burst of connections would go to a single worker. A service
+    that binds without SO_REUSEPORT fails.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved = socket.socket(listener.family)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # Connections in TIME_WAIT must not prevent the bind, but other services must not bind as well.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if listener.family == socket.AF_INET6:
+        is_v6_only = listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, is_v6_only)
+    reserved.bind(listener.getsockname())
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    listener.close()
+    return reserved
+
+
 def listens_on_all_addresses(listener: socket.socket) -> bool:
     """Return whether a socket listens on all addresses of the machine."""
     return listener.getsockname()[0] in _ALL_ADDRESSES

@@ -22,7 +22,7 @@ _MAX_BYTES = 500
 
 _MAX_REPEATS = 100
 _PERIOD_SECONDS = 10.0
-"""At most so many lines with the same message template are written in one period."""
+"""The maximum number of lines with the same message template in one period."""
 
 
 _MAX_QUEUED = 10_000
@@ -108,7 +108,7 @@ class _NoLock(nullcontext[None]):
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not generic at run time
     """Writes log records; omits repeated ones, and says how many.
 
-    Clients whose requests are refused can thus not fill the disk. Defects and the access log are
+    So clients whose requests are refused cannot fill the disk. Defects and the access log are
     written in full. log_format: `text` or `json`.
     """
 

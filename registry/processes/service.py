@@ -61,17 +61,22 @@ async def serve(
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, certificate.reload)
         WORKERS.set_function(lambda: 1)
         REQUESTS_IN_PROGRESS.set_function(lambda: runner.requests_in_progress)
-        url = settings.public_url or url_of(settings.scheme, listener)
-        ready = (
-            f"Registry ready: API {url}/persons, "
-            f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
-        )
-        reach = _ON_ALL_ADDRESSES if listens_on_all_addresses(listener) else ""
-        announce(". ".join(filter(None, (ready, reach, app[NOTICE]))))
+        announce(_announcement(settings, listener, app[NOTICE]))
         await failure.wait()
     finally:
         await runner.cleanup()
         lag.cancel()
+
+
+def _announcement(settings: Settings, listener: socket.socket, notice: str) -> str:
+    """Return the line for a service that is ready. notice: about access tokens, or empty."""
+    url = settings.public_url or url_of(settings.scheme, listener)
+    ready = (
+        f"Registry ready: API {url}/persons, "
+        f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
+    )
+    reach = _ON_ALL_ADDRESSES if listens_on_all_addresses(listener) else ""
+    return ". ".join(filter(None, (ready, reach, notice)))
 
 
 def _tune_gc() -> None:

@@ -8,11 +8,12 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn, Self
 
 from registry.processes.failure import DatabaseFailure
+from registry.processes.listeners import reserve_port
 from registry.processes.metrics_exchange import Totals
 from registry.settings import Settings
 from registry.start_error import StartError
@@ -39,12 +40,8 @@ async def supervise(
         port = stack.enter_context(reserve_port(listener))
         totals = await stack.enter_async_context(Totals())
         if metrics_listener is not None:
-            # Imported late, because it loads slowly.
-            from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
-
-            announce = await stack.enter_async_context(
-                metrics_server(settings, metrics_listener, totals.scrape, announce)
-            )
+            metrics = _metrics_server(settings, metrics_listener, totals, announce)
+            announce = await stack.enter_async_context(metrics)
         # Loads in parallel with mongod; stop is registered twice, so that gunicorn always stops
         # before mongod.
         gunicorn = await _Gunicorn.start(totals.channel.fileno())
@@ -55,14 +52,17 @@ async def supervise(
             settings = replace(settings, mongodb_uri=uri)
         application = settings, port.family, port.getsockname(), totals.channel.fileno()
         gunicorn.life_pipe.write(pickle.dumps(application))
-
-        def announce_ready(line: str) -> None:
-            if settings.tls_certificate:
-                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gunicorn.hang_up)
-            announce(line)
-
-        watching = asyncio.create_task(gunicorn.watch_reports(settings.workers, announce_ready))
+        watching = asyncio.create_task(gunicorn.watch_reports(settings, announce))
         await _first_failure(watching, gunicorn, failure)
+
+
+def _metrics_server(
+    settings: Settings, listener: socket.socket, totals: Totals, announce: Callable[[str], None]
+) -> AbstractAsyncContextManager[Callable[[str], None]]:
+    # Imported late, because it loads slowly.
+    from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
+
+    return metrics_server(settings, listener, totals.scrape, announce)
 
 
 async def _first_failure(
@@ -80,27 +80,6 @@ async def _first_failure(
         if task.done():
             task.result()
     raise StartError("gunicorn has exited unexpectedly; its log messages, if any, are above")
-
-
-def reserve_port(listener: socket.socket) -> socket.socket:
-    """Replace `listener` by a socket that reserves its port for the workers but does not listen.
-
-    Each worker binds a socket of its own with SO_REUSEPORT, so that the kernel spreads connections
-    evenly; with one shared socket, a burst of connections would go to a single worker. A service
-    that binds without SO_REUSEPORT fails.
-    """
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reserved = socket.socket(listener.family)
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    # Connections in TIME_WAIT must not prevent the bind, but other services must not bind as well.
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if listener.family == socket.AF_INET6:
-        is_v6_only = listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
-        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, is_v6_only)
-    reserved.bind(listener.getsockname())
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
-    listener.close()
-    return reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +108,28 @@ class _Gunicorn:
         assert process.stdin and process.stdout  # noqa: S101, PT018 - both are pipes
         return cls(process, process.stdin, process.stdout)
 
-    async def watch_reports(self, workers: int, announce: Callable[[str], None]) -> None:
+    async def watch_reports(self, settings: Settings, announce: Callable[[str], None]) -> None:
         """Announce when all workers are ready; log the errors of those that start later.
 
-        Raises StartError if one of the first workers cannot start.
+        Once they are ready, SIGHUP reloads their certificate. Raises StartError if one of the first
+        workers cannot start.
         """
         ready = 0
         async for line in self.reports:
             status, _, text = line.decode().rstrip().partition(" ")
             if status == "ready":
                 ready += 1
-                if ready == workers:
+                if ready == settings.workers:
+                    if settings.tls_certificate:
+                        loop = asyncio.get_running_loop()
+                        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
                     announce(text)
-            elif ready < workers:
+            elif ready < settings.workers:
                 raise StartError(text)
             else:
                 _log.error("A worker cannot start: %s", text)
 
-    def hang_up(self) -> None:
+    def _hang_up(self) -> None:
         """Let all workers reload their certificate."""
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGHUP)

@@ -1,10 +1,10 @@
 """The workers, forked by gunicorn; `registry.processes.supervisor` starts this as a program.
 
 Standard input carries, pickled, the Settings, the family and address of the port, and the
-descriptor of the channel for metrics, which is inherited. SIGTERM stops
-gunicorn and all workers; when standard input closes, because the supervisor has exited or was
-killed, they exit at once. On standard output each worker reports one line: `ready` and the line to
-announce, or `failed` and the reason.
+descriptor of the channel for metrics, which is inherited. SIGTERM stops gunicorn and all workers;
+when standard input closes, because the supervisor has exited or was killed, they exit at once. On
+standard output each worker reports one line: `ready` and the line to announce, or `failed` and the
+reason.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
             "workers": self.settings.workers,
             "worker_class": _Worker,
             "bind": [],  # each worker binds a socket of its own
-            "timeout": 0,  # the workers are no HTTP servers of gunicorn, and report nothing to it
+            "timeout": 0,  # the workers send gunicorn no heartbeats, unlike its own HTTP servers
             "graceful_timeout": int(FINISH_SECONDS) + 3,
             "control_socket_disable": True,
             "errorlog": None,

@@ -2,5 +2,6 @@
 
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.settings import CORES, Settings
+from registry.settings.sources import parse_settings
 
-__all__ = ["CORES", "Parser", "Settings", "flag", "variable"]
+__all__ = ["CORES", "Parser", "Settings", "flag", "parse_settings", "variable"]

@@ -1,19 +1,17 @@
 """The validated settings of one service."""
 
-import argparse
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Self, get_type_hints
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from registry.access.urls import is_loopback
-from registry.installation import DATA_DIR, program
+from registry.installation import DATA_DIR
 from registry.jsonapi.page_sizes import PageSizes
-from registry.settings.parser import Parser, flag, variable
+from registry.settings.parser import flag
 from registry.settings.values import (
     MAX_WORKERS,
     address,
@@ -31,8 +29,8 @@ from registry.settings.values import (
 )
 
 _OTHER_SECONDS = 0.5
-"""What a request may take by default beside its wait and its query: with their defaults, it gets a
-response within 10 s even without a database."""
+"""Time that a request may take by default in addition to its wait and its query. With the defaults
+of those, it gets a response within 10 s even without a database."""
 
 CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 """The cores that this process may use; the default limits scale with them."""
@@ -176,35 +174,7 @@ class Settings:
         """The default and maximum page size; the default never exceeds the maximum."""
         return PageSizes(min(self.page_size, self.largest_page), self.largest_page)
 
-    @classmethod
-    def parse(cls, arguments: Sequence[str], environment: Mapping[str, str]) -> Self:
-        """Read the settings from command-line arguments and environment variables.
-
-        A flag takes precedence over its variable; an empty variable counts as unset. An invalid
-        value ends the process with status 2 and one line that names the flag or variable, `--help`
-        with status 0 after it has listed the settings.
-        """
-        hints = get_type_hints(cls, include_extras=True)
-        options = {name: hint.__metadata__ for name, hint in hints.items()}
-        descriptions = {name: description for name, (_, description) in options.items()}
-        parser = _parser(descriptions, _COMMON)
-        flags = vars(parser.parse_args(arguments))
-        if listed := flags["help"]:
-            (_parser(descriptions, descriptions) if listed == "all" else parser).print_help()
-            sys.exit(0)
-        values: dict[str, Any] = {}
-        for field in fields(cls):
-            source, texts = _texts(field, flags[field.name], environment)
-            parse, _ = options[field.name]
-            parsed = tuple(parser.parse_value(source, text, parse) for text in texts)
-            if parsed:
-                values[field.name] = parsed if _is_repeatable(field) else parsed[0]
-        settings = cls(**values)
-        if contradiction := settings._contradiction():
-            parser.error(contradiction)
-        return settings
-
-    def _contradiction(self) -> str | None:
+    def contradiction(self) -> str | None:
         """Return what is wrong with settings that are valid one by one."""
         if self.response_seconds < self.queue_seconds + self.query_seconds:
             text = ", ".join(
@@ -217,57 +187,3 @@ class Settings:
         if bool(self.tls_certificate) != bool(self.tls_key):
             return "--tls-certificate and --tls-key: set both or neither"
         return None
-
-
-_COMMON = (
-    *("mongodb_uri", "data_dir", "host", "port", "workers", "public_url", "auth"),
-    *("tls_certificate", "tls_key", "access_log"),
-)
-"""The settings that `--help` lists; `--help all` lists the others too."""
-
-
-def _parser(descriptions: Mapping[str, str], listed: Collection[str]) -> Parser:
-    """Return the parser of all settings. listed: those in its help, which fits one screen."""
-    parser = Parser(
-        prog=f"{program()} serve",
-        usage="%(prog)s [OPTIONS]",
-        description="Serve the JSON:API registry of persons and computers.",
-        epilog="Each setting is a flag or the environment variable in brackets.",
-        add_help=False,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        *("-h", "--help"),
-        nargs="?",
-        const="common",
-        choices=["common", "all"],
-        metavar="all",
-        help=f"list the {len(_COMMON)} most common settings, or all {len(descriptions)}",
-    )
-    for field in fields(Settings):
-        default = "none" if field.default in {None, ()} else field.default
-        text = f"{descriptions[field.name]} [{variable(field.name)}, default: {default}]"
-        parser.add_argument(
-            flag(field.name),
-            action="append",
-            metavar="VALUE",
-            help=text.replace("%", "%%") if field.name in listed else argparse.SUPPRESS,
-        )
-    return parser
-
-
-def _texts(
-    field: Field[Any], flags: list[str] | None, environment: Mapping[str, str]
-) -> tuple[str, list[str]]:
-    """Return the flag or variable that sets a field, and the texts of its values."""
-    if flags is not None:
-        return flag(field.name), flags if _is_repeatable(field) else flags[-1:]
-    source = variable(field.name)
-    text = environment.get(source)
-    if not text:
-        return source, []
-    return source, [part.strip() for part in text.split(",")] if _is_repeatable(field) else [text]
-
-
-def _is_repeatable(field: Field[Any]) -> bool:
-    return isinstance(field.default, tuple)

@@ -1,15 +1,15 @@
-"""The backlog: what maintenance in the background has still to do."""
+"""The backlog: what maintenance has yet to do in the background."""
 
 import asyncio
 from collections import Counter
 
 MANY_OUTSIDE = 1_024
-"""Records outside text blocks from which on maintenance adds them if a search has found so many; it
-compares them in 2 ms."""
+"""Records outside text blocks that a search finds before maintenance adds them. A search compares
+this many in 2 ms."""
 
 MANY_WRITTEN = 8_192
-"""Records outside text blocks from which on maintenance adds them in any case. Fewer are not worth
-the time while nobody searches: a record that is written often would be added each time."""
+"""Records outside text blocks before maintenance adds them even if nobody searches. A lower number
+would add a record that is written often again and again."""
 
 
 class Backlog:
@@ -24,9 +24,9 @@ class Backlog:
         self._requested: set[str] = set()
         self._has_many = asyncio.Event()
 
-    def written(self, type_name: str, count: int = 1) -> None:
-        """Report records that may have left their text blocks."""
-        self._outside[type_name] += count
+    def written(self, type_name: str) -> None:
+        """Report a record that may have left its text block."""
+        self._outside[type_name] += 1
         if self._outside[type_name] >= MANY_WRITTEN:
             self._request(type_name)
 

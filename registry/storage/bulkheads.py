@@ -61,7 +61,7 @@ class Bulkhead:
 
     @asynccontextmanager
     async def readmit(self) -> AsyncIterator[None]:
-        """Admit a stream whose response has begun, and thus cannot be refused, after any wait.
+        """Admit a stream after any wait: its response has begun, so it can no longer be refused.
 
         The bulkhead of streams limits how many such callers there are.
         """

@@ -22,7 +22,7 @@ from registry.storage.thread_pool import THREADS
 Database: TypeAlias = AsyncIOMotorDatabase[Record]
 
 APP_NAME = "registry"
-"""By this name, MongoDB lists the connections of the service."""
+"""The name under which MongoDB lists the connections of the service."""
 
 _OPTIONS: dict[str, Any] = {
     "appname": APP_NAME,

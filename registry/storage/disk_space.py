@@ -8,7 +8,7 @@ from pathlib import Path
 from registry.storage.client import Database
 from registry.storage.errors import DiskNearlyFull
 from registry.storage.mongod.disk import RESERVE_BYTES, has_space
-from registry.storage.mongod.embedded import MEMBER
+from registry.storage.mongod.unix_socket import MEMBER
 
 _CHECK_SECONDS = 1.0
 

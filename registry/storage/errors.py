@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from pymongo.errors import ExecutionTimeout, PyMongoError
 
+from registry.jsonapi.changes import Identifier
 from registry.jsonapi.pointers import DATA, DocumentPosition
-from registry.jsonapi.request_documents import Identifier
 from registry.model.resource import Resource
 
 _log = logging.getLogger("registry")

@@ -21,7 +21,7 @@ from registry.storage.transactions import Transaction
 from registry.storage.visible_fields import visible_fields
 
 _RETENTION = timedelta(hours=24)
-"""How long a result is kept at least; MongoDB deletes it within about a minute afterwards."""
+"""The minimum time that a result is kept; MongoDB deletes it about a minute later at most."""
 
 _COLLECTION = "idempotency_keys"
 

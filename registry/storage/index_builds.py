@@ -11,6 +11,7 @@ from pymongo import IndexModel
 from pymongo.errors import OperationFailure
 
 from registry.storage.client import Database
+from registry.storage.reads.commands import Commands
 
 _log = logging.getLogger("registry")
 
@@ -35,15 +36,10 @@ async def build(database: Database, collection: str, indexes: Sequence[IndexMode
 
 
 async def _build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
-    client = database.client
-    async with await client.start_session(causal_consistency=False) as session:
-        try:
-            with pymongo.timeout(BUILD_SECONDS):
-                await database[collection].create_indexes(indexes, session=session)
-        except asyncio.CancelledError:
-            # Otherwise a thread would wait for the build, and delay the end of the process.
-            await client.admin.command({"killSessions": [session.session_id]})
-            raise
+    # Otherwise a thread would wait for the build, and delay the end of the process.
+    async with Commands(database).ended_if_cancelled() as session:
+        with pymongo.timeout(BUILD_SECONDS):
+            await database[collection].create_indexes(indexes, session=session)
 
 
 async def _log_progress(database: Database, collection: str) -> None:

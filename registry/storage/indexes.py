@@ -1,4 +1,4 @@
-"""Indexes: of each field that filters and sorts use, except the authorship, with the id."""
+"""Indexes: one of each field that filters and sorts use, except the authorship, and of the id."""
 
 import logging
 

@@ -11,9 +11,9 @@ from registry.model.stored_fields import ID
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
+from registry.storage.computed_fields import ComputedFields
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.indexes import Indexes
-from registry.storage.records import recompute
 from registry.storage.text_blocks import BLOCK_SIZE, collection_of, searched_names
 from registry.storage.writes.text_indexing import TextIndexing
 
@@ -21,9 +21,6 @@ _log = logging.getLogger("registry")
 
 _FEW = 10_000
 """Records of a collection that is completed before the service starts, in less than a second."""
-
-_RECOMPUTE_BATCH_SIZE = 10_000
-"""Records per update of missing computed fields."""
 
 _RETRY_SECONDS = 30.0
 """The pause after an error; the data are complete but slower to query."""
@@ -36,11 +33,17 @@ class Maintenance:
     """
 
     def __init__(
-        self, database: Database, graph: Graph, bulkheads: Bulkheads, backlog: Backlog
+        self,
+        database: Database,
+        graph: Graph,
+        computed_fields: ComputedFields,
+        bulkheads: Bulkheads,
+        backlog: Backlog,
     ) -> None:
         self._database = database
         self._graph = graph
         self._backlog = backlog
+        self._computed_fields = computed_fields
         self._indexes = Indexes(database, graph, backlog)
         self._text_indexing = {
             name: TextIndexing(resource, database, bulkheads)
@@ -61,26 +64,13 @@ class Maintenance:
             count = await self._database[resource.collection].estimated_document_count()
             await self._indexes.prepare(resource, is_small=count <= _FEW)
             if count <= _FEW:
-                await self.recompute(resource)
+                await self._computed_fields.complete(resource)
             else:
                 self._large.append(resource)
             if count >= BLOCK_SIZE:
                 self._not_small.append(resource.type)
         await self._create_collections()
         self._task = asyncio.create_task(self._run())
-
-    async def recompute(self, resource: Resource) -> None:
-        """Store the computed fields of records that external writers have stored without them.
-
-        Raises PyMongoError.
-        """
-        collection = self._database[resource.collection]
-        for field in resource.computed:
-            while records := await collection.find({field: None}, {"_id": True}).to_list(
-                _RECOMPUTE_BATCH_SIZE
-            ):
-                ids = [record["_id"] for record in records]
-                await collection.update_many({"_id": {"$in": ids}}, recompute(resource))
 
     async def catch_up(self) -> None:
         """Wait until everything is complete that `prepare` has left for the background."""
@@ -101,7 +91,7 @@ class Maintenance:
     async def _run(self) -> None:
         await self._retry(self._indexes.build)
         for resource in self._large:
-            await self._retry(partial(self.recompute, resource))
+            await self._retry(partial(self._computed_fields.complete, resource))
         types = list(self._not_small)
         while True:
             for name in self._text_indexing.keys() & types:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.authorship import created
 from registry.model.record import TEXT_BLOCK, VERSION, LinkedIds, Record
 from registry.model.resource import Resource
@@ -124,7 +124,7 @@ def foreign_keys(change: Change) -> dict[str, LinkedIds]:
 def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]) -> Record:
     """Return the fields that these values change, with computed ones; empty if none changes.
 
-    A record whose texts change is in no text block any more.
+    A record whose texts change leaves its text block.
     """
     fields = {
         name: value for name, value in values.items() if not _is_same(value, record.get(name))

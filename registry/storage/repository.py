@@ -1,16 +1,14 @@
 """Operations on stored resources."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.atomic_operations import Operation
-from registry.jsonapi.filtering import filtered_fields
+from registry.jsonapi.changes import Change
 from registry.jsonapi.query import Query
-from registry.jsonapi.request_documents import Change
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
@@ -19,40 +17,27 @@ from registry.storage import idempotency
 from registry.storage.availability import Availability
 from registry.storage.backlog import Backlog
 from registry.storage.backups import require_complete
-from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
+from registry.storage.computed_fields import ComputedFields
 from registry.storage.disk_space import DiskSpace
-from registry.storage.errors import DuplicateValue, RecordNotFound, translated_errors
+from registry.storage.errors import DuplicateValue, RecordNotFound
 from registry.storage.idempotency import IdempotencyKey
 from registry.storage.maintenance import Maintenance
-from registry.storage.orphaned_transactions import OrphanedTransactions
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.lookups import Lookups
 from registry.storage.reads.read_context import ReadContext
 from registry.storage.records import Versions, Written, version_of
 from registry.storage.snapshot import Snapshot
-from registry.storage.transactions import TransactionConflict, Transactions
+from registry.storage.transactions import TransactionConflict
 from registry.storage.unique_indexes import UniqueIndexes
 from registry.storage.visible_fields import visible_fields
 from registry.storage.writes import atomic_operations
 from registry.storage.writes.atomic_operations import Performed
-from registry.storage.writes.attribute_updates import AttributeUpdates
-from registry.storage.writes.commands import WriteCommands
 from registry.storage.writes.deletions import delete
-from registry.storage.writes.id_allocation import Counters
-from registry.storage.writes.insertions import Insertions
-from registry.storage.writes.keyed_insertions import KeyedInsertions
-from registry.storage.writes.link_writes import LinkWrites
 from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
-from registry.storage.writes_in_progress import WritesInProgress
-
-_MAX_CALLERS = 1_000
-"""Requests that share one update of missing computed fields."""
-
-_MAX_SMALL_TRANSACTIONS = 16
-"""Deletions and atomic operations in progress, each of which takes a thread."""
+from registry.storage.writes.write_context import WriteContext
 
 _LARGE = 100
 """A transaction of more operations and linked resources than this is a large one."""
@@ -70,39 +55,20 @@ class Repository:
 
     def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
         self._database = database
-        self._graph = graph
         self._disk_space = DiskSpace(database)
         self._availability = Availability(database)
-        commands = Commands(database)
-        self._lookups = Lookups(commands, graph)
         self._bulkheads = Bulkheads.of(settings)
         self._bulkheads.expose()
         self._backlog = Backlog()
+        commands = Commands(database)
+        self._lookups = Lookups(commands, graph)
         self._reads = ReadContext(commands, graph, settings, self._bulkheads, self._backlog)
-        self._recomputations = Coalescer[None](name="recomputations", max_callers=_MAX_CALLERS)
-        self._counters = Counters(database, graph)
-        self._in_progress = WritesInProgress()
-        orphans = OrphanedTransactions(database)
-        self._transactions = Transactions(database, graph, orphans)
-        self._large_transactions = Transactions(database, graph, orphans)
+        self._writes = WriteContext(database, graph, commands)
         self._unique_indexes = UniqueIndexes(database, graph, commands)
-        self._maintenance = Maintenance(database, graph, self._bulkheads, self._backlog)
-        self._small_transactions = asyncio.Semaphore(_MAX_SMALL_TRANSACTIONS)
-        self._link_writes = LinkWrites(
-            self._transactions, self._large_transactions, self._in_progress
+        self._computed_fields = ComputedFields(database, graph)
+        self._maintenance = Maintenance(
+            database, graph, self._computed_fields, self._bulkheads, self._backlog
         )
-        self._insertions, self._keyed_insertions, self._attribute_updates = {}, {}, {}
-        for resource in graph.values():
-            writes = WriteCommands(database, commands, resource)
-            self._insertions[resource] = Insertions(
-                resource, writes, self._counters, orphans, self._in_progress
-            )
-            self._keyed_insertions[resource] = KeyedInsertions(
-                resource, self._transactions, self._counters
-            )
-            self._attribute_updates[resource] = AttributeUpdates(
-                resource, writes, orphans, self._in_progress
-            )
 
     async def prepare(self) -> None:
         """Create missing indexes, computed fields and counters, before anything else is called.
@@ -112,7 +78,7 @@ class Repository:
         or several records have one value of a unique attribute; also PyMongoError.
         """
         await require_complete(self._database)
-        await self._counters.prepare()
+        await self._writes.counters.prepare()
         await idempotency.prepare(self._database)
         await self._unique_indexes.prepare()
         await self._maintenance.prepare()
@@ -126,16 +92,8 @@ class Repository:
         """Wait until all writes have ended, then give back ids that were allocated ahead."""
         self._disk_space.close()
         await self._maintenance.close()
-        for resource in self._graph.values():
-            await self._insertions[resource].close()
-            await self._keyed_insertions[resource].close()
-            await self._attribute_updates[resource].close()
-        await self._link_writes.close()
-        await self._in_progress.ended()
+        await self._writes.close()
         await self._reads.close()
-        await self._transactions.close()
-        await self._large_transactions.close()
-        await self._counters.close()
 
     async def is_available(self) -> bool:
         """Return whether the primary of the database replies within a second."""
@@ -154,14 +112,7 @@ class Repository:
         First stores computed fields that external writers left out, if the query filters or sorts
         by them.
         """
-        named = {one for part in query.filters for one in filtered_fields(part, resource.type)}
-        for key in query.order:
-            owner = key.relationship.target if key.relationship else resource.type
-            named.add((owner, key.stored_name))
-        for type_name in {name for name, field in named if field in self._graph[name].computed}:
-            recompute = partial(self._maintenance.recompute, self._graph[type_name])
-            with translated_errors():
-                await self._recomputations.load(type_name, recompute)
+        await self._computed_fields.complete_for(resource, query)
         return self.snapshot()
 
     async def insert(
@@ -180,31 +131,45 @@ class Repository:
         """
         self._disk_space.require()
         self._backlog.written(resource.type)
-        is_plain = not change.linkages and not read_back
-
-        async def attempt() -> Written:
-            if is_plain and key is not None:
-                insertions = self._keyed_insertions[resource]
-                with suppress(TransactionConflict):
-                    async with self._bulkheads.small_requests:
-                        return Written(await insertions.insert(change, key))
-            (id_,) = await self._counters.allocate(resource, 1)
-            request = WriteRequest(
-                resource, id_, change, is_new=True, is_read_back=read_back, key=key
-            )
-            written = await self._write_links(request)
-            assert written is not None  # noqa: S101 - for mypy: only updates find no record
-            return written
-
+        insert: Callable[[], Awaitable[Written]]
+        if change.linkages or read_back:
+            insert = partial(self._insert_linked, resource, change, read_back=read_back, key=key)
+        elif key is None:
+            insert = partial(self._insert_plain, resource, change)
+        else:
+            insert = partial(self._insert_keyed, resource, change, key)
         try:
-            if is_plain and key is None:
-                insertion = partial(self._insertions[resource].insert, change)
-                async with self._bulkheads.small_requests:
-                    return Written(await self._counters.retry_if_taken(insertion))
-            return await self._counters.retry_if_taken(attempt)
+            return await self._writes.counters.retry_if_taken(insert)
         except DuplicateValue as taken:
             await self._identify(taken)
             raise
+
+    async def _insert_plain(self, resource: Resource, change: Change) -> Written:
+        async with self._bulkheads.small_requests:
+            return Written(await self._writes.insertions[resource].insert(change))
+
+    async def _insert_keyed(
+        self, resource: Resource, change: Change, key: IdempotencyKey
+    ) -> Written:
+        with suppress(TransactionConflict):  # usually because the key has a result
+            async with self._bulkheads.small_requests:
+                return Written(await self._writes.keyed_insertions[resource].insert(change, key))
+        return await self._insert_linked(resource, change, key=key)
+
+    async def _insert_linked(
+        self,
+        resource: Resource,
+        change: Change,
+        *,
+        read_back: bool = False,
+        key: IdempotencyKey | None = None,
+    ) -> Written:
+        (id_,) = await self._writes.counters.allocate(resource, 1)
+        written = await self._write_links(
+            WriteRequest(resource, id_, change, is_new=True, is_read_back=read_back, key=key)
+        )
+        assert written is not None  # noqa: S101 - for mypy: only updates find no record
+        return written
 
     async def update(
         self,
@@ -226,7 +191,6 @@ class Repository:
         self._disk_space.require()
         if change.attributes:
             self._backlog.written(resource.type)
-        written: Written | None
         try:
             if read_back:
                 return await self._update_and_read_back(resource, id_, change, versions)
@@ -235,15 +199,20 @@ class Repository:
                 written = await self._write_links(request)
             else:
                 update = UpdateRequest(id_, change, versions)
-                async with self._bulkheads.small_requests:
-                    record = await self._attribute_updates[resource].update(update)
-                written = None if record is None else Written(record)
+                written = await self._update_attributes(resource, update)
         except DuplicateValue as taken:
             await self._identify(taken)
             raise
         if written is None:
             raise RecordNotFound.by_id(resource.type, id_)
         return written
+
+    async def _update_attributes(
+        self, resource: Resource, request: UpdateRequest
+    ) -> Written | None:
+        async with self._bulkheads.small_requests:
+            record = await self._writes.attribute_updates[resource].update(request)
+        return None if record is None else Written(record)
 
     async def _update_and_read_back(
         self, resource: Resource, id_: int, change: Change, versions: Versions
@@ -276,13 +245,13 @@ class Repository:
         self._disk_space.require()
 
         async def attempt() -> Record | None:
-            async with self._small_transactions:
-                committed = await self._transactions.run(
+            async with self._writes.small_transactions:
+                committed = await self._writes.transactions.run(
                     lambda transaction: delete(transaction, resource, id_, versions, author)
                 )
             return committed.result
 
-        if await self._bulkheads.small_requests.complete(attempt, self._in_progress) is None:
+        if await self._bulkheads.small_requests.complete(attempt, self._writes.in_progress) is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
     async def execute(
@@ -297,20 +266,20 @@ class Repository:
         for one in operations:
             self._backlog.written(one.resource.type)
         is_large = sum(1 + one.change.size for one in operations) > _LARGE
-        transactions = self._large_transactions if is_large else self._transactions
+        transactions = self._writes.large_transactions if is_large else self._writes.transactions
 
         async def attempt() -> Performed:
-            ids = await atomic_operations.allocate_ids(operations, self._counters)
+            ids = await atomic_operations.allocate_ids(operations, self._writes.counters)
             execution = partial(atomic_operations.execute, operations, ids, key)
-            async with nullcontext() if is_large else self._small_transactions:
+            async with nullcontext() if is_large else self._writes.small_transactions:
                 committed = await transactions.run(execution)
             return committed.result
 
         bulkheads = self._bulkheads
         bulkhead = bulkheads.large_transactions if is_large else bulkheads.small_requests
-        execution = partial(self._counters.retry_if_taken, attempt)
+        execution = partial(self._writes.counters.retry_if_taken, attempt)
         try:
-            return await bulkhead.complete(execution, self._in_progress)
+            return await bulkhead.complete(execution, self._writes.in_progress)
         except DuplicateValue as taken:
             await self._identify(taken)
             raise
@@ -322,7 +291,9 @@ class Repository:
 
     async def _write_links(self, request: WriteRequest) -> Written | None:
         if request.change.size > _LARGE:
-            write = partial(self._link_writes.write_large, request)
-            return await self._bulkheads.large_transactions.complete(write, self._in_progress)
+            write = partial(self._writes.link_writes.write_large, request)
+            return await self._bulkheads.large_transactions.complete(
+                write, self._writes.in_progress
+            )
         async with self._bulkheads.small_requests:
-            return await self._link_writes.write(request)
+            return await self._writes.link_writes.write(request)

@@ -1,4 +1,4 @@
-"""Transactions: all of a change or nothing of it, retried when it conflicts with another."""
+"""Transactions: all of a change or none of it, retried when it conflicts with another."""
 
 import asyncio
 import time
@@ -150,7 +150,7 @@ class Transactions:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
-        """Yield a session. One without errors is used again: two calls of motor less."""
+        """Yield a session. One without errors is used again, which saves two calls of motor."""
         if self._idle:
             session = self._idle.pop()
         else:  # Causally consistent, each transaction would wait for the time of the one before.

@@ -27,7 +27,7 @@ from registry.storage.reads.commands import Commands
 _log = logging.getLogger("registry")
 
 _PREFIX = "unique_"
-"""The names of these indexes begin with it, and those of no others."""
+"""The prefix of the names of these indexes; no other index has it."""
 
 _IGNORING_CASE = {"locale": "en", "strength": 2}
 """The collation in which letters that differ in case alone are equal."""
@@ -53,7 +53,7 @@ class UniqueIndexes:
         self._commands = commands
 
     async def prepare(self) -> None:
-        """Create the missing indexes, and drop those of attributes that are not unique any more.
+        """Create the missing indexes, and drop those of attributes that are no longer unique.
 
         Raises StartError with the values that several records have, or with the reason why MongoDB
         cannot create an index; also PyMongoError.

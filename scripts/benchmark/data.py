@@ -8,7 +8,7 @@ from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.authorship import current_time
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK

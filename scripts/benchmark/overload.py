@@ -34,7 +34,7 @@ _RECOVERY_SECONDS = 5.0
 """How long the latency is observed after the load."""
 
 _NORMAL = 2.0
-"""A latency is normal up to so many times the 99th percentile without load."""
+"""A latency is normal up to this many times the 99th percentile without load."""
 
 
 async def measure_overload(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:

@@ -102,7 +102,9 @@ async def test_an_update_shows_who_made_it_and_when(api: Api) -> None:
     assert shown(await api.get("/persons/1")) == updated
 
 
-async def test_a_request_that_changes_nothing_is_no_update(api: Api, database: Database) -> None:
+async def test_a_request_that_changes_nothing_is_not_an_update(
+    api: Api, database: Database
+) -> None:
     created = shown(await send(api, "ci", "POST", "/persons", GRACE))
     await send(api, "ci", "POST", "/computers", {"type": "computer", "attributes": {"serial": "1"}})
     before = await stored_records(database)
@@ -239,7 +241,7 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
 
 
 @pytest.mark.covers("4.8.fields")
-async def test_included_resources_and_sparse_ones_show_it(api: Api) -> None:
+async def test_included_and_sparse_resources_show_their_authorship(api: Api) -> None:
     await owned_computers(api)
     for path in ("/persons/1?include=computers", "/persons?include=computers&page[size]=9"):
         whole = await api.get(path)
@@ -250,7 +252,7 @@ async def test_included_resources_and_sparse_ones_show_it(api: Api) -> None:
     assert related.authorship.items() <= whole.authorship.items()
 
 
-async def test_requests_cannot_set_it(api: Api) -> None:
+async def test_requests_cannot_set_the_authorship(api: Api) -> None:
     sent = {"created_by": "me", "created_at": "2026-02-28T12:30:00.000Z"}
     created = await send(api, "ci", "POST", "/persons", GRACE | {"meta": sent})
     assert shown(created)["created_by"] == "ci"
@@ -299,7 +301,7 @@ async def stored(api: Api, database: Database) -> list[dict[str, Any]]:
     return records
 
 
-async def test_resources_are_filtered_by_it_in_both_notations(
+async def test_resources_are_filtered_by_authorship_in_both_notations(
     api: Api, stored: list[dict[str, Any]]
 ) -> None:
     comparisons = [
@@ -335,7 +337,7 @@ def null_first(key: str, record: dict[str, Any]) -> tuple[bool, str]:
     [["updated_at"], ["updated_by"], ["created_at", "-updated_by"], ["last_name", "updated_at"]],
 )
 @pytest.mark.parametrize("descending", [False, True])
-async def test_resources_are_sorted_by_it_and_paged_by_cursors(
+async def test_resources_are_sorted_by_authorship_and_paged_by_cursors(
     api: Api, stored: list[dict[str, Any]], names: list[str], descending: bool
 ) -> None:
     keys = [f"-{names[0]}", *names[1:]] if descending else names

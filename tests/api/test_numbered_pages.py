@@ -12,7 +12,7 @@ import pytest
 from registry.storage.reads import change_streams, id_index
 from tests.api.test_operations import operate, results
 from tests.conftest import Serve
-from tests.jsonapi.test_atomic_operations import PERSON
+from tests.jsonapi.test_operation_documents import PERSON
 from tests.support import Api, CommandLog, Database, Response
 
 COUNT = 3_000

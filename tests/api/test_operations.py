@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
 from registry.settings import Settings
 from tests.conftest import LIMITS, Serve
-from tests.jsonapi.test_atomic_operations import COMPUTER, DOCUMENT, PERSON
+from tests.jsonapi.test_operation_documents import COMPUTER, DOCUMENT, PERSON
 from tests.support import (
     MEDIA_TYPE,
     VARY,

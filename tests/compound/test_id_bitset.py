@@ -13,7 +13,7 @@ IDS = st.one_of(st.integers(-3_000, 3_000), st.integers(-(2**63), 2**63 - 1))
 
 
 @given(st.lists(IDS), st.lists(IDS))
-def test_it_contains_the_added_ids_and_yields_them_in_ascending_order(
+def test_a_bitset_contains_the_added_ids_and_yields_them_in_ascending_order(
     added: list[int], others: list[int]
 ) -> None:
     ids = IdBitset()

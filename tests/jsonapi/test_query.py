@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.errors import MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.query import Query, Scope, parse
 from registry.model.graph import Graph

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from bson.objectid import ObjectId
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.authorship import current_time
 from registry.model.graph import Graph
 from registry.model.record import WRITE_ID
 from registry.resources import RESOURCES
 from registry.storage.records import update_statement
-from registry.storage.writes import attribute_updates
+from registry.storage.writes import optimistic_updates
 from registry.storage.writes.record_updates import RecordUpdate, UpdateRequest
 from tests.support import Api, CommandLog, Database, Response
 
@@ -144,7 +144,7 @@ async def test_a_locked_resource_does_not_delay_the_others(api: Api, database: D
 async def test_the_others_of_a_batch_with_a_locked_resource_are_written_in_parts(
     api: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attribute_updates, "_RETRY_SECONDS", 60.0)  # enough on any machine
+    monkeypatch.setattr(optimistic_updates, "_RETRY_SECONDS", 60.0)  # enough on any machine
     records = [{"_id": id_, "first_name": "Ada", "version": 1} for id_ in range(1, 202)]
     await database.persons.insert_many(records)
     async with locked(database, "1"):
@@ -163,7 +163,7 @@ async def test_a_locked_resource_is_not_acknowledged_after_a_defect(
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_, writes = await api.person(), 0
-    statement_of = attribute_updates._statement
+    statement_of = optimistic_updates._statement
 
     def fail_later(updates: dict[int, RecordUpdate]) -> dict[str, Any]:
         nonlocal writes
@@ -172,7 +172,7 @@ async def test_a_locked_resource_is_not_acknowledged_after_a_defect(
             raise TypeError("a defect")
         return statement_of(updates)
 
-    monkeypatch.setattr(attribute_updates, "_statement", fail_later)
+    monkeypatch.setattr(optimistic_updates, "_statement", fail_later)
     async with locked(database, id_):
         response = await patch(api, id_, last_name="Later")
     assert response.status == 503
@@ -182,7 +182,7 @@ async def test_a_locked_resource_is_not_acknowledged_after_a_defect(
 async def test_an_update_of_a_resource_that_stays_locked_is_not_applied_after_its_503(
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attribute_updates, "_RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(optimistic_updates, "_RETRY_SECONDS", 0.5)
     ids = [await api.person() for _ in range(3)]
     async with locked(database, ids[0]):
         responses = await asyncio.gather(*(patch(api, id_, last_name="Old") for id_ in ids))

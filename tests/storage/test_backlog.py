@@ -9,6 +9,11 @@ import pytest
 from registry.storage.backlog import MANY_OUTSIDE, MANY_WRITTEN, Backlog
 
 
+def write(backlog: Backlog, count: int) -> None:
+    for _ in range(count):
+        backlog.written("person")
+
+
 async def types_of(backlog: Backlog) -> list[str]:
     async with asyncio.timeout(0.01):
         return await backlog.types()
@@ -16,7 +21,7 @@ async def types_of(backlog: Backlog) -> list[str]:
 
 async def test_maintenance_begins_after_many_writes() -> None:
     backlog = Backlog()
-    backlog.written("person", MANY_WRITTEN - 1)
+    write(backlog, MANY_WRITTEN - 1)
     with pytest.raises(TimeoutError):
         await types_of(backlog)
     backlog.written("person")
@@ -28,7 +33,7 @@ async def test_maintenance_begins_after_many_writes() -> None:
 
 async def test_maintenance_begins_after_fewer_writes_if_a_search_has_found_them() -> None:
     backlog = Backlog()
-    backlog.written("person", MANY_OUTSIDE)
+    write(backlog, MANY_OUTSIDE)
     backlog.found_outside("person", MANY_OUTSIDE - 1)
     with pytest.raises(TimeoutError):
         await types_of(backlog)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from registry.settings import Settings
+from registry.settings import Settings, parse_settings
 from registry.start_error import StartError
 from registry.storage.bulkheads import Bulkhead, Bulkheads, check_connections
 from registry.storage.errors import BulkheadFull
@@ -184,6 +184,6 @@ def test_a_limit_beyond_the_connections_is_rejected_with_both_settings(name: str
     check_connections(Settings())
     flag = name.replace("_", "-")
     with pytest.raises(StartError) as caught:
-        check_connections(Settings.parse([f"--{flag}={THREADS // 2}"], {}))
+        check_connections(parse_settings([f"--{flag}={THREADS // 2}"], {}))
     assert f"--{flag} {THREADS // 2}" in str(caught.value)
     assert f"{THREADS} connections to MongoDB (MOTOR_MAX_WORKERS)" in str(caught.value)

@@ -21,7 +21,7 @@ import pytest
 from pymongo import WriteConcern
 
 from registry.settings import Settings
-from registry.storage.mongod import embedded, supervision
+from registry.storage.mongod import data_directory, embedded, supervision
 from tests.mongods import Client, client_of, running, start_error
 
 
@@ -79,7 +79,7 @@ async def test_the_data_directory_may_have_any_name_and_may_be_moved(
     assert sorted(path.name for path in moved.iterdir()) == ["lock", "mongod.log", "mongodb"]
 
 
-async def test_only_this_user_can_reach_it_and_there_is_no_tcp_port(tmp_path: Path) -> None:
+async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path: Path) -> None:
     home = tmp_path / "new" / "data"
     async with embedded.mongod(Settings(data_dir=home)) as uri:
         path = Path(unquote(urlsplit(uri).netloc))
@@ -93,7 +93,7 @@ async def test_only_this_user_can_reach_it_and_there_is_no_tcp_port(tmp_path: Pa
         assert net["bindIp"] == f"./{path.name}"
 
 
-def test_it_is_not_bound_to_an_event_loop(tmp_path: Path) -> None:
+def test_mongod_is_not_bound_to_an_event_loop(tmp_path: Path) -> None:
     context = running(tmp_path)
     with asyncio.Runner() as first, asyncio.Runner() as second:
         first.run(context.__aenter__())
@@ -218,7 +218,7 @@ async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
 async def test_a_directory_in_use_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "_COMMAND_SECONDS", 0.0)
+    monkeypatch.setattr(data_directory, "_COMMAND_SECONDS", 0.0)
     async with running(tmp_path):
         message = await start_error(tmp_path)
     assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
@@ -247,7 +247,7 @@ async def test_a_start_waits_for_a_previous_mongod_and_names_it(
         file.write("4711\n")
         file.flush()
         with monkeypatch.context() as patch:
-            patch.setattr(embedded, "_PREVIOUS_SECONDS", 0.1)
+            patch.setattr(data_directory, "_PREVIOUS_SECONDS", 0.1)
             assert "process 4711" in await start_error(tmp_path)
         waiting = asyncio.create_task(running(tmp_path).__aenter__())
         await asyncio.sleep(0.1)

@@ -98,7 +98,7 @@ async def check(index: IdIndex, database: Database) -> None:
     ],
     ids=["dense", "negative", "sparse", "everywhere", "ends", "empty"],
 )
-async def test_it_is_exact_while_others_insert_and_delete(
+async def test_the_index_is_exact_while_others_insert_and_delete(
     database: Database, ids: Iterable[int]
 ) -> None:
     choose, all_ids = random.Random(5), [Int64(one) for one in ids]  # noqa: S311 - the same ones
@@ -114,7 +114,7 @@ async def test_it_is_exact_while_others_insert_and_delete(
     await index.close()
 
 
-async def test_it_is_exact_after_transactions(index: IdIndex, stored: Database) -> None:
+async def test_the_index_is_exact_after_transactions(index: IdIndex, stored: Database) -> None:
     async with await stored.client.start_session() as session:
         for count in (1, 700):
             async with session.start_transaction():
@@ -129,7 +129,7 @@ async def test_it_is_exact_after_transactions(index: IdIndex, stored: Database) 
     await check(index, stored)
 
 
-async def test_it_is_exact_if_a_transaction_does_not_fit_into_a_reply(
+async def test_the_index_is_exact_if_a_transaction_does_not_fit_into_a_reply(
     index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(change_streams, "_BATCH_SIZE", 7)
@@ -150,7 +150,7 @@ REPLACEMENTS: dict[str, Write] = {
 
 
 @pytest.mark.parametrize("name", REPLACEMENTS)
-async def test_it_is_exact_after_the_collection_was_replaced(
+async def test_the_index_is_exact_after_the_collection_was_replaced(
     index: IdIndex, stored: Database, name: str
 ) -> None:
     await stored.persons.insert_many({"_id": 3 * one} for one in range(50))
@@ -194,7 +194,9 @@ async def test_concurrent_calls_share_one_query(
     assert commands.names() == ["find", "getMore"]
 
 
-async def test_two_processes_are_exact(index: IdIndex, stored: Database, mongodb_uri: str) -> None:
+async def test_the_indexes_of_two_processes_are_exact(
+    index: IdIndex, stored: Database, mongodb_uri: str
+) -> None:
     async with client_of(mongodb_uri) as client:
         other = IdIndex(Commands(client[stored.name]), "computers")
         for number in range(20):
@@ -360,7 +362,7 @@ async def test_changes_are_read_between_calls(
     assert await open_cursors(stored) == 0
 
 
-async def test_it_is_exact_after_mongod_was_killed_and_after_an_election(
+async def test_the_index_is_exact_after_mongod_was_killed_and_after_an_election(
     mongodb_uri: str, tmp_path: Path, unused_tcp_port: int
 ) -> None:
     with ExitStack() as stack:

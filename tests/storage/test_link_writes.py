@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from registry.http.app_keys import GRAPH, REPOSITORY
-from registry.jsonapi.request_documents import Change, Identifier, Linkage, Mode
+from registry.jsonapi.changes import Change, Identifier, Linkage, Mode
 from registry.model.record import Record
 from registry.storage import transactions
 from registry.storage.errors import RecordNotFound, Unavailable, VersionConflict

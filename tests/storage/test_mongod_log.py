@@ -54,7 +54,7 @@ def test_the_error_of_a_start_is_found_after_a_rotation(path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["12", '{"a": 1}', "cannot execute"])
-def test_a_line_that_is_no_log_entry_is_an_error_of_the_start(path: Path, line: str) -> None:
+def test_a_line_that_is_not_a_log_entry_is_an_error_of_the_start(path: Path, line: str) -> None:
     log = Log.open(path)
     with log.file, path.open("a") as program:
         program.write(f'{{"s": "I", "msg": "a"}}\n{line}\n')

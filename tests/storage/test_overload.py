@@ -247,17 +247,17 @@ async def test_a_write_is_completed_if_its_client_is_gone(api: Api, database: Da
     await api.person()
     repository = repository_of(api)
     async with AsyncExitStack() as transactions:
-        for _ in range(repository._small_transactions._value):
-            await transactions.enter_async_context(repository._small_transactions)
+        for _ in range(repository._writes.small_transactions._value):
+            await transactions.enter_async_context(repository._writes.small_transactions)
 
         async def has_begun() -> bool:
-            return bool(repository._in_progress._tasks)
+            return bool(repository._writes.in_progress._tasks)
 
         writer = await send(api, "/persons/1", "DELETE")
         assert await eventually(has_begun)
         reset(writer)
         assert (await api.get("/persons/1")).status == 200
-    await repository._in_progress.ended()
+    await repository._writes.in_progress.ended()
     assert await database.persons.count_documents({}) == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorCursor
 from pymongo import CursorType, MongoClient
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from registry.http.app_keys import GRAPH, REPOSITORY
-from registry.jsonapi.request_documents import Change, Identifier, Linkage
+from registry.jsonapi.changes import Change, Identifier, Linkage
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings

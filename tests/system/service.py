@@ -65,7 +65,7 @@ def error_message(command: Sequence[str | Path], environment: Mapping[str, str])
 
 
 def eventually(condition: Callable[[], bool], within: float = TIMEOUT) -> bool:
-    """Return whether the condition becomes true within so many seconds."""
+    """Return whether the condition becomes true within this many seconds."""
     deadline = time.monotonic() + within
     while not condition():
         if time.monotonic() > deadline:

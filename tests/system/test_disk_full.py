@@ -48,7 +48,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, free: int = 0) -> None:
-    """Take all but so many bytes of the free space."""
+    """Take all but this many bytes of the free space."""
     with (disk / "filler").open("ab") as file:
         os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free - free)
 

@@ -128,12 +128,23 @@ def test_a_missing_venv_module_is_reported_with_the_package_to_install(checkout:
     assert "install python3.99-venv" in run(checkout, "environment", "requirements.txt")
 
 
-def test_serve_starts_the_service_in_the_checkout_with_its_arguments(checkout: Path) -> None:
-    assert run(checkout, "serve", "--data-dir", "my data", "--port=1") == ""
+@pytest.mark.parametrize("command", ["check", "seed", "serve", "token"])
+def test_a_script_runs_the_command_of_its_name_in_the_checkout(
+    command: str, checkout: Path
+) -> None:
+    assert run(checkout, command, "--data-dir", "my data", "--port=1") == ""
     assert calls(checkout) == [
         "-m pip --requirement=requirements.txt",
-        "-m registry serve --data-dir my data --port=1",
+        f"-m registry {command} --data-dir my data --port=1",
     ]
+
+
+@pytest.mark.parametrize("command", ["backup", "export", "import", "restore"])
+def test_a_script_with_a_file_runs_its_command_in_the_directory_of_the_caller(
+    command: str, checkout: Path
+) -> None:
+    assert run(checkout, command, "a file") == ""
+    assert calls(checkout.parent) == [f"-m registry {command} a file"]
 
 
 def test_bench_runs_the_benchmark_with_its_arguments(checkout: Path) -> None:

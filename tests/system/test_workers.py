@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from registry.processes.supervisor import reserve_port
+from registry.processes.listeners import reserve_port
 from tests.system.conftest import Start
 from tests.system.service import (
     TIMEOUT,

@@ -18,7 +18,7 @@ from registry.jsonapi.authorization import (
     required_by_method,
     required_by_query,
 )
-from registry.jsonapi.errors import ErrorCollector
+from registry.jsonapi.error_collector import ErrorCollector
 from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, reject_parameters
 from registry.model.graph import Graph
 from registry.model.resource import Resource

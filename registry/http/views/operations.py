@@ -8,11 +8,12 @@ from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.document import DocumentView
-from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb, load_operations
+from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.documents import encode_results, written_linkage
 from registry.jsonapi.errors import PreconditionFailed
+from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.record import Record

@@ -13,11 +13,12 @@ from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView, counts
 from registry.jsonapi.authorization import required_by_change
+from registry.jsonapi.changes import Mode
 from registry.jsonapi.documents import encode_document
 from registry.jsonapi.links import related_path, relationship_links
 from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query, Scope
-from registry.jsonapi.request_documents import Mode, load_linkage
+from registry.jsonapi.request_documents import load_linkage
 from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource

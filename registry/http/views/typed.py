@@ -20,12 +20,12 @@ from registry.http.etags import (
 )
 from registry.http.responses import DocumentResponse
 from registry.http.views.document import DocumentView
+from registry.jsonapi.changes import Change
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
 from registry.jsonapi.errors import NotFound, PreconditionFailed
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.query import Query, Scope
-from registry.jsonapi.request_documents import Change
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import Record

@@ -59,5 +59,9 @@ class DateTime(Attribute):
     def to_json(self, value: Any) -> str | None:
         if not isinstance(value, datetime.datetime):
             return None if value is None else str(value)
-        text = value.astimezone(datetime.UTC).isoformat(timespec="milliseconds")
-        return text.removesuffix("+00:00") + "Z"
+        return utc_text(value.astimezone(datetime.UTC))
+
+
+def utc_text(time: datetime.datetime) -> str:
+    """Return a time in UTC with milliseconds, such as `2026-02-28T12:30:00.000Z` (RFC 3339)."""
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

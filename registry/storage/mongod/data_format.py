@@ -1,7 +1,7 @@
 """The format of the data of mongod, which MongoDB calls the feature compatibility version.
 
 A mongod opens data in its own format and in that of the major version before, and keeps it. Once
-the format is raised to its own, earlier versions cannot open the data any more.
+the format is raised to its own, earlier versions can no longer open the data.
 """
 
 import re

@@ -15,5 +15,5 @@ START_BYTES = 32 * 2**20
 
 
 def has_space(directory: Path, wanted: int) -> bool:
-    """Return whether so many bytes are free on the disk of a directory. Raises OSError."""
+    """Return whether the disk of a directory has this many bytes free. Raises OSError."""
     return disk_usage(directory).free >= wanted

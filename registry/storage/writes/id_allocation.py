@@ -16,6 +16,7 @@ from registry.model.record import MAX_ID, Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
 from registry.storage.errors import IdTaken, StorageError, Unavailable, translated_errors
+from registry.storage.writes.commands import MILLISECONDS
 
 _Result = TypeVar("_Result")
 
@@ -23,8 +24,7 @@ _FIRST_BLOCK, _LARGEST_BLOCK = 8, 1_024
 """Ids in a block. The size doubles each time: a process that ends early wastes few, a busy one has
 the next block before it needs it. A request for more ids gets a larger block."""
 
-_SECONDS = 5.0
-"""The time limit of a command, shorter than the wait of the client."""
+_SECONDS = MILLISECONDS / 1_000
 
 _CLOSE_SECONDS = 1.0
 """How long to give ids back: a stop must not wait for a database that is gone."""

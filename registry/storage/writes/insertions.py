@@ -13,7 +13,7 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.record import WRITE_ID, Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher
@@ -126,7 +126,7 @@ class Insertions:
     async def _insert_again(
         self, records: Sequence[Record], *, may_be_late: bool
     ) -> dict[int, StorageError]:
-        """Insert records that may be inserted already. may_be_late: or yet will be.
+        """Insert records that a lost command may have inserted. may_be_late: or may yet insert.
 
         At most one of the commands stores a record; the other finds its id or a value taken.
         """
@@ -139,8 +139,8 @@ class Insertions:
             elif id_ not in stored and isinstance(errors[id_], DuplicateValue) and not may_be_late:
                 continue
             elif id_ not in stored or stored[id_] is not None:
-                # Changed or deleted since: unknown who stored it. If a value is taken, the command
-                # that was lost may store it later, when it is free again.
+                # Changed or deleted since, so it is unknown who stored it. If a value is taken, the
+                # lost command may store it later, when it is free again.
                 errors[id_] = Unavailable()
         return errors
 
@@ -154,7 +154,7 @@ class Insertions:
         }
 
     async def _insert_separately(self, record: Record) -> Record:
-        """Insert a record that is perhaps inserted already.
+        """Insert a record that may have been inserted already.
 
         Raises IdTaken, DuplicateValue or Unavailable.
         """

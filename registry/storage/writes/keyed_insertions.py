@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.batching import Batcher

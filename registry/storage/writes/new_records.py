@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.authorship import current_time
 from registry.model.record import Record
 from registry.model.resource import Resource

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bson.objectid import ObjectId
 
-from registry.jsonapi.request_documents import Change
+from registry.jsonapi.changes import Change
 from registry.model.authorship import updated
 from registry.model.record import VERSION, WRITE_ID, Record
 from registry.model.resource import Resource

@@ -51,7 +51,7 @@ class TextIndexing:
     A block is stored before its number is, in those of its records whose texts are still the same.
     So at each point in time every record is either in its block or outside. A transaction for both
     would take three times the CPU time of mongod. Ids and versions of resources stay as they are.
-    bulkheads: of the requests, to which half of the time is left.
+    bulkheads: of the requests, which get at least half of the time.
     """
 
     def __init__(self, resource: Resource, database: Database, bulkheads: Bulkheads) -> None:
@@ -121,7 +121,7 @@ class TextIndexing:
     async def _mark(self, ids: list[Any]) -> bool:
         """Mark records that no block can hold; return whether any were found.
 
-        Of external writers there may be ids that the driver cannot decode.
+        External writers may have stored ids that the driver cannot decode.
         """
         query, update = {ID: {"$in": ids}, TEXT_BLOCK: None}, {"$set": {TEXT_BLOCK: NO_BLOCK}}
         return bool((await self._records.update_many(query, update)).modified_count)

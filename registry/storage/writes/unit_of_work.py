@@ -1,19 +1,18 @@
 """The unit of work: loads records, applies changes in memory, and writes the result at once."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
-from pymongo import InsertOne, UpdateMany, UpdateOne
 from pymongo.errors import BulkWriteError
 
+from registry.jsonapi.changes import Change, Linkage, Mode
 from registry.jsonapi.pointers import DATA, DocumentPosition
-from registry.jsonapi.request_documents import Change, Linkage, Mode
-from registry.model.authorship import UPDATED_BY, current_time, updated
-from registry.model.record import VERSION, Record, hashable_id
+from registry.model.authorship import current_time, updated
+from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
@@ -34,18 +33,16 @@ from registry.storage.records import (
     foreign_keys,
     key_of,
     new_record,
-    next_version,
     version_of,
 )
 from registry.storage.transactions import Transaction
 from registry.storage.unique_indexes import taken_attribute
 from registry.storage.visible_fields import visible
 from registry.storage.writes.commands import WriteError
+from registry.storage.writes.identity_map import IdentityMap
 
 _MAX_OPERATIONS = 1_000
 """Operations per command: while the driver encodes them, no other thread runs."""
-
-_WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
 
 WriteOutcome: TypeAlias = Written | StorageError | None
 """What was written, the error of a rejected request, or None if there is no record to update."""
@@ -101,7 +98,7 @@ class UnitOfWork:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._graph = transaction.graph
-        self._identity_maps = {one.type: _IdentityMap(one) for one in self._graph.values()}
+        self._identity_maps = {one.type: IdentityMap(one) for one in self._graph.values()}
         self._time = current_time()
         self._results = StoredResults(transaction)
 
@@ -165,14 +162,10 @@ class UnitOfWork:
             return None
         identity_map, change = self._identity_maps[request.resource.type], request.change
         before = identity_map.get(request.id)
-        if request.is_new and before is not None:
-            return IdTaken()
         if not request.is_new and before is None:
             return None
-        if request.versions is not None and version_of(before or {}) not in request.versions:
-            return VersionConflict()
-        if (missing := self._missing_targets(change)) is not None:
-            return missing
+        if (rejection := self._rejection(request, before)) is not None:
+            return rejection
         authorship = updated(change.author, self._time)
         if before is None:
             identity_map.add(new_record(request.resource, request.id, change, self._time))
@@ -187,6 +180,14 @@ class UnitOfWork:
             else:
                 self._link_target(linkage, before or {}, authorship)
         return identity_map.get(request.id)
+
+    def _rejection(self, request: WriteRequest, before: Record | None) -> StorageError | None:
+        """Return why a request cannot be applied to its record, None if it can."""
+        if request.is_new and before is not None:
+            return IdTaken()
+        if request.versions is not None and version_of(before or {}) not in request.versions:
+            return VersionConflict()
+        return self._missing_targets(request.change)
 
     def _changes_members(self, id_: int, linkage: Linkage) -> bool:
         targets = self._identity_maps[linkage.relationship.target]
@@ -250,95 +251,3 @@ def _raise_rejected(
         if is_written and name in request.change.attributes:
             value = request.change.attributes[name]
             raise RequestRejected(index, DuplicateValue(resource, name, value, request.position))
-
-
-class _IdentityMap:
-    """The records of one type by id: their current state, and the operations that write it.
-
-    New records, and those whose unique attributes change, are written in the order of the requests:
-    one may get the value that another one had before.
-    """
-
-    def __init__(self, resource: Resource) -> None:
-        self._records: dict[Hashable, Record] = {}
-        self._members: dict[str, dict[int, set[Hashable]]] = {
-            link.foreign_key: defaultdict(set) for link in resource.links
-        }
-        self._unique = frozenset(resource.unique_attributes)
-        self._in_order: dict[Hashable, bool] = {}  # by id, whether the record is new
-        self._changed: dict[Hashable, Record] = defaultdict(dict)
-        self._incremented: dict[int, Record] = {}
-
-    def get(self, id_: Hashable) -> Record | None:
-        """Return the current state of a record, a dict that later updates do not modify."""
-        return self._records.get(id_)
-
-    def load(self, records: Sequence[Record]) -> None:
-        """Add stored records; external writers may have stored ids that are documents."""
-        for record in records:
-            self._set(hashable_id(record["_id"]), record)
-
-    def add(self, record: Record) -> None:
-        self._in_order[record["_id"]] = True
-        self._set(record["_id"], record)
-
-    def update(self, id_: Hashable, values: Record) -> None:
-        """Set fields of a record, and increment its version."""
-        before = self._records[id_]
-        for field, members in self._members.items():
-            if field in values and (key := key_of(before, field)) is not None:
-                members[key].discard(id_)
-        changed = values | {VERSION: version_of(before) + 1}
-        self._changed[id_] |= changed
-        if not self._unique.isdisjoint(values):
-            self._in_order.setdefault(id_, False)
-        self._set(id_, before | changed)
-
-    def increment_version(self, id_: int | None, authorship: Record) -> None:
-        """Increment the version of a record, even one that is not loaded or does not exist.
-
-        authorship: the fields that say who does so, and when.
-        """
-        if id_ in self._records:
-            self.update(id_, authorship)
-        elif id_ is not None:
-            self._incremented[id_] = authorship
-
-    def removed_members(self, owner: int, linkage: Linkage) -> list[Hashable]:
-        """Return the ids of the members that a linkage removes from the owner."""
-        if linkage.mode is Mode.ADD:
-            return []
-        members, ids = self._members[linkage.relationship.foreign_key][owner], set(linkage.ids)
-        return list(members & ids if linkage.mode is Mode.REMOVE else members - ids)
-
-    def added_members(self, owner: int, linkage: Linkage) -> list[tuple[int, int | None]]:
-        """Return (id, current owner) of the members that a linkage adds to the owner."""
-        if linkage.mode is Mode.REMOVE:
-            return []
-        field = linkage.relationship.foreign_key
-        members = [(id_, key_of(self._records[id_], field)) for id_ in linkage.ids]
-        return [(id_, current) for id_, current in members if current != owner]
-
-    def operations(self) -> Iterator[tuple[Hashable, _WriteOperation]]:
-        """Yield the operations, with the id of the record; None for several records."""
-        for id_, is_new in self._in_order.items():
-            values = self._changed.pop(id_, {})
-            # As later changes left it: inserting and then updating it would write it twice.
-            yield id_, InsertOne(self._records[id_]) if is_new else self._update_of(id_, values)
-        for id_, values in self._changed.items():
-            yield id_, self._update_of(id_, values)
-        ids_by_author: dict[str | None, list[int]] = defaultdict(list)
-        for id_, authorship in self._incremented.items():
-            ids_by_author[authorship[UPDATED_BY]].append(id_)
-        for ids in ids_by_author.values():
-            update = {"$set": next_version(self._incremented[ids[0]])}
-            yield None, UpdateMany({"_id": {"$in": ids}}, [update])
-
-    def _update_of(self, id_: Hashable, values: Record) -> UpdateOne:
-        return UpdateOne({"_id": self._records[id_]["_id"]}, {"$set": values})
-
-    def _set(self, id_: Hashable, record: Record) -> None:
-        self._records[id_] = record
-        for field, members in self._members.items():
-            if (key := key_of(record, field)) is not None:
-                members[key].add(id_)

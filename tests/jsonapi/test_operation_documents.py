@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.atomic_operations import OPERATIONS, Operation, Verb, load_operations
-from registry.jsonapi.errors import MAX_ERRORS, ApiError, ApiErrors, MalformedDocument
-from registry.jsonapi.request_documents import Mode
+from registry.jsonapi.atomic_operations import OPERATIONS, Operation, Verb
+from registry.jsonapi.changes import Mode
+from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.errors import MalformedDocument
+from registry.jsonapi.operation_documents import load_operations
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.jsonapi.test_request_documents import JSON, NAMED, resolve

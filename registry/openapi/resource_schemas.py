@@ -1,0 +1,146 @@
+"""The graph -> OpenAPI schemas of resource objects, resource identifiers and linkage."""
+
+from collections.abc import Collection
+
+from registry.jsonapi.links import resource_path
+from registry.model.attributes.identifier import ID_PATTERN
+from registry.model.authorship import AUTHORSHIP
+from registry.model.graph import Graph
+from registry.model.resource import Relationship, Resource
+from registry.openapi.schema_objects import Json, object_of, or_null, reference, schema_of, text
+
+_ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
+_INTEGER: Json = {"type": "integer", "format": "int64", "minimum": 1}
+_IDS: dict[str, Json] = {
+    "Identifier": _ID,
+    "Reference": {"oneOf": [_ID, _INTEGER], "example": "1"},
+    "Removal": {"oneOf": [{"type": "string"}, {"type": "integer"}], "example": "1"},
+}
+"""The `id` of a resource identifier in a response, in a request that links, and in one that
+removes members, where it may be the id of a resource that does not exist."""
+
+_LOCAL = "Local"
+_LOCAL_ID: Json = {"type": "string", "description": "Of a resource that was added before."}
+
+IDENTITIES: dict[str, Json] = {"Id": {"id": _IDS["Reference"]}, "LocalId": {"lid": _LOCAL_ID}}
+"""The member that identifies a resource in an operation, beside its type."""
+
+
+def linkages(resource: Resource, graph: Graph, suffix: str) -> Json:
+    """Return the schema of `relationships` in a request. suffix: of the identifiers."""
+    relationships = {
+        name: with_data(linkage(relationship, graph, suffix))
+        for name, relationship in resource.relationships.items()
+    }
+    description = {"description": "Linkage replaces that of the relationship."}
+    return object_of({}, relationships) | description
+
+
+def request_resource(resource: Resource, suffix: str, *, creating: bool) -> Json:
+    """Return the schema of a resource object in a request. suffix: of its identifiers."""
+    attributes = _attributes(resource, resource.writable, creating=creating)
+    relationships = schema_of(resource, f"{suffix}Linkages")
+    required = {"type": _type_of(resource)}
+    optional = {"id": {"description": "Ignored.", "example": "1"}, "relationships": relationships}
+    (required if "required" in attributes else optional)["attributes"] = attributes
+    return object_of(required, optional, closed=False)
+
+
+def linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
+    """Return the schema of resource linkage. suffix: of its identifiers."""
+    target = graph[relationship.target]
+    if relationship.to_many:
+        return {"type": "array", "items": schema_of(target, suffix)}
+    return or_null(identifier(target, suffix))  # OpenAPI 3.0 has no nullable references
+
+
+def identifier(resource: Resource, suffix: str) -> Json:
+    """Return the schema of a resource identifier.
+
+    suffix: `Identifier`, `Reference` or `Removal`; before the last two, `Local` allows a `lid`.
+    """
+    if suffix.startswith(_LOCAL):
+        by_id = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
+        by_lid = {"type": _type_of(resource), **IDENTITIES["LocalId"]}
+        return {"oneOf": [object_of(required, closed=False) for required in (by_id, by_lid)]}
+    properties = {"type": _type_of(resource), "id": _IDS[suffix]}
+    return object_of(properties, closed=suffix == "Identifier")
+
+
+def _type_of(resource: Resource) -> Json:
+    """Return the schema of the member `type`."""
+    return {"type": "string", "enum": [resource.type], "example": resource.type}
+
+
+def with_data(data: Json) -> Json:
+    """Return the schema of a document or relationship of a request."""
+    return object_of({"data": data}, closed=False)
+
+
+def _attributes(resource: Resource, names: Collection[str], *, creating: bool = False) -> Json:
+    """Return the schema of `attributes`. Only creation has required attributes and defaults."""
+    attributes = {name: one for name, one in resource.attributes.items() if name in names}
+    properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
+    for name in resource.unique_attributes.keys() & attributes:
+        described = f"{properties[name].get('description', '')} {_unique(resource, name)}"
+        properties[name]["description"] = described.lstrip()
+    if creating:
+        required = {name: properties[name] for name, one in attributes.items() if one.required}
+        return object_of(required, properties)
+    for schema in properties.values():
+        schema.pop("default", None)
+    return object_of({}, properties)
+
+
+def _unique(resource: Resource, name: str) -> str:
+    case = ", whatever the case of letters" if resource.attributes[name].ignores_case else ""
+    return f"No two {resource.collection} have the same{case}."
+
+
+def response_resource(resource: Resource, graph: Graph) -> Json:
+    """Return the schema of a resource object in a response."""
+    attributes = _attributes(resource, resource.attributes)
+    attributes["description"] = "Those in `fields`, by default all."
+    links = self_link(resource)
+    required = {"type": _type_of(resource), "id": _ID, "attributes": attributes, "links": links}
+    relationships = _relationships(resource, graph)
+    relationships["description"] = "Those in `include`, and those that the request changed."
+    optional = {"relationships": relationships, "meta": reference("schemas", "Authorship")}
+    return object_of(required, optional)
+
+
+def _relationships(resource: Resource, graph: Graph) -> Json:
+    relationships: Json = {}
+    for name, relationship in resource.relationships.items():
+        pages = page_links() if relationship.to_many else None
+        links = linkage_links("The path of the linkage.", pages)
+        data = linkage(relationship, graph, "Identifier")
+        relationships[name] = object_of({"data": data, "links": links})
+    return object_of({}, relationships)
+
+
+def authorship() -> Json:
+    """Return the schema of `meta` of a resource object."""
+    members = {
+        name: {**one.value_schema, "example": one.sample, **one.metadata}
+        for name, one in AUTHORSHIP.items()
+    }
+    description = "Who created and last changed the resource, and when, as far as it is known."
+    return {**object_of({}, members), "description": description}
+
+
+def self_link(resource: Resource) -> Json:
+    """Return the schema of `links` of a resource object, and of the document with it alone."""
+    return object_of({"self": {"type": "string", "example": resource_path(resource, 1)}})
+
+
+def page_links() -> Json:
+    """Return the schemas of the links to other pages, by name."""
+    links = {name: text(f"The {name} page.") for name in ("first", "last")}
+    return links | {name: text(f"The {name} page.", nullable=True) for name in ("prev", "next")}
+
+
+def linkage_links(own: str, pages: Json | None = None) -> Json:
+    """Return the schema of `links` of linkage. own: describes its own link."""
+    links = {"self": text(own), "related": text("The path of the related resources.")}
+    return object_of(links, pages)

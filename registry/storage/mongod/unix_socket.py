@@ -1,0 +1,67 @@
+"""The unix socket of the embedded mongod, in a directory that only this user can open."""
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from registry.settings import Settings
+from registry.storage.mongod.data_directory import writing
+
+SOCKET = "mongodb-27017.sock"
+
+MEMBER = f"./{SOCKET}"
+"""The member of the replica set. mongod runs in the directory of its socket, so this name, which
+is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
+
+_MAX_HOME_LENGTH = 60
+"""Maximum characters of a data directory that contains the socket, whose path is limited to 103
+bytes (macOS) or 107 (Linux)."""
+
+
+def running_uri(settings: Settings) -> str | None:
+    """Return the URI of the mongod that a service runs on `settings.data_dir`; None without one.
+
+    Raises StartError.
+    """
+    home = settings.data_dir.absolute()
+    with writing(home):
+        directories = list(home.glob("socket-*"))
+    for directory in directories:
+        path = (directory.readlink() if directory.is_symlink() else directory) / SOCKET
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            # In /tmp, somebody else may have taken the name of a socket that is left over.
+            if path.stat().st_uid == home.stat().st_uid:
+                return uri_of(path)
+    return None
+
+
+def uri_of(path: Path) -> str:
+    """Return the URI of a mongod with this socket."""
+    return f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
+
+
+@contextmanager
+def socket_directory(home: Path) -> Iterator[Path]:
+    """Create the directory of the socket; if it is not in `home`, a link there leads to it."""
+    with writing(home):
+        for found in home.glob("socket-*"):  # after a system crash
+            if found.is_symlink():
+                found.unlink()
+            else:
+                shutil.rmtree(found, ignore_errors=True)
+        plain = str(home).isascii() and len(str(home)) <= _MAX_HOME_LENGTH
+        parent = home if plain else "/tmp"  # noqa: S108 - a short path; mkdtemp makes it private
+        directory = Path(tempfile.mkdtemp(prefix="socket-", dir=parent))
+        link = home / directory.name
+        if not plain:
+            link.symlink_to(directory)
+    try:
+        yield directory
+    finally:
+        if not plain:
+            link.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from registry.installation import IS_CHECKOUT, SWAGGER_UI
 from registry.processes import event_loop
@@ -14,6 +15,8 @@ from registry.processes.listeners import listen
 from registry.processes.logs import log_in_background
 from registry.settings import Settings, flag, parse_settings, variable
 from registry.start_error import StartError
+
+_log = logging.getLogger("registry")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -77,7 +80,17 @@ async def _serve(
 def _announcer(settings: Settings) -> Callable[[str], None]:
     """Return the function that prints the one line of output."""
     notices = list(_notices(settings))
-    return lambda line: print(". ".join([line, *notices]), flush=True)  # noqa: T201 - the output
+    return lambda line: _print(". ".join([line, *notices]))
+
+
+def _print(line: str) -> None:
+    """Print a line; log it if the standard output is full or closed, as the service is ready."""
+    try:
+        print(line, flush=True)  # noqa: T201 - the output
+    except OSError as error:
+        _log.warning("Standard output (%s): %s", error.strerror, line)
+        with Path(os.devnull).open("w") as null:  # for what is buffered, which is written at exit
+            os.dup2(null.fileno(), sys.stdout.fileno())
 
 
 def _notices(settings: Settings) -> Iterator[str]:

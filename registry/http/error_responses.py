@@ -71,8 +71,10 @@ def error_response(request: web.BaseRequest, error: Exception) -> web.Response:
     )
     if isinstance(error, web.HTTPException):
         response.cookies.update(error.cookies)
-    if any(isinstance(member, MalformedRequest | RequestTimeout) for member in errors.errors):
-        response.force_close()  # where the next request begins is not known
+    is_broken = any(isinstance(one, MalformedRequest | RequestTimeout) for one in errors.errors)
+    # Where the next request begins is not known, nor whether a body still follows.
+    if is_broken or (hdrs.EXPECT in request.headers and not request.content.is_eof()):
+        response.force_close()
     return response
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
+from registry.http.request_body import defer_continue
 from registry.http.views.collection import CollectionView
 from registry.http.views.document import DocumentView
 from registry.http.views.operations import OperationsView
@@ -49,4 +50,5 @@ def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
 
 def _route(view: type[DocumentView], path: str, name: str, **context: Any) -> web.RouteDef:
     """Return a route to a subclass of the view with the class attributes in `context`."""
-    return web.view(path, type(view.__name__, (view,), context), name=name)
+    subclass = type(view.__name__, (view,), context)
+    return web.view(path, subclass, name=name, expect_handler=defer_continue)

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from aiohttp import hdrs, web
-from aiohttp.http import HttpVersion11
+from aiohttp.http import HttpVersion10, HttpVersion11
 
 from registry.http.access_log import AccessLog
 from registry.http.app_keys import HOSTS, LIMITS, PROXIES
@@ -178,6 +178,9 @@ class _Server(web.Server):
         # Streams send their head themselves: for them it has to be known when they begin.
         if protocol.closes_next:
             message = message._replace(should_close=True)
+        # The response has the version of its request; the parser takes 0.9 and 2.0 as well.
+        if message.version is not HttpVersion11 and message.version != HttpVersion10:
+            message = message._replace(version=HttpVersion11, should_close=True)
         return self._request_of_app(message, payload, protocol, *rest)
 
     def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:

@@ -17,7 +17,7 @@ def absolute_url(request: web.Request, public_url: str | None, proxies: TrustedP
     public_url: the base URL under which clients reach the service; None for the host that the
     request names, which was checked (section 4.7 of the service description).
     """
-    return (public_url or proxies.origin(request)).rstrip("/") + _encoded_target(request)
+    return (public_url or proxies.origin(request)) + _encoded_target(request)
 
 
 def without_trailing_slash(request: web.Request) -> str:

@@ -12,8 +12,8 @@ from registry.model.resource import Relationship
 class Identifier:
     """A resource identifier of a request.
 
-    id: None if `text`, the id as the client sent it, is not a valid id; the text of a local id is
-    empty, as its resource always exists. pointer: the position in the document, for errors.
+    id: None if `text`, the id or local id as the client sent it, is not a valid id. pointer: the
+    position in the document, for errors.
     """
 
     id: int | None

@@ -195,14 +195,15 @@ class DocumentLoader:
         self, data: _Object, type_name: str, position: DocumentPosition, local_ids: LocalIds
     ) -> Identifier:
         lid, lid_position = data["lid"], position / "lid"
-        placeholder = local_ids.get((type_name, lid)) if isinstance(lid, str) else None
+        text = lid if isinstance(lid, str) else None
+        placeholder = None if text is None else local_ids.get((type_name, text))
         if "id" in data:
             detail = "A resource identifier must have either `id` or `lid`, not both."
             self.errors.add(malformed(detail, position))
         elif placeholder is None:
             detail = f"No preceding operation adds a `{type_name}` with this local id."
             self.errors.add(malformed(detail, lid_position))
-        return Identifier(placeholder, "", lid_position.pointer)
+        return Identifier(placeholder, text or "", lid_position.pointer)
 
     def _object_member(self, data: _Object, name: str, position: DocumentPosition) -> _Object:
         """Return an object-valued member of a resource object, {} if it is missing."""

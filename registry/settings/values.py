@@ -67,8 +67,15 @@ def _http_url(text: str) -> str:
 
 
 def base_url(text: str) -> str:
-    """Return the base URL without a slash at its end."""
-    return _http_url(text).rstrip("/")
+    """Return the base URL without a slash at its end.
+
+    It has no path: the links of resources are paths such as `/persons/1`, which clients resolve
+    against the host (section 2.3 of the service description).
+    """
+    url = _http_url(text).rstrip("/")
+    if urlsplit(url).path:
+        raise ValueError(f"{text!r} has a path, which the links of resources would lack")
+    return url
 
 
 def issuer_url(text: str) -> str:

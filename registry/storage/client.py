@@ -122,5 +122,9 @@ async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> N
 
 
 def _reason(error: Exception) -> str:
-    """Return pymongo's message, without the client state that it appends."""
-    return re.split(r" \(configured timeouts|, Timeout: |, full error: ", str(error))[0].rstrip(".")
+    """Return pymongo's message, without the client state that it appends.
+
+    Of a command that MongoDB denies, only the name is kept.
+    """
+    message = re.split(r" \(configured timeouts|, Timeout: |, full error: ", str(error))[0]
+    return re.sub(r"(?<=execute command )\{ (\w+): .*", r"`\1`", message).rstrip(".")

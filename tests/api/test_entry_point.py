@@ -82,11 +82,11 @@ async def test_the_root_negotiates_and_rejects_parameters_as_other_paths_do(api:
 
 
 async def test_the_root_has_the_public_url(serve: Serve, settings: Settings) -> None:
-    api = await serve(settings=replace(settings, public_url="https://fleet.example/registry"))
+    api = await serve(settings=replace(settings, public_url="https://fleet.example"))
     _, _, body = await fetch(api, "GET", "/")
     document = json.loads(body)
-    assert document["links"]["self"] == "https://fleet.example/registry/"
-    assert document["meta"]["collections"]["person"] == "https://fleet.example/registry/persons"
+    assert document["links"]["self"] == "https://fleet.example/"
+    assert document["meta"]["collections"]["person"] == "https://fleet.example/persons"
 
 
 async def test_the_root_needs_no_token_and_a_slash_at_the_end_does(

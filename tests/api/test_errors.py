@@ -363,6 +363,40 @@ async def test_a_body_declared_too_large_is_rejected_before_it_arrives(api: Api)
     assert (status, document["errors"][0]["code"]) == (413, "body_too_large")
 
 
+async def test_a_client_that_expects_100_continue_is_not_told_to_send_a_body_that_is_too_large(
+    api: Api,
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    size = 2**20 + 1
+    writer.write(POSTING + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % size)
+    async with asyncio.timeout(10):
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b" " * size)  # some clients do not wait, so the body may still follow
+        await reader.read()
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert b"connection: close" in head.lower()
+
+
+async def test_a_client_that_expects_100_continue_is_told_to_send_the_body(api: Api) -> None:
+    body = json.dumps({"data": PERSON}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    writer.write(POSTING + b"Connection: close\r\nExpect: 100-continue\r\n")
+    writer.write(b"Content-Length: %d\r\n\r\n" % len(body))
+    async with asyncio.timeout(10):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert (await reader.read()).startswith(b"HTTP/1.1 201")
+    writer.close()
+
+
+async def test_a_body_in_a_transfer_coding_beside_chunked_is_rejected(api: Api) -> None:
+    body = json.dumps({"data": PERSON}).encode()
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    status, document = await api.raw(POSTING + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunks)
+    assert (status, document["errors"][0]["code"]) == (400, "malformed_request")
+
+
 async def test_a_malformed_chunked_body_is_rejected(api: Api) -> None:
     status, document = await api.raw(
         POSTING + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"

@@ -274,6 +274,19 @@ async def test_an_added_resource_can_be_linked_updated_and_removed_in_the_same_r
     assert (persons, computer["person"]) == ([], None)
 
 
+@pytest.mark.covers("i.operations")
+async def test_a_reference_to_a_removed_resource_is_reported_by_its_local_id(api: Api) -> None:
+    person = {"type": "person", "lid": "a"}
+    response = await operate(
+        api,
+        {"op": "add", "data": {**PERSON, **person}},
+        {"op": "remove", "ref": person},
+        {"op": "update", "data": {**person, "attributes": {"first_name": "Mary"}}},
+    )
+    assert response.errors == [(404, "/atomic:operations/2/data/lid")]
+    assert "`a`" in response.document["errors"][0]["detail"]
+
+
 @pytest.mark.covers("i.operations", "i.conditional")
 async def test_operations_change_the_etags_of_the_resources_they_write(api: Api) -> None:
     await api.person()

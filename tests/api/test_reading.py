@@ -133,15 +133,14 @@ async def test_an_invalid_host_header_is_rejected(api: Api, host: bytes) -> None
 
 
 @pytest.mark.covers("d.collection_self")
-@pytest.mark.parametrize(
-    "public", ["https://registry.example", "https://example.com/fleet", "https://example.com/a/"]
-)
 async def test_the_public_url_replaces_the_host_of_the_request(
-    serve: Serve, settings: Settings, public: str
+    serve: Serve, settings: Settings
 ) -> None:
-    api = await serve(settings=replace(settings, public_url=public))
+    api = await serve(settings=replace(settings, public_url="https://registry.example"))
     response = await api.get("/persons?include=computers")
-    assert response.document["links"] == {"self": f"{public.rstrip('/')}/persons?include=computers"}
+    assert response.document["links"] == {
+        "self": "https://registry.example/persons?include=computers"
+    }
     await api.person()
     assert (await api.get("/persons/1")).document["links"] == {"self": "/persons/1"}
 

@@ -55,6 +55,16 @@ async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
     assert "secret" not in received.decode() + caplog.text
 
 
+@pytest.mark.parametrize("version", ["0.9", "2.0"])
+async def test_a_request_of_another_version_gets_a_response_of_http_1_1(
+    start: Start, version: str
+) -> None:
+    client = await start(echo)
+    received = await exchange(client, f"GET / HTTP/{version}\r\nHost: h\r\n\r\n".encode())
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"connection: close\r\n" in received.lower()
+
+
 @pytest.mark.covers("d.body_limits")
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"])
 @pytest.mark.parametrize("head", [b"GET /per", b"GET / HTTP/1.1\r\nHost: h\r\n"])

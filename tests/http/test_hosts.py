@@ -19,7 +19,7 @@ from tests.http.conftest import Client, new_app
 
 SETTINGS = Settings(
     host="fleet.internal",
-    public_url="https://Registry.example.com:8443/fleet",
+    public_url="https://Registry.example.com:8443",
     allowed_host=("inventory.example",),
 )
 TRUSTED = replace(SETTINGS, trusted_proxy=(ip_network("127.0.0.0/8"), ip_network("10.0.0.0/8")))

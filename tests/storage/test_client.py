@@ -113,7 +113,7 @@ async def test_a_cluster_that_denies_access_is_rejected(mongodb_uri: str, tmp_pa
         await add_user(as_user("root", uri), "readAnyDatabase")
         assert "requires authentication" in await start_error(uri)
         assert "MONGODB_URI: Authentication failed; " in await start_error(as_user("nobody", uri))
-        with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry"):
+        with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry .*`; corr"):
             async with connect(
                 Settings(mongodb_uri=as_user("readAnyDatabase", uri)), GRAPH
             ) as database:

@@ -178,6 +178,7 @@ async def test_a_server_that_requires_tls_is_reported_to_a_client_without_it(
 async def test_a_database_that_the_user_may_not_write_is_reported(
     settings: Settings,
 ) -> None:
-    with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on other"):
+    refused = r"^MONGODB_URI: not authorized on other to execute command `\w+`; correct it"
+    with pytest.raises(StartError, match=refused):
         async with connect(replace(settings, database="other"), Graph(RESOURCES)):
             pass

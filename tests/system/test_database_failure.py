@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import ROOT, TIMEOUT, environment, eventually, has_exited, person
+from tests.system.service import (
+    ROOT,
+    TIMEOUT,
+    children,
+    environment,
+    eventually,
+    has_exited,
+    person,
+)
 
 IMPATIENT = """
 from registry.storage.mongod import supervision
@@ -39,6 +47,19 @@ def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start
     assert "mongod exited unexpectedly: signal 9 (Killed)" in log
     assert "mongod has been restarted" in log
     assert has_exited(mongod)
+
+
+def test_the_service_continues_when_the_shell_that_runs_mongod_was_killed(start: Start) -> None:
+    service = start("--request-seconds", str(TIMEOUT))
+    service.request("/persons", person("Grace"))
+    killed = service.mongod
+    (shell,) = children(service.process.pid)
+    os.kill(shell, signal.SIGKILL)
+    assert eventually(lambda: has_exited(killed))
+    assert service.names() == ["Grace"]
+    service.process.terminate()
+    service.process.communicate(timeout=TIMEOUT)
+    assert service.process.returncode == 0
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import resource
 import socket
+import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,14 @@ import pytest
 from tests.databases import new_name
 from tests.mongods import client_of, other_mongod
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, environment, error_message, person, start_error
+from tests.system.service import (
+    COMMAND,
+    TIMEOUT,
+    environment,
+    error_message,
+    person,
+    start_error,
+)
 
 
 def test_data_survives_a_restart(start: Start) -> None:
@@ -63,6 +71,22 @@ def test_more_connections_are_served_than_a_shell_allows_open_files(
         for _ in range(300):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         assert service.request("/persons")["meta"] == {"count": 0}
+
+
+def test_a_service_whose_output_cannot_be_written_logs_its_urls(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(  # noqa: S603 - the service
+            [*COMMAND, "--data-dir", tmp_path],
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.stderr
+    line = process.stderr.readline()
+    assert "WARNING Standard output (No space left on device): Registry ready: API http" in line
+    process.terminate()
+    assert (process.communicate(timeout=TIMEOUT)[1], process.returncode) == ("", 0)
 
 
 def test_the_service_prints_the_public_url_if_set(launch: Start) -> None:

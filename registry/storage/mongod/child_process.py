@@ -74,12 +74,16 @@ class ChildProcess:
         return self.ending() or ""
 
     def stop(self) -> None:
-        """Terminate the program and wait for its end; kill it if that takes too long."""
+        """Terminate the program and wait for its end; kill it if that takes too long.
+
+        If the shell has been killed, the program ends soon after the return, as after this process.
+        """
         if self._is_stopped:
             return
         self._is_stopped = True
-        with suppress(BrokenPipeError):  # it has ended
-            os.write(self._stop_pipe, b"\n")
+        if self.ending() is None:
+            with suppress(BrokenPipeError):  # it has ended
+                os.write(self._stop_pipe, b"\n")
         os.close(self._stop_pipe)
         try:
             self._shell.wait(_STOP_SECONDS)

@@ -97,6 +97,7 @@ class Supervisor:
         with self._lock:
             if self._stopping.is_set():
                 return None
+            self._child.stop()  # what is left of it if its shell alone was killed
             reason = program.log.first_error() or f"it ended with {ending}"
         _log.error("%s exited unexpectedly: %s; its log is %s", program.name, ending, program.log)
         return reason

@@ -6,7 +6,15 @@ from typing import TypeAlias
 from registry.jsonapi.cursors import Position
 from registry.jsonapi.sorting import Order
 from registry.model.record import MAX_ID, Record
-from registry.storage.reads.sort_keys import Conditions, beyond, equal, up_to, value_of
+from registry.storage.reads.sort_keys import (
+    Conditions,
+    beyond,
+    equal,
+    is_same_type,
+    up_to,
+    up_to_type,
+    value_of,
+)
 
 Find: TypeAlias = Callable[[Conditions, Order, int, int], Awaitable[list[Record]]]
 """Returns the records that satisfy conditions, in an order: at most `size` after an offset."""
@@ -54,6 +62,9 @@ async def find_after(
     if len(records) < size and following:
         # A record that was just written may be in both results: so read `size` here too.
         more = await find([*conditions, *following], order, size, 0)
+        if more and key.descending and not is_same_type(value_of(more[0], key), value):
+            # Of an external writer: it may precede the position, and pages would repeat.
+            more = await find([*conditions, *following, up_to_type(key, value)], order, size, 0)
         if not records:
             return more
         known = {record["_id"] for record in records}

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from pymongo import ASCENDING, DESCENDING
@@ -12,6 +14,16 @@ from registry.model.record import Record
 
 Conditions: TypeAlias = Sequence[Mapping[str, Any]]
 """MongoDB queries, all of which a record has to match."""
+
+_OTHER_TYPES = ("timestamp", "regex", "javascript", "maxKey")
+_COMPOUND_TYPES = ("object", "array", "binData", "objectId", "bool", "date", *_OTHER_TYPES)
+_TYPES_AFTER: Sequence[tuple[type | tuple[type, ...], Sequence[str]]] = (
+    (str, _COMPOUND_TYPES),
+    (bool, ("date", *_OTHER_TYPES)),
+    ((int, float, Decimal), ("string", *_COMPOUND_TYPES)),
+    (datetime, _OTHER_TYPES),
+)
+"""For a class, the BSON types that MongoDB sorts after its values."""
 
 RELATED = "_related"
 """The field of a record with the sort fields of related resources, by relationship."""
@@ -81,6 +93,26 @@ def up_to(key: Key, value: Any) -> list[dict[str, Any]]:
     if key.descending:
         return [] if value is None else [{path: {"$gte": value}}]
     return [{path: {"$eq": None} if value is None else {"$not": {"$gt": value}}}]
+
+
+def is_same_type(value: Any, other: Any) -> bool:
+    """Whether a value is null or has the type of another, as all of one attribute do."""
+    if value is None or value.__class__ is other.__class__:
+        return True
+    return _types_after(value) == _types_after(other)
+
+
+def up_to_type(key: Key, value: Any) -> dict[str, Any]:
+    """Return the condition for records whose value is of no type that sorts after that of `value`.
+
+    value: not null. External writers may store values of several types in one field.
+    """
+    return {sort_field(key): {"$not": {"$type": _types_after(value)}}}
+
+
+def _types_after(value: Any) -> Sequence[str]:
+    types = (types for class_, types in _TYPES_AFTER if isinstance(value, class_))
+    return next(types, _COMPOUND_TYPES)  # its own type too, so that no pages repeat
 
 
 def accepts_null(comparison: Mapping[str, Any]) -> bool:

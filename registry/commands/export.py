@@ -130,7 +130,7 @@ async def _write(exporter: Exporter, file: TextIO, parsed: argparse.Namespace) -
 
 def _counts(rows: Sequence[Row]) -> dict[str, int]:
     return {
-        PERSON: sum(row.person is not None for row in rows),
+        PERSON: sum(row.person is not None and not row.continues for row in rows),
         COMPUTER: sum(len(row.computers) for row in rows),
     }
 

@@ -1,15 +1,19 @@
 """The export of a snapshot: persons with their computers, or computers with their owner."""
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.filtering import Condition
+from registry.jsonapi.pagination import CursorPage
 from registry.jsonapi.query import Query
+from registry.jsonapi.sorting import BY_ID, Key
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
+from registry.storage.reads.listings import Listing
 from registry.storage.snapshot import Snapshot
 from registry.transfer.rows import (
     COMPUTER,
@@ -29,6 +33,9 @@ DEFAULT_FIELDS: Mapping[str, frozenset[str]] = {
     COMPUTER: frozenset({*COMPUTER_ATTRIBUTES, OWNER}),
 }
 """The fields of each type that an import needs to lose nothing."""
+
+MAX_COMPUTERS = 5_000
+"""Computers per row, and in memory at a time: the longest serials, escaped, fit in `MAX_ROW`."""
 
 
 class Exporter:
@@ -56,15 +63,18 @@ class Exporter:
         Without filters, computers without an owner follow the persons, one per row. Raises
         Unavailable, QueryTimeout or Overloaded.
         """
-        is_of_persons = self._resource.type == PERSON
-        render = self._person_rows if is_of_persons else self._computer_rows
-        async for rows in self._listed(self._resource, self._query, render):
-            yield rows
-        if is_of_persons and self._has_related and not self._query.filters:
+        if self._resource.type == COMPUTER:
+            async for records in self._listed(self._computers, self._query):
+                yield await self._computer_rows(records)
+            return
+        async for records in self._listed(self._persons, self._query):
+            async for rows in self._person_rows(records):
+                yield rows
+        if self._has_related and not self._query.filters:
             has_no_owner = Condition(self._key, Operator.EQ, None)
             unowned = Query(self._query.fields, filters=(has_no_owner,))
-            async for rows in self._listed(self._computers, unowned, self._computer_rows):
-                yield rows
+            async for records in self._listed(self._computers, unowned):
+                yield await self._computer_rows(records)
 
     def _columns(self) -> Iterator[str]:
         is_of_persons = self._resource.type == PERSON
@@ -73,23 +83,45 @@ class Exporter:
         if SERIAL in self._names(self._computers) and (self._has_related or not is_of_persons):
             yield SERIALS
 
-    async def _listed(
-        self,
-        resource: Resource,
-        query: Query,
-        render: Callable[[list[Record]], Awaitable[list[Row]]],
-    ) -> AsyncGenerator[list[Row]]:
+    async def _listed(self, resource: Resource, query: Query) -> AsyncGenerator[list[Record]]:
         async with self._snapshot.listing(resource, query).chunks() as chunks:
             async for records in chunks:
-                yield await render(records)
+                yield records
 
-    async def _person_rows(self, records: list[Record]) -> list[Row]:
+    async def _person_rows(self, records: Sequence[Record]) -> AsyncGenerator[list[Row]]:
+        """Yield the rows of persons, whose computers are read together if these are not too many.
+
+        A person who has more computers alone gets several rows.
+        """
+        if not self._has_related:
+            yield [Row(person, ()) for person in self._attributes(self._persons, records)]
+            return
+        owned, page = self._owned([record["_id"] for record in records])
+        window = await owned.window(page)
+        if window.more and len(records) > 1:
+            middle = len(records) // 2
+            for half in (records[:middle], records[middle:]):
+                async for rows in self._person_rows(half):
+                    yield rows
+            return
+        yield self._with_computers(records, window.records)
+        while window.more:
+            window = await owned.window(replace(page, position=window.last))
+            rows = self._with_computers(records, window.records)
+            yield [replace(row, continues=True) for row in rows]
+
+    def _owned(self, ids: Sequence[int]) -> tuple[Listing, CursorPage]:
+        """Return the computers of persons, ordered by person, and their first page."""
+        order = (Key(self._key), *BY_ID)
+        owners = Condition(self._key, Operator.IN, tuple(ids))
+        query = Query(self._query.fields, order=order, filters=(owners,))
+        page = CursorPage(MAX_COMPUTERS, Cursors(self._computers.type, order))
+        return self._snapshot.listing(self._computers, query), page
+
+    def _with_computers(self, records: Sequence[Record], owned: Sequence[Record]) -> list[Row]:
         computers: dict[int, list[Attributes]] = defaultdict(list)
-        if self._has_related:
-            ids, fields = [record["_id"] for record in records], self._names(self._computers)
-            owned = await self._snapshot.find(self._computers, self._key, ids, frozenset(fields))
-            for record, each in zip(owned, self._attributes(self._computers, owned), strict=True):
-                computers[record[self._key]].append(each)
+        for record, each in zip(owned, self._attributes(self._computers, owned), strict=True):
+            computers[record[self._key]].append(each)
         persons = self._attributes(self._persons, records)
         return [
             Row(person, computers.get(record["_id"], ()))

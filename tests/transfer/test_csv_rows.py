@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from registry.transfer.csv_rows import COLUMNS, read_csv, write_csv, write_csv_header
+from registry.transfer.exporter import MAX_COMPUTERS
 from registry.transfer.lines import MAX_ROW
 from registry.transfer.rows import InvalidFile, InvalidRow, Row
 
@@ -36,6 +37,18 @@ def serials(*values: str) -> list[dict[str, str]]:
 def test_a_row_is_a_person_with_their_computers() -> None:
     [row] = read(HEADER + b"Ada,Lovelace,ada@example.org, A-1 ;A-2;\n")
     assert row == Row({**ADA, "email": "ada@example.org"}, serials("A-1", "A-2"), 2)
+
+
+def test_a_row_whose_serials_begin_with_a_semicolon_continues_the_one_before() -> None:
+    rows = [Row(ADA, serials("A-1"), 2), Row(ADA, serials(" ", "A-2"), 3, continues=True)]
+    assert read(written(rows)) == rows
+    assert read(HEADER + b",,, ;A-1\n") == [Row(None, serials("A-1"), 2)]
+
+
+def test_the_largest_row_of_an_export_can_be_read() -> None:
+    longest = '"' * 255  # four characters each: doubled in the list, and again in the cell
+    row = Row({**ADA, "first_name": longest}, serials(*[longest] * MAX_COMPUTERS), 2)
+    assert read(written([row])) == [row]
 
 
 def test_an_empty_email_is_null_and_an_empty_name_stays_a_text() -> None:

@@ -7,6 +7,7 @@ from importlib import import_module
 from keyword import iskeyword
 
 from registry import __version__
+from registry.commands.output import output
 from registry.installation import program
 from registry.settings import Parser, Settings
 
@@ -33,7 +34,7 @@ def main() -> None:
     if name.startswith("-") and name not in _OPTIONS:
         name, arguments = "serve", sys.argv[1:]
     if _parser().parse_args([name]).version:
-        print(_versions())  # noqa: T201 - the output of the option
+        output(_versions())
     else:
         module = f"{name}_" if iskeyword(name) else name
         import_module(f"registry.commands.{module}").main(arguments)

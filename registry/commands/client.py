@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from yarl import URL
 
+from registry.commands.output import note, output
 from registry.settings import Parser
 from registry.transfer.client import Client, TransferError, open_client
 from registry.transfer.rows import InvalidFile
@@ -57,10 +58,10 @@ def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> No
         _fail(f"registry: {error}; {tally}", 1)
     except KeyboardInterrupt:
         _fail(f"registry: interrupted; {tally}", 130)
-    print(tally)  # noqa: T201 - the output of the command
+    output(str(tally))
     sys.exit(1 if tally.invalid_rows else 0)
 
 
 def _fail(line: str, status: int) -> None:
-    print(line, file=sys.stderr)  # noqa: T201 - the error message of the command
+    note(line)
     sys.exit(status)

@@ -59,6 +59,8 @@ def parse_file(
     parser = database_parser(command, description)
     parser.add_argument("file", type=Path, metavar="FILE", help=file)
     parsed = parser.parse_args(arguments)
+    if str(parsed.file) == "-":
+        parser.error("FILE must be the name of a file, as backups are not read or written by pipes")
     return settings_of(parsed), parsed.file
 
 
@@ -95,8 +97,3 @@ def run(command: Coroutine[Any, Any, _Result]) -> _Result:
         sys.exit(130)
     except StartError as error:
         sys.exit(f"registry: {error}")
-
-
-def note(line: str) -> None:
-    """Write a line for the reader, which is not part of the output, to standard error."""
-    print(line, file=sys.stderr)  # noqa: T201 - the purpose of this function

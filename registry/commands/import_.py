@@ -77,6 +77,8 @@ async def _import(client: Client, parsed: argparse.Namespace, tally: Tally) -> N
 def _opened(name: str) -> Iterator[tuple[TextIO, int | None]]:
     """Yield a file, and its size if it is a regular one. Raises InvalidFile with its name."""
     try:
+        if name == "-" and sys.stdin is None:
+            raise InvalidFile("standard input is closed")
         # Bytes that are not UTF-8 become surrogates, so that they invalidate only their own row.
         with open(
             sys.stdin.fileno() if name == "-" else name,

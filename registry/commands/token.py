@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from registry.access.tokens import check_name, check_scopes, digest_of, new_token
-from registry.commands.database import database_options, note, open_database, run, settings_of
+from registry.commands.database import database_options, open_database, run, settings_of
+from registry.commands.output import note, output
 from registry.installation import program
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
@@ -81,11 +82,11 @@ async def _perform(arguments: argparse.Namespace, token: Token | None, tokens: T
     if token is not None:
         text = new_token()
         await tokens.create(token, digest_of(text))
-        print(text)  # noqa: T201 - the output of the command
+        output(text)
         note(f"The token {token.name} is shown only here; {_expiry(token)}.")
     elif arguments.command == "list":
         for line in _table(await tokens.find_all()):
-            print(line)  # noqa: T201 - the output of the command
+            output(line)
     else:
         await tokens.revoke(arguments.name)
         note(f"The token {arguments.name} is revoked: services refuse it within a second.")

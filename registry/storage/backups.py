@@ -101,23 +101,29 @@ async def back_up(database: Database, path: Path) -> Manifest:
     return manifest
 
 
-async def restore(database: Database, path: Path) -> Manifest:
-    """Write the content of a backup into an empty database.
-
-    A database in which another restore was interrupted counts as empty. The whole file is checked
-    before anything is written. Raises BackupError if the file is damaged, the database is not
-    empty, or MongoDB fails; also OSError.
-    """
-    with _translated_errors(), path.open("rb") as file:
+@contextmanager
+def open_backup(path: Path) -> Iterator[ZipFile]:
+    """Yield a backup, the whole file of which is checked. Raises BackupError, also OSError."""
+    with path.open("rb") as file:
         _check(file, path)
         with ZipFile(file) as archive:
-            manifest = Manifest.parse(archive.read(_MANIFEST))
-            await _clear(database)
-            await database[_INCOMPLETE].insert_one({"backup": manifest.time})
-            for collection in manifest.collections:
-                with archive.open(collection.member) as member:
-                    await _insert(member, database[collection.name])
-    await database.drop_collection(_INCOMPLETE)
+            yield archive
+
+
+async def restore(database: Database, backup: ZipFile) -> Manifest:
+    """Write the content of a backup into an empty database.
+
+    A database in which another restore was interrupted counts as empty. Raises BackupError if the
+    format of the backup is unknown, the database is not empty, or MongoDB fails; also OSError.
+    """
+    manifest = Manifest.parse(backup.read(_MANIFEST))
+    with _translated_errors():
+        await _clear(database)
+        await database[_INCOMPLETE].insert_one({"backup": manifest.time})
+        for collection in manifest.collections:
+            with backup.open(collection.member) as member:
+                await _insert(member, database[collection.name])
+        await database.drop_collection(_INCOMPLETE)
     return manifest
 
 

@@ -117,6 +117,8 @@ def _split_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
 
 def _header_defect(header: list[str]) -> str | None:
     """Return why the fields are not a valid header, None if they are."""
+    if not header:
+        return "the file is empty"
     if len(header) == 1:
         for separator, name in _SEPARATORS.items():
             if _is_header(header[0].split(separator)):

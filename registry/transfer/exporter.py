@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
 from registry.jsonapi.cursors import Cursors
@@ -63,18 +64,15 @@ class Exporter:
         Without filters, computers without an owner follow the persons, one per row. Raises
         Unavailable, QueryTimeout or Overloaded.
         """
-        if self._resource.type == COMPUTER:
-            async for records in self._listed(self._computers, self._query):
-                yield await self._computer_rows(records)
-            return
-        async for records in self._listed(self._persons, self._query):
-            async for rows in self._person_rows(records):
-                yield rows
-        if self._has_related and not self._query.filters:
+        is_of_persons = self._resource.type == PERSON
+        parts = [self._person_part() if is_of_persons else self._computer_part(self._query)]
+        if is_of_persons and self._has_related and not self._query.filters:
             has_no_owner = Condition(self._key, Operator.EQ, None)
-            unowned = Query(self._query.fields, filters=(has_no_owner,))
-            async for records in self._listed(self._computers, unowned):
-                yield await self._computer_rows(records)
+            parts.append(self._computer_part(Query(self._query.fields, filters=(has_no_owner,))))
+        for part in parts:
+            async with aclosing(part) as chunks:
+                async for rows in chunks:
+                    yield rows
 
     def _columns(self) -> Iterator[str]:
         is_of_persons = self._resource.type == PERSON
@@ -83,10 +81,17 @@ class Exporter:
         if SERIAL in self._names(self._computers) and (self._has_related or not is_of_persons):
             yield SERIALS
 
-    async def _listed(self, resource: Resource, query: Query) -> AsyncGenerator[list[Record]]:
-        async with self._snapshot.listing(resource, query).chunks() as chunks:
+    async def _person_part(self) -> AsyncGenerator[list[Row]]:
+        async with self._snapshot.listing(self._persons, self._query).chunks() as chunks:
             async for records in chunks:
-                yield records
+                async with aclosing(self._person_rows(records)) as parts:
+                    async for rows in parts:
+                        yield rows
+
+    async def _computer_part(self, query: Query) -> AsyncGenerator[list[Row]]:
+        async with self._snapshot.listing(self._computers, query).chunks() as chunks:
+            async for records in chunks:
+                yield await self._computer_rows(records)
 
     async def _person_rows(self, records: Sequence[Record]) -> AsyncGenerator[list[Row]]:
         """Yield the rows of persons, whose computers are read together if these are not too many.
@@ -94,21 +99,22 @@ class Exporter:
         A person who has more computers alone gets several rows.
         """
         if not self._has_related:
-            yield [Row(person, ()) for person in self._attributes(self._persons, records)]
+            yield self._with_computers(records, ())
             return
-        owned, page = self._owned([record["_id"] for record in records])
-        window = await owned.window(page)
-        if window.more and len(records) > 1:
-            middle = len(records) // 2
-            for half in (records[:middle], records[middle:]):
-                async for rows in self._person_rows(half):
-                    yield rows
-            return
-        yield self._with_computers(records, window.records)
-        while window.more:
-            window = await owned.window(replace(page, position=window.last))
-            rows = self._with_computers(records, window.records)
-            yield [replace(row, continues=True) for row in rows]
+        groups = [records]
+        while groups:
+            group = groups.pop()
+            owned, page = self._owned([record["_id"] for record in group])
+            window = await owned.window(page)
+            if window.more and len(group) > 1:
+                middle = len(group) // 2
+                groups += [group[middle:], group[:middle]]
+                continue
+            yield self._with_computers(group, window.records)
+            while window.more:
+                window = await owned.window(replace(page, position=window.last))
+                rows = self._with_computers(group, window.records)
+                yield [replace(row, continues=True) for row in rows]
 
     def _owned(self, ids: Sequence[int]) -> tuple[Listing, CursorPage]:
         """Return the computers of persons, ordered by person, and their first page."""

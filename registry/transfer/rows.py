@@ -54,4 +54,4 @@ class InvalidFile(Exception):
 
 def counted(count: int, noun: str) -> str:
     """Return a count and its noun, in the plural unless it is one."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -108,7 +108,7 @@ def test_only_the_chosen_columns_are_written() -> None:
     [
         (b"Ada,Lovelace", "2 columns instead of 4"),
         (b"Ada,Lovelace,,A-1,more", "5 columns instead of 4"),
-        (b"," * 1_000_000, "1000001 columns instead of 4"),
+        (b"," * 1_000_000, "1,000,001 columns instead of 4"),
         (b"Ad\xe4,Lovelace,,A-1", "first_name is not UTF-8: byte 0xe4 at character 3"),
         (b'"Ada,Lovelace,,A-1', "not CSV: "),
         (b'Ada,"Love"lace,,A-1', "not CSV: "),
@@ -148,11 +148,11 @@ def test_a_quote_that_is_not_closed_within_the_longest_row_costs_only_its_row() 
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        (b"", "the header must be first_name,last_name,email,serials"),
+        (b"", "the file is empty"),
         (b"first_name,email,serials\n", "but is 'first_name,email,serials'"),
         (HEADER.strip() + b",phone\n", "serials,phone' (5 columns)"),
         (HEADER.strip() + b",email\n", "the column email occurs twice"),
-        (b"a," * 1_000_000 + b"\n", "(1000001 columns)"),
+        (b"a," * 1_000_000 + b"\n", "(1,000,001 columns)"),
         (b"x" * (MAX_ROW + 1) + b"\n", "the header is longer than 8,388,608 characters"),
         (HEADER.replace(b",", b";"), "the columns are separated by semicolons"),
         (HEADER.replace(b",", b"\t"), "the columns are separated by tabs"),

@@ -90,10 +90,8 @@ async def open_database(
 
 
 def run(command: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command; exit with status 1 and one line if it fails, with 130 if interrupted."""
+    """Run a command; exit with status 1 and one line if it fails."""
     try:
         return asyncio.run(command)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except StartError as error:
         sys.exit(f"registry: {error}")

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import termios
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -64,7 +65,10 @@ RunCommand = Callable[..., Awaitable[Run]]
 
 
 async def spawn(
-    *arguments: str | Path, errors: int = asyncio.subprocess.PIPE, certificates: Path | None = None
+    *arguments: str | Path,
+    stdin: int = DEVNULL,
+    errors: int = PIPE,
+    certificates: Path | None = None,
 ) -> asyncio.subprocess.Process:
     variables = {} if certificates is None else {"SSL_CERT_FILE": str(certificates)}
     return await asyncio.create_subprocess_exec(
@@ -72,8 +76,8 @@ async def spawn(
         *arguments,
         cwd=ROOT,
         env=environment(**variables),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        stdin=stdin,
+        stdout=PIPE,
         stderr=errors,
     )
 
@@ -103,6 +107,8 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     def fail(message: str) -> int:
         sys.stderr.write(f"{message}\n")  # as the interpreter does
         return 1
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # which threads cannot call
 
     async def run(command: ModuleType, *arguments: str | Path, **variables: str) -> Run:
         for name, value in variables.items():
@@ -161,8 +167,8 @@ async def test_a_file_creates_persons_with_their_computers(api: Api, staff: Path
     process = await asyncio.create_subprocess_exec(
         *(ROOT / "scripts" / "import", "--url", api.origin, staff.name),
         cwd=staff.parent,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
     )
     done = await wait_for(process)
     assert done.status == 0, done.errors
@@ -517,7 +523,10 @@ async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCom
     assert done.errors[0].startswith("registry: cannot reach the service")
 
 
-async def test_ctrl_c_is_reported_in_one_line(fake_service: FakeService) -> None:
+@pytest.mark.parametrize("arguments", [("seed",), ("import", "-")])
+async def test_ctrl_c_ends_a_command_at_once_with_one_line(
+    arguments: tuple[str, ...], fake_service: FakeService
+) -> None:
     arrived = asyncio.Event()
 
     async def handle(_: web.Request) -> web.Response:
@@ -525,9 +534,13 @@ async def test_ctrl_c_is_reported_in_one_line(fake_service: FakeService) -> None
         await asyncio.sleep(30)
         return web.Response()
 
-    process = await spawn("seed", "--url", await fake_service(handle))
+    # The pipe stays open: an import waits for more rows.
+    process = await spawn(*arguments, "--url", await fake_service(handle), stdin=PIPE)
+    assert process.stdin
+    process.stdin.write((HEADER + "Ada,Lovelace,,A-1\n" * 1_001).encode())
     await asyncio.wait_for(arrived.wait(), timeout=30)
     process.send_signal(signal.SIGINT)
+    await asyncio.wait_for(process.wait(), timeout=30)
     done = await wait_for(process)
     assert (done.status, done.output, len(done.errors)) == (130, "", 1)
     assert done.errors[0].startswith("registry: interrupted; created 0 persons and 0 computers")

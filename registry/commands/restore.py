@@ -27,7 +27,8 @@ async def _restore(settings: Settings, file: Path) -> None:
     try:
         with open_backup(file) as backup:
             async with open_database(settings, exclusive=True, creates=True) as database:
-                manifest = await restore(database, backup)
+                directory = None if settings.mongodb_uri else settings.data_dir
+                manifest = await restore(database, backup, directory)
     except BackupError as error:
         raise StartError(f"cannot restore the backup: {error}") from error
     except OSError as error:

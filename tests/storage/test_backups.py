@@ -19,6 +19,7 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 
 from registry.settings import Settings
 from registry.start_error import StartError
+from registry.storage import backups
 from registry.storage.backups import BackupError, Manifest, back_up, open_backup, restore
 from tests.conftest import Serve
 from tests.databases import new_name
@@ -215,6 +216,20 @@ async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
     await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
 
     await restore_file(other, path)
+    assert await other["a"].find_one() == {"_id": 1}
+
+
+async def test_a_restore_stops_before_the_disk_of_mongod_is_full(
+    database: Database, other: Database, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await database["a"].insert_one({"_id": 1})
+    await back_up(database, path)
+    with open_backup(path) as backup:
+        with monkeypatch.context() as patch:
+            patch.setattr(backups, "RESERVE_BYTES", 2**62)
+            with pytest.raises(BackupError, match="has less than 64 MB of free space"):
+                await restore(other, backup, tmp_path)
+        await restore(other, backup, tmp_path)
     assert await other["a"].find_one() == {"_id": 1}
 
 

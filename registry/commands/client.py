@@ -30,7 +30,7 @@ def add_url(parser: Parser) -> None:
         "--url",
         default="http://127.0.0.1:8080",
         metavar="URL",
-        help="base URL of the service (%(default)s)",
+        help="base URL of the service [default: %(default)s]",
     )
 
 

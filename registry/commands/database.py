@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, flag
+from registry.settings import Parser, Settings, flag, setting_help
 from registry.start_error import StartError
 from registry.storage.client import Database, connect
 from registry.storage.mongod.embedded import has_data, running_uri
@@ -28,14 +28,18 @@ def database_options() -> Parser:
     """Return a parser for the options of the database, a parent of those of commands."""
     parser = Parser(add_help=False)
     for name in _SETTINGS:
-        parser.add_argument(flag(name), metavar="VALUE", help="the same as for the service")
+        parser.add_argument(flag(name), metavar="VALUE", help=setting_help(name))
     return parser
 
 
-def database_parser(command: str, description: str) -> Parser:
-    """Return a parser for a command with the options of the database, to which others are added."""
+def database_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
+    """Return a parser for a command with the options of the database, to which others are added.
+
+    arguments: how the usage shows all of them.
+    """
     return Parser(
         prog=f"{program()} {command}",
+        usage=f"%(prog)s {arguments}",
         description=description,
         parents=[database_options()],
         allow_abbrev=False,
@@ -56,7 +60,7 @@ def parse_file(
 
     file: the help on the file. Returns the settings of the database, and the path of the file.
     """
-    parser = database_parser(command, description)
+    parser = database_parser(command, description, "[OPTIONS] FILE")
     parser.add_argument("file", type=Path, metavar="FILE", help=file)
     parsed = parser.parse_args(arguments)
     if str(parsed.file) == "-":

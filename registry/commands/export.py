@@ -43,13 +43,13 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = database_parser("export", _DESCRIPTION)
+    parser = database_parser("export", _DESCRIPTION, "[OPTIONS] FILE")
     add_format(parser)
     parser.add_argument(
         "--type",
         choices=(PERSON, COMPUTER),
         default=PERSON,
-        help="computer: each computer with its owner, instead of each person with computers",
+        help="person: each person with computers; computer: each with its owner [default: person]",
     )
     parser.add_argument(
         "--filter",
@@ -62,7 +62,9 @@ def _parser() -> Parser:
         "--sort", default="", metavar="KEYS", help="as in the API: --sort=-last_name,id"
     )
     parser.add_argument("--fields", metavar="NAMES", help="as in the API: full_name,computers")
-    parser.add_argument("file", metavar="FILE", help="a file that does not exist, or -")
+    parser.add_argument(
+        "file", metavar="FILE", help="a file that does not exist, or - for standard output"
+    )
     return parser
 
 

@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog=f"{program()} import",
+        usage="%(prog)s [OPTIONS] FILE",
         description=_DESCRIPTION,
         epilog=EPILOG,
         allow_abbrev=False,
@@ -50,7 +51,7 @@ def _parser() -> Parser:
         help="update persons with the same e-mail address and computers with the same serial",
     )
     parser.add_argument("--dry-run", action="store_true", help="check and report, store nothing")
-    parser.add_argument("file", metavar="FILE", help="the file to read, - for standard input")
+    parser.add_argument("file", metavar="FILE", help="the file to read, or - for standard input")
     return parser
 
 

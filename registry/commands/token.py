@@ -40,18 +40,26 @@ def _parser() -> Parser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_command = partial(commands.add_parser, parents=[database_options()], allow_abbrev=False)
-    create = add_command("create", help="print a new token, which is shown only once")
+    create = add_command(
+        "create",
+        usage="%(prog)s --name NAME --scope SCOPES [OPTIONS]",
+        help="print a new token, which is shown only once",
+    )
     create.add_argument("--name", required=True, help="what lists and logs call it")
     create.add_argument(
         "--scope",
         required=True,
         action="append",
         dest="scopes",
-        help="read, write (implies read), or for one collection: persons:read; may be repeated",
+        help="read, write (implies read), or for one collection: persons:read; repeatable",
     )
-    create.add_argument("--expires", metavar="TIME", help="12h or 90d from now; default: never")
-    add_command("list", help="list all tokens, without the secrets")
-    add_command("revoke", help="end the validity of a token").add_argument("name", metavar="NAME")
+    create.add_argument(
+        "--expires", metavar="TIME", help="such as 12h or 90d from now [default: never]"
+    )
+    usage = "%(prog)s [OPTIONS]"
+    add_command("list", usage=usage, help="list all tokens, without the secrets")
+    revoke = add_command("revoke", usage=f"{usage} NAME", help="end the validity of a token")
+    revoke.add_argument("name", metavar="NAME", help="the name of the token")
     return parser
 
 

@@ -1,6 +1,7 @@
 # The service without the embedded mongod, for a replica set. In the root of the checkout:
 #   docker build --tag registry .
-#   docker run --publish 8080:8080 --env MONGODB_URI=mongodb://db1,db2,db3/?replicaSet=fleet registry
+#   docker run --publish 8080:8080 --env MONGODB_URI=mongodb://db1,db2,db3/?replicaSet=fleet \
+#       --stop-timeout 35 --read-only --tmpfs /tmp --cap-drop ALL registry
 # docker-compose.yml starts it with a replica set. Commands run in the container, for example:
 #   docker exec CONTAINER python -m registry token create --name admin --scope write
 

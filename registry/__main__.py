@@ -7,6 +7,7 @@ from importlib import import_module
 from keyword import iskeyword
 
 from registry import __version__
+from registry.commands.output import note, output
 from registry.installation import program
 from registry.settings import Parser, parse_settings
 
@@ -33,10 +34,18 @@ def main() -> None:
     if name.startswith("-") and name not in _OPTIONS:
         name, arguments = "serve", sys.argv[1:]
     if _parser().parse_args([name]).version:
-        print(_versions())  # noqa: T201 - the output of the option
+        output(_versions())
     else:
-        module = f"{name}_" if iskeyword(name) else name
+        _run(f"{name}_" if iskeyword(name) else name, arguments)
+
+
+def _run(module: str, arguments: list[str]) -> None:
+    """Load and run a command; exit with status 130 if it is interrupted."""
+    try:
         import_module(f"registry.commands.{module}").main(arguments)
+    except KeyboardInterrupt:
+        note("registry: interrupted")
+        sys.exit(130)
 
 
 def _parser() -> Parser:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from registry.commands.database import note, open_database, parse_file, run
+from registry.commands.database import open_database, parse_file, run
+from registry.commands.output import describe, note
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.backups import BackupError, Manifest, back_up
@@ -24,8 +25,10 @@ async def _back_up(settings: Settings, file: Path) -> None:
     try:
         async with open_database(settings) as database:
             manifest = await back_up(database, file)
-    except (BackupError, OSError) as error:
+    except BackupError as error:
         raise StartError(f"cannot write the backup: {error}") from error
+    except OSError as error:
+        raise StartError(f"cannot write the backup: {describe(error)}") from error
     note(f"Wrote {summary(manifest)} to {file}")
 
 

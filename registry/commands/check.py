@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from registry.commands.database import database_parser, note, open_database, run, settings_of
+from registry.commands.database import database_parser, open_database, run, settings_of
+from registry.commands.output import note, output
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -56,9 +57,9 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
 def _print(report: Report) -> None:
     for rule in report.rules:
         for violation in rule.listed:
-            print(violation)  # noqa: T201 - the output of the command
+            output(str(violation))
         if more := rule.total - len(rule.listed):
-            print(f"... and {more:,} more of this kind")  # noqa: T201
+            output(f"... and {more:,} more of this kind")
     records = ", ".join(f"{number:,} {name}" for name, number in report.records.items())
     result = f"{report.total:,} inconsistent" if report.total else "consistent"
     note(f"Checked {records}: {result}")

@@ -2,11 +2,16 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
+from types import FrameType
+from typing import NoReturn
 
 from yarl import URL
 
+from registry.commands.output import note, output
 from registry.settings import Parser
 from registry.transfer.client import Client, TransferError, open_client
 from registry.transfer.rows import InvalidFile
@@ -25,7 +30,7 @@ def add_url(parser: Parser) -> None:
         "--url",
         default="http://127.0.0.1:8080",
         metavar="URL",
-        help="base URL of the service (%(default)s)",
+        help="base URL of the service [default: %(default)s]",
     )
 
 
@@ -49,18 +54,25 @@ def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> No
         async with open_client(url, os.environ.get(TOKEN)) as client:
             await work(client)
 
+    signal.signal(signal.SIGINT, partial(_interrupt, tally))
     try:
         asyncio.run(work_with_client())
     except InvalidFile as error:
         _fail(f"registry: {error}; {tally}" if tally.counts else f"registry: {error}", 2)
     except TransferError as error:
         _fail(f"registry: {error}; {tally}", 1)
-    except KeyboardInterrupt:
-        _fail(f"registry: interrupted; {tally}", 130)
-    print(tally)  # noqa: T201 - the output of the command
+    output(str(tally))
     sys.exit(1 if tally.invalid_rows else 0)
 
 
+def _interrupt(tally: Tally, number: int, _: FrameType | None) -> NoReturn:
+    """End the process at once: a thread that waits for standard input would delay an exit."""
+    if sys.stderr.isatty():
+        note("")  # ends the line of the progress bar
+    note(f"registry: interrupted; {tally}")
+    os._exit(128 + number)
+
+
 def _fail(line: str, status: int) -> None:
-    print(line, file=sys.stderr)  # noqa: T201 - the error message of the command
+    note(line)
     sys.exit(status)

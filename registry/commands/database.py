@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, flag, parse_settings
+from registry.settings import Parser, Settings, flag, parse_settings, setting_help
 from registry.start_error import StartError
 from registry.storage.client import Database, connect
 from registry.storage.mongod.data_directory import has_data
@@ -29,14 +29,18 @@ def database_options() -> Parser:
     """Return a parser for the options of the database, a parent of those of commands."""
     parser = Parser(add_help=False)
     for name in _SETTINGS:
-        parser.add_argument(flag(name), metavar="VALUE", help="the same as for the service")
+        parser.add_argument(flag(name), metavar="VALUE", help=setting_help(name))
     return parser
 
 
-def database_parser(command: str, description: str) -> Parser:
-    """Return a parser for a command with the options of the database, to which others are added."""
+def database_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
+    """Return a parser for a command with the options of the database, to which others are added.
+
+    arguments: how the usage shows all of them.
+    """
     return Parser(
         prog=f"{program()} {command}",
+        usage=f"%(prog)s {arguments}",
         description=description,
         parents=[database_options()],
         allow_abbrev=False,
@@ -57,9 +61,11 @@ def parse_file(
 
     file: the help on the file. Returns the settings of the database, and the path of the file.
     """
-    parser = database_parser(command, description)
+    parser = database_parser(command, description, "[OPTIONS] FILE")
     parser.add_argument("file", type=Path, metavar="FILE", help=file)
     parsed = parser.parse_args(arguments)
+    if str(parsed.file) == "-":
+        parser.error("FILE must be the name of a file, as backups are not read or written by pipes")
     return settings_of(parsed), parsed.file
 
 
@@ -89,15 +95,8 @@ async def open_database(
 
 
 def run(command: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command; exit with status 1 and one line if it fails, with 130 if interrupted."""
+    """Run a command; exit with status 1 and one line if it fails."""
     try:
         return asyncio.run(command)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except StartError as error:
         sys.exit(f"registry: {error}")
-
-
-def note(line: str) -> None:
-    """Write a line for the reader, which is not part of the output, to standard error."""
-    print(line, file=sys.stderr)  # noqa: T201 - the purpose of this function

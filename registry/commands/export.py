@@ -9,8 +9,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from registry.commands.database import database_parser, note, open_database, run, settings_of
+from registry.commands.database import database_parser, open_database, run, settings_of
 from registry.commands.file_format import CSV, add_format, format_of
+from registry.commands.output import describe, end_without_reader, note
 from registry.jsonapi.error_collector import ApiErrors
 from registry.jsonapi.query import Query, Scope, parse
 from registry.model.graph import Graph
@@ -23,7 +24,7 @@ from registry.storage.repository import Repository
 from registry.transfer.csv_rows import write_csv, write_csv_header
 from registry.transfer.exporter import Exporter
 from registry.transfer.ndjson_rows import write_ndjson
-from registry.transfer.rows import COMPUTER, PERSON, Row, counted
+from registry.transfer.rows import COMPUTER, PERSON, counted
 
 _DESCRIPTION = (
     "Write persons and their computers, then computers without an owner, to a new file, as they "
@@ -42,13 +43,13 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = database_parser("export", _DESCRIPTION)
+    parser = database_parser("export", _DESCRIPTION, "[OPTIONS] FILE")
     add_format(parser)
     parser.add_argument(
         "--type",
         choices=(PERSON, COMPUTER),
         default=PERSON,
-        help="computer: each computer with its owner, instead of each person with computers",
+        help="person: each person with computers; computer: each with its owner [default: person]",
     )
     parser.add_argument(
         "--filter",
@@ -61,7 +62,9 @@ def _parser() -> Parser:
         "--sort", default="", metavar="KEYS", help="as in the API: --sort=-last_name,id"
     )
     parser.add_argument("--fields", metavar="NAMES", help="as in the API: full_name,computers")
-    parser.add_argument("file", metavar="FILE", help="a file that does not exist, or -")
+    parser.add_argument(
+        "file", metavar="FILE", help="a file that does not exist, or - for standard output"
+    )
     return parser
 
 
@@ -106,15 +109,19 @@ async def _export(
                     counts = await _write(exporter, file, parsed)
             finally:
                 await repository.close()
-    except (StorageError, OSError) as error:
+    except StorageError as error:
         raise StartError(f"cannot write the export: {error}") from error
-    persons, computers = counted(counts[PERSON], PERSON), counted(counts[COMPUTER], COMPUTER)
-    note(f"Wrote {persons} and {computers} to {parsed.file}")
+    except BrokenPipeError:
+        end_without_reader()
+    except OSError as error:
+        raise StartError(f"cannot write the export: {describe(error)}") from error
+    written = " and ".join(counted(number, name) for name, number in counts.items())
+    note(f"Wrote {written} to {parsed.file}")
 
 
 async def _write(exporter: Exporter, file: TextIO, parsed: argparse.Namespace) -> Counter[str]:
-    """Write all rows; return the number of resources by type, owners once per computer."""
-    counts: Counter[str] = Counter()
+    """Write all rows; return the number of resources by type, but not of owners of computers."""
+    counts = Counter({PERSON: 0, COMPUTER: 0} if parsed.type == PERSON else {COMPUTER: 0})
     is_csv = format_of(parsed) == CSV
     if is_csv:
         write_csv_header(exporter.columns, file)
@@ -124,21 +131,18 @@ async def _write(exporter: Exporter, file: TextIO, parsed: argparse.Namespace) -
                 write_csv(chunk, exporter.columns, file)
             else:
                 write_ndjson(chunk, file)
-            counts.update(_counts(chunk))
+            counts[COMPUTER] += sum(len(row.computers) for row in chunk)
+            if parsed.type == PERSON:
+                counts[PERSON] += sum(row.person is not None and not row.continues for row in chunk)
     return counts
-
-
-def _counts(rows: Sequence[Row]) -> dict[str, int]:
-    return {
-        PERSON: sum(row.person is not None for row in rows),
-        COMPUTER: sum(len(row.computers) for row in rows),
-    }
 
 
 @contextmanager
 def _opened(name: str) -> Iterator[TextIO]:
     """Yield a new file, or standard output."""
     if name == "-":
+        if sys.stdout is None:
+            raise StartError("standard output is closed")
         with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False) as file:
             yield file
     else:

@@ -15,7 +15,7 @@ def add_format(parser: Parser) -> None:
     parser.add_argument(
         "--format",
         choices=(CSV, NDJSON),
-        help="format of the file; default: that of its name, or csv",
+        help="format of the file [default: that of its name, otherwise csv]",
     )
 
 

@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog=f"{program()} import",
+        usage="%(prog)s [OPTIONS] FILE",
         description=_DESCRIPTION,
         epilog=EPILOG,
         allow_abbrev=False,
@@ -50,7 +51,7 @@ def _parser() -> Parser:
         help="update persons with the same e-mail address and computers with the same serial",
     )
     parser.add_argument("--dry-run", action="store_true", help="check and report, store nothing")
-    parser.add_argument("file", metavar="FILE", help="the file to read, - for standard input")
+    parser.add_argument("file", metavar="FILE", help="the file to read, or - for standard input")
     return parser
 
 
@@ -77,6 +78,8 @@ async def _import(client: Client, parsed: argparse.Namespace, tally: Tally) -> N
 def _opened(name: str) -> Iterator[tuple[TextIO, int | None]]:
     """Yield a file, and its size if it is a regular one. Raises InvalidFile with its name."""
     try:
+        if name == "-" and sys.stdin is None:
+            raise InvalidFile("standard input is closed")
         # Bytes that are not UTF-8 become surrogates, so that they invalidate only their own row.
         with open(
             sys.stdin.fileno() if name == "-" else name,

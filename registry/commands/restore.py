@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from registry.commands.backup import summary
-from registry.commands.database import note, open_database, parse_file, run
+from registry.commands.database import open_database, parse_file, run
+from registry.commands.output import describe, note
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backups import BackupError, restore
+from registry.storage.backups import BackupError, open_backup, restore
 
 _DESCRIPTION = (
     "Write the content of a backup into an empty database, or into one that an "
@@ -24,8 +25,12 @@ def main(arguments: Sequence[str]) -> None:
 
 async def _restore(settings: Settings, file: Path) -> None:
     try:
-        async with open_database(settings, exclusive=True, creates=True) as database:
-            manifest = await restore(database, file)
-    except (BackupError, OSError) as error:
+        with open_backup(file) as backup:
+            async with open_database(settings, exclusive=True, creates=True) as database:
+                directory = None if settings.mongodb_uri else settings.data_dir
+                manifest = await restore(database, backup, directory)
+    except BackupError as error:
         raise StartError(f"cannot restore the backup: {error}") from error
+    except OSError as error:
+        raise StartError(f"cannot restore the backup: {describe(error)}") from error
     note(f"Restored {summary(manifest)} of {manifest.time}")

@@ -36,15 +36,24 @@ def main(arguments: Sequence[str]) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog=f"{program()} seed",
+        usage="%(prog)s [OPTIONS]",
         description="Fill a running service with generated persons and their computers.",
         epilog=EPILOG,
         allow_abbrev=False,
     )
     add_url(parser)
-    parser.add_argument("--persons", default="100", metavar="COUNT", help="number to create (100)")
-    parser.add_argument("--computers", metavar="COUNT", help="number to create (3 per person)")
     parser.add_argument(
-        "--seed", type=int, default=1, help="the same seed and counts produce the same data (1)"
+        "--persons", default="100", metavar="COUNT", help="number to create [default: 100]"
+    )
+    parser.add_argument(
+        "--computers", metavar="COUNT", help="number to create [default: 3 per person]"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="NUMBER",
+        help="the same seed and counts produce the same data [default: 1]",
     )
     return parser
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from registry.access.tokens import check_name, check_scopes, digest_of, new_token
-from registry.commands.database import database_options, note, open_database, run, settings_of
+from registry.commands.database import database_options, open_database, run, settings_of
+from registry.commands.output import note, output
 from registry.installation import program
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
@@ -39,18 +40,26 @@ def _parser() -> Parser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_command = partial(commands.add_parser, parents=[database_options()], allow_abbrev=False)
-    create = add_command("create", help="print a new token, which is shown only once")
+    create = add_command(
+        "create",
+        usage="%(prog)s --name NAME --scope SCOPES [OPTIONS]",
+        help="print a new token, which is shown only once",
+    )
     create.add_argument("--name", required=True, help="what lists and logs call it")
     create.add_argument(
         "--scope",
         required=True,
         action="append",
         dest="scopes",
-        help="read, write (implies read), or for one collection: persons:read; may be repeated",
+        help="read, write (implies read), or for one collection: persons:read; repeatable",
     )
-    create.add_argument("--expires", metavar="TIME", help="12h or 90d from now; default: never")
-    add_command("list", help="list all tokens, without the secrets")
-    add_command("revoke", help="end the validity of a token").add_argument("name", metavar="NAME")
+    create.add_argument(
+        "--expires", metavar="TIME", help="such as 12h or 90d from now [default: never]"
+    )
+    usage = "%(prog)s [OPTIONS]"
+    add_command("list", usage=usage, help="list all tokens, without the secrets")
+    revoke = add_command("revoke", usage=f"{usage} NAME", help="end the validity of a token")
+    revoke.add_argument("name", metavar="NAME", help="the name of the token")
     return parser
 
 
@@ -81,11 +90,11 @@ async def _perform(arguments: argparse.Namespace, token: Token | None, tokens: T
     if token is not None:
         text = new_token()
         await tokens.create(token, digest_of(text))
-        print(text)  # noqa: T201 - the output of the command
+        output(text)
         note(f"The token {token.name} is shown only here; {_expiry(token)}.")
     elif arguments.command == "list":
         for line in _table(await tokens.find_all()):
-            print(line)  # noqa: T201 - the output of the command
+            output(line)
     else:
         await tokens.revoke(arguments.name)
         note(f"The token {arguments.name} is revoked: services refuse it within a second.")

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from registry.commands.database import database_parser, note, open_database, run, settings_of
+from registry.commands.database import database_parser, open_database, run, settings_of
+from registry.commands.output import note
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongod.data_format import raise_format

@@ -2,6 +2,6 @@
 
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.settings import CORES, Settings
-from registry.settings.sources import parse_settings
+from registry.settings.sources import parse_settings, setting_help
 
-__all__ = ["CORES", "Parser", "Settings", "flag", "parse_settings", "variable"]
+__all__ = ["CORES", "Parser", "Settings", "flag", "parse_settings", "setting_help", "variable"]

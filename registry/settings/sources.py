@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, fields
+from functools import cache
 from typing import Any, get_type_hints
 
 from registry.installation import program
@@ -24,18 +25,15 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     ends the process with status 2 and one line that names the flag or variable, `--help` with
     status 0 after it has listed the settings.
     """
-    hints = get_type_hints(Settings, include_extras=True)
-    options = {name: hint.__metadata__ for name, hint in hints.items()}
-    descriptions = {name: description for name, (_, description) in options.items()}
-    parser = _parser(descriptions, _COMMON)
+    parser = _parser(_COMMON)
     flags = vars(parser.parse_args(arguments))
     if listed := flags["help"]:
-        (_parser(descriptions, descriptions) if listed == "all" else parser).print_help()
+        (_parser(_options()) if listed == "all" else parser).print_help()
         sys.exit(0)
     values: dict[str, Any] = {}
     for field in fields(Settings):
         source, texts = _texts(field, flags[field.name], environment)
-        parse, _ = options[field.name]
+        parse, _ = _options()[field.name]
         parsed = tuple(parser.parse_value(source, text, parse) for text in texts)
         if parsed:
             values[field.name] = parsed if _is_repeatable(field) else parsed[0]
@@ -45,7 +43,22 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     return settings
 
 
-def _parser(descriptions: Mapping[str, str], listed: Collection[str]) -> Parser:
+def setting_help(name: str) -> str:
+    """Return the help of a setting, for a parser: its description, its variable and its default."""
+    _, description = _options()[name]
+    (default,) = (field.default for field in fields(Settings) if field.name == name)
+    shown = "none" if default in {None, ()} else default
+    return f"{description} [{variable(name)}, default: {shown}]".replace("%", "%%")
+
+
+@cache
+def _options() -> Mapping[str, tuple[Callable[[str], Any], str]]:
+    """Return the function that parses each setting, and its description."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {name: hint.__metadata__ for name, hint in hints.items()}
+
+
+def _parser(listed: Collection[str]) -> Parser:
     """Return the parser of all settings. listed: those in its help, which fits one screen."""
     parser = Parser(
         prog=f"{program()} serve",
@@ -61,16 +74,14 @@ def _parser(descriptions: Mapping[str, str], listed: Collection[str]) -> Parser:
         const="common",
         choices=["common", "all"],
         metavar="all",
-        help=f"list the {len(_COMMON)} most common settings, or all {len(descriptions)}",
+        help=f"list the {len(_COMMON)} most common settings, or all {len(_options())}",
     )
     for field in fields(Settings):
-        default = "none" if field.default in {None, ()} else field.default
-        text = f"{descriptions[field.name]} [{variable(field.name)}, default: {default}]"
         parser.add_argument(
             flag(field.name),
             action="append",
             metavar="VALUE",
-            help=text.replace("%", "%%") if field.name in listed else argparse.SUPPRESS,
+            help=setting_help(field.name) if field.name in listed else argparse.SUPPRESS,
         )
     return parser
 

@@ -18,14 +18,14 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import orjson
 from bson.raw_bson import RawBSONDocument
-from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
+from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import PyMongoError
 
 from registry import __version__
-from registry.model.record import Record
 from registry.new_file import new_file
 from registry.start_error import StartError
 from registry.storage.client import Database
+from registry.storage.mongod.disk import RESERVE_BYTES, has_space
 from registry.storage.snapshot_session import SnapshotExpired, snapshot_session
 
 _FORMAT = 1
@@ -44,6 +44,9 @@ _BATCH_BYTES = 2**20
 
 _INCOMPLETE = "incomplete_restore"
 """The collection that exists, with the time of the backup, until a restore is complete."""
+
+
+_NO_SPACE = f"the disk of {{}} has less than {RESERVE_BYTES // 2**20} MB of free space"
 
 
 class BackupError(Exception):
@@ -101,23 +104,34 @@ async def back_up(database: Database, path: Path) -> Manifest:
     return manifest
 
 
-async def restore(database: Database, path: Path) -> Manifest:
-    """Write the content of a backup into an empty database.
-
-    A database in which another restore was interrupted counts as empty. The whole file is checked
-    before anything is written. Raises BackupError if the file is damaged, the database is not
-    empty, or MongoDB fails; also OSError.
-    """
-    with _translated_errors(), path.open("rb") as file:
+@contextmanager
+def open_backup(path: Path) -> Iterator[ZipFile]:
+    """Yield a backup, the whole file of which is checked. Raises BackupError, also OSError."""
+    with path.open("rb") as file:
         _check(file, path)
         with ZipFile(file) as archive:
-            manifest = Manifest.parse(archive.read(_MANIFEST))
-            await _clear(database)
-            await database[_INCOMPLETE].insert_one({"backup": manifest.time})
-            for collection in manifest.collections:
-                with archive.open(collection.member) as member:
-                    await _insert(member, database[collection.name])
-    await database.drop_collection(_INCOMPLETE)
+            yield archive
+
+
+async def restore(database: Database, backup: ZipFile, directory: Path | None = None) -> Manifest:
+    """Write the content of a backup into an empty database.
+
+    directory: that of an embedded mongod, which would abort if its disk became full. A database in
+    which another restore was interrupted counts as empty. Raises BackupError if the format of the
+    backup is unknown, the database is not empty, its disk is nearly full, or MongoDB fails; also
+    OSError.
+    """
+    manifest = Manifest.parse(backup.read(_MANIFEST))
+    with _translated_errors():
+        await _clear(database)
+        await database[_INCOMPLETE].insert_one({"backup": manifest.time})
+        for collection in manifest.collections:
+            with backup.open(collection.member) as member:
+                for documents in _batches(member):
+                    if directory is not None and not has_space(directory, RESERVE_BYTES):
+                        raise BackupError(_NO_SPACE.format(directory))
+                    await database[collection.name].insert_many(documents, ordered=False)
+        await database.drop_collection(_INCOMPLETE)
     return manifest
 
 
@@ -162,20 +176,17 @@ async def _write(
     return Collection(name, member, documents)
 
 
-async def _insert(file: IO[bytes], target: AsyncIOMotorCollection[Record]) -> None:
-    """Insert the documents of an archive member into a collection."""
+def _batches(file: IO[bytes]) -> Iterator[list[Any]]:
+    """Yield the documents of an archive member."""
     rest = b""
     while content := file.read(_BATCH_BYTES):
         batch = rest + content
         documents = list(_documents(batch))
         if documents:
-            await target.insert_many(map(_raw, documents), ordered=False)
+            # Decoding and encoding would take most of the time, and lose what Python cannot
+            # represent.
+            yield list(map(RawBSONDocument, documents))
         rest = batch[sum(map(len, documents)) :]
-
-
-def _raw(document: bytes) -> Any:
-    # Decoding and encoding would take most of the time, and lose what Python cannot represent.
-    return RawBSONDocument(document)
 
 
 def _documents(batch: bytes) -> Iterator[bytes]:

@@ -1,10 +1,10 @@
 """Batches of rows, each small enough for one request."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from registry.transfer.rows import InvalidRow, Row
+from registry.transfer.rows import Attributes, InvalidRow, Row
 
 MAX_OPERATIONS = 1_000
 """Operations per request, the default limit of the service."""
@@ -12,13 +12,18 @@ MAX_OPERATIONS = 1_000
 _MAX_BYTES = 2**19
 """Estimated bytes per request, half of what the service accepts."""
 
+NOT_CONTINUED = "continues the row before, which is not valid or has another person"
+
 _OPERATION_BYTES = 160
 """Bytes of an operation without its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Successive rows of a file, and the invalid ones among them."""
+    """Successive rows of a file, and the invalid ones among them.
+
+    A row that continues the one before is alone in its batch.
+    """
 
     rows: list[Row] = field(default_factory=list)
     invalid: list[InvalidRow] = field(default_factory=list)
@@ -29,14 +34,20 @@ class Batch:
         rows: list[Row | InvalidRow] = [*self.rows[:1], *self.invalid[:1]]
         return min(row.line for row in rows)
 
+    @property
+    def continues(self) -> bool:
+        """Whether it has a row that continues the last one of the batch before."""
+        return any(row.continues for row in self.rows[:1])
 
-def batches(rows: Iterator[Row | InvalidRow]) -> Iterator[Batch]:
+
+def batches(rows: Iterable[Row | InvalidRow]) -> Iterator[Batch]:
     """Yield the rows in batches, in order. A row that is too large for one is alone in its own."""
     batch, operations, size = Batch(), 0, 0
-    for row in rows:
+    for row in _continuations_checked(rows):
         more, bytes_ = _size(row)
         is_full = operations + more > MAX_OPERATIONS or size + bytes_ > _MAX_BYTES
-        if is_full and operations:
+        is_continuation = isinstance(row, Row) and row.continues
+        if operations and (is_full or is_continuation or batch.continues):
             yield batch
             batch, operations, size = Batch(), 0, 0
         operations, size = operations + more, size + bytes_
@@ -46,6 +57,18 @@ def batches(rows: Iterator[Row | InvalidRow]) -> Iterator[Batch]:
             batch.invalid.append(row)
     if operations:
         yield batch
+
+
+def _continuations_checked(rows: Iterable[Row | InvalidRow]) -> Iterator[Row | InvalidRow]:
+    """Yield the rows; one that continues a row of another person, or an invalid one, is invalid."""
+    person: Attributes | None = None
+    for row in rows:
+        if isinstance(row, Row) and row.continues and row.person != person:
+            yield InvalidRow(row.line, NOT_CONTINUED)
+            person = None
+        else:
+            yield row
+            person = row.person if isinstance(row, Row) else None
 
 
 def is_large(row: Row) -> bool:

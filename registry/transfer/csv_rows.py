@@ -2,7 +2,8 @@
 
 The header names the columns, in any order: first_name, last_name, email and serials. Serials are
 separated by semicolons; one that has semicolons, or spaces around it, is in double quotes, as in
-CSV. An empty email is null. A row without a person has computers without an owner.
+CSV. An empty email is null. A row without a person has computers without an owner. If the serials
+begin with a semicolon, the row has more computers of the person of the row before.
 """
 
 import csv
@@ -68,7 +69,8 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], file: TextIO) -> None
 def _fields(row: Row, columns: Sequence[str]) -> list[str | None]:
     values = dict(row.person or {})
     serials = (each[SERIAL] for each in row.computers if each.get(SERIAL) is not None)
-    values[SERIALS] = ";".join(_quoted(str(serial)) for serial in serials)
+    cells = [_quoted(str(serial)) for serial in serials]
+    values[SERIALS] = ";".join(["", *cells] if row.continues else cells)
     return [values.get(column) for column in columns]
 
 
@@ -115,6 +117,8 @@ def _split_rows(lines: Lines) -> Iterator[tuple[int, list[str] | str]]:
 
 def _header_defect(header: list[str]) -> str | None:
     """Return why the fields are not a valid header, None if they are."""
+    if not header:
+        return "the file is empty"
     if len(header) == 1:
         for separator, name in _SEPARATORS.items():
             if _is_header(header[0].split(separator)):
@@ -142,11 +146,14 @@ def _parse_row(line: int, header: list[str], fields: list[str]) -> Row:
         if not value.isascii() and (defect := describe_encoding(value)):
             raise ValueError(f"{name} is {defect}")
     values = dict(zip(header, fields, strict=True))
-    computers = [{SERIAL: serial} for serial in _serials(values.pop(SERIALS, ""))]
-    is_person = any(values.values())
-    if not is_person and not computers:
+    serials = values.pop(SERIALS, "")
+    computers = [{SERIAL: serial} for serial in _serials(serials)]
+    if any(values.values()):
+        continues = serials.lstrip().startswith(";")
+        return Row(_person(values), computers, line, continues)
+    if not computers:
         raise ValueError("neither a person nor serials")
-    return Row(_person(values) if is_person else None, computers, line)
+    return Row(None, computers, line)
 
 
 def _person(values: dict[str, str]) -> Attributes:

@@ -1,15 +1,20 @@
 """The export of a snapshot: persons with their computers, or computers with their owner."""
 
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 
+from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.filtering import Condition
+from registry.jsonapi.pagination import CursorPage
 from registry.jsonapi.query import Query
+from registry.jsonapi.sorting import BY_ID, Key
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
+from registry.storage.reads.listings import Listing
 from registry.storage.snapshot import Snapshot
 from registry.transfer.rows import (
     COMPUTER,
@@ -29,6 +34,9 @@ DEFAULT_FIELDS: Mapping[str, frozenset[str]] = {
     COMPUTER: frozenset({*COMPUTER_ATTRIBUTES, OWNER}),
 }
 """The fields of each type that an import needs to lose nothing."""
+
+MAX_COMPUTERS = 5_000
+"""Computers per row, and in memory at a time: the longest serials, escaped, fit in `MAX_ROW`."""
 
 
 class Exporter:
@@ -57,14 +65,14 @@ class Exporter:
         Unavailable, QueryTimeout or Overloaded.
         """
         is_of_persons = self._resource.type == PERSON
-        render = self._person_rows if is_of_persons else self._computer_rows
-        async for rows in self._listed(self._resource, self._query, render):
-            yield rows
+        parts = [self._person_part() if is_of_persons else self._computer_part(self._query)]
         if is_of_persons and self._has_related and not self._query.filters:
             has_no_owner = Condition(self._key, Operator.EQ, None)
-            unowned = Query(self._query.fields, filters=(has_no_owner,))
-            async for rows in self._listed(self._computers, unowned, self._computer_rows):
-                yield rows
+            parts.append(self._computer_part(Query(self._query.fields, filters=(has_no_owner,))))
+        for part in parts:
+            async with aclosing(part) as chunks:
+                async for rows in chunks:
+                    yield rows
 
     def _columns(self) -> Iterator[str]:
         is_of_persons = self._resource.type == PERSON
@@ -73,23 +81,53 @@ class Exporter:
         if SERIAL in self._names(self._computers) and (self._has_related or not is_of_persons):
             yield SERIALS
 
-    async def _listed(
-        self,
-        resource: Resource,
-        query: Query,
-        render: Callable[[list[Record]], Awaitable[list[Row]]],
-    ) -> AsyncGenerator[list[Row]]:
-        async with self._snapshot.listing(resource, query).chunks() as chunks:
+    async def _person_part(self) -> AsyncGenerator[list[Row]]:
+        async with self._snapshot.listing(self._persons, self._query).chunks() as chunks:
             async for records in chunks:
-                yield await render(records)
+                async with aclosing(self._person_rows(records)) as parts:
+                    async for rows in parts:
+                        yield rows
 
-    async def _person_rows(self, records: list[Record]) -> list[Row]:
+    async def _computer_part(self, query: Query) -> AsyncGenerator[list[Row]]:
+        async with self._snapshot.listing(self._computers, query).chunks() as chunks:
+            async for records in chunks:
+                yield await self._computer_rows(records)
+
+    async def _person_rows(self, records: Sequence[Record]) -> AsyncGenerator[list[Row]]:
+        """Yield the rows of persons, whose computers are read together if these are not too many.
+
+        A person who has more computers alone gets several rows.
+        """
+        if not self._has_related:
+            yield self._with_computers(records, ())
+            return
+        groups = [records]
+        while groups:
+            group = groups.pop()
+            owned, page = self._owned([record["_id"] for record in group])
+            window = await owned.window(page)
+            if window.more and len(group) > 1:
+                middle = len(group) // 2
+                groups += [group[middle:], group[:middle]]
+                continue
+            yield self._with_computers(group, window.records)
+            while window.more:
+                window = await owned.window(replace(page, position=window.last))
+                rows = self._with_computers(group, window.records)
+                yield [replace(row, continues=True) for row in rows]
+
+    def _owned(self, ids: Sequence[int]) -> tuple[Listing, CursorPage]:
+        """Return the computers of persons, ordered by person, and their first page."""
+        order = (Key(self._key), *BY_ID)
+        owners = Condition(self._key, Operator.IN, tuple(ids))
+        query = Query(self._query.fields, order=order, filters=(owners,))
+        page = CursorPage(MAX_COMPUTERS, Cursors(self._computers.type, order))
+        return self._snapshot.listing(self._computers, query), page
+
+    def _with_computers(self, records: Sequence[Record], owned: Sequence[Record]) -> list[Row]:
         computers: dict[int, list[Attributes]] = defaultdict(list)
-        if self._has_related:
-            ids, fields = [record["_id"] for record in records], self._names(self._computers)
-            owned = await self._snapshot.find(self._computers, self._key, ids, frozenset(fields))
-            for record, each in zip(owned, self._attributes(self._computers, owned), strict=True):
-                computers[record[self._key]].append(each)
+        for record, each in zip(owned, self._attributes(self._computers, owned), strict=True):
+            computers[record[self._key]].append(each)
         persons = self._attributes(self._persons, records)
         return [
             Row(person, computers.get(record["_id"], ()))

@@ -2,33 +2,23 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from itertools import islice
-from typing import TypeVar
+from typing import TypeAlias
 
-from registry.transfer.batches import Batch, batches, is_large
+from registry.transfer.batches import NOT_CONTINUED, Batch, batches, is_large
 from registry.transfer.client import Client, OperationsRejected, Rejection
+from registry.transfer.large_rows import check_large, store_large
 from registry.transfer.matching import keys_of, planner_for
-from registry.transfer.operations import (
-    ResourceIdentifier,
-    add_computer,
-    identifier,
-    remove_computer,
-)
+from registry.transfer.operations import ResourceIdentifier, identifier
 from registry.transfer.pipeline import pipelined
 from registry.transfer.plans import PersonKey, Plan, Planner
-from registry.transfer.rows import COMPUTER, InvalidRow, Row, counted
+from registry.transfer.rows import PERSON, InvalidRow, Row
 from registry.transfer.tally import Tally
 
-_Item = TypeVar("_Item")
-
-_MAX_COMPUTERS = 20_000
-"""Computers of a row: one request links all of them to the person."""
-
-_PART = 500
-"""Operations per request for a row that is too large for one: of any length of the serials."""
+_Outcome: TypeAlias = ResourceIdentifier | InvalidRow | None
+"""What has become of a row: its person, if it has one, or why it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +38,14 @@ class BatchResult:
 
 
 class Importer:
-    """Imports rows; a row is stored as a whole or not at all.
-
-    A row that is too large for one request is stored in several, its person last: if the last ones
-    fail, the computers are deleted again.
-    """
+    """Imports rows; a row is stored as a whole or not at all."""
 
     def __init__(self, client: Client, tally: Tally, options: ImportOptions) -> None:
         self._client = client
         self._tally = tally
         self._options = options
         self._in_progress: list[tuple[set[PersonKey | str], asyncio.Event]] = []
+        self._last_outcome: asyncio.Future[_Outcome] = asyncio.Future()
 
     async def run(self, rows: Iterator[Row | InvalidRow]) -> AsyncGenerator[BatchResult]:
         """Import the rows; yield the result of each batch, in their order.
@@ -72,52 +59,74 @@ class Importer:
     async def _store_batch(self, batch: Batch) -> BatchResult:
         line = batch.first_line
         self._tally.lines_in_progress.add(line)
-        store = self._store_in_turn if self._options.is_matching else self._store
-        invalid = [*batch.invalid, *await store(batch.rows)]
+        outcomes = await self._outcomes(batch)
+        rejected = [one for one in outcomes.values() if isinstance(one, InvalidRow)]
+        invalid = sorted([*batch.invalid, *rejected], key=lambda each: each.line)
         self._tally.lines_in_progress.remove(line)
         self._tally.invalid_rows += len(invalid)
-        rows = len(batch.rows) + len(batch.invalid)
-        return BatchResult(rows, sorted(invalid, key=lambda each: each.line))
+        return BatchResult(len(batch.rows) + len(batch.invalid), invalid)
 
-    async def _store_in_turn(self, rows: Sequence[Row]) -> list[InvalidRow]:
-        """Store rows after those in progress that have a key in common with them.
+    async def _outcomes(self, batch: Batch) -> Mapping[int, _Outcome]:
+        """Store the valid rows; return what has become of each, by its line."""
+        before, last = self._last_outcome, asyncio.Future[_Outcome]()
+        self._last_outcome = last
+        outcomes: Mapping[int, _Outcome]
+        try:
+            async with self._turn(batch.rows):
+                owner = await before if batch.continues else None
+                if isinstance(owner, InvalidRow):
+                    outcomes = {row.line: InvalidRow(row.line, NOT_CONTINUED) for row in batch.rows}
+                else:
+                    outcomes = await self._store(batch.rows, owner)
+            last.set_result(outcomes[batch.rows[-1].line] if batch.rows else None)
+        finally:
+            last.cancel()  # unless it has a result: the next batch must not wait for it
+        return outcomes
+
+    @asynccontextmanager
+    async def _turn(self, rows: Sequence[Row]) -> AsyncIterator[None]:
+        """If rows match what is stored, wait for those in progress with a key in common with these.
 
         So they match what those create.
         """
-        keys = {key for row in rows for key in keys_of(row)}
+        keys = {key for row in rows for key in keys_of(row)} if self._options.is_matching else set()
         earlier = [done for others, done in self._in_progress if not keys.isdisjoint(others)]
         done = asyncio.Event()
         self._in_progress.append((keys, done))
         try:
             for each in earlier:
                 await each.wait()
-            return await self._store(rows)
+            yield
         finally:
             self._in_progress.remove((keys, done))
             done.set()
 
-    async def _store(self, rows: Sequence[Row]) -> list[InvalidRow]:
-        """Store rows in one request, or in several if it is rejected; return the invalid rows."""
+    async def _store(
+        self, rows: Sequence[Row], owner: ResourceIdentifier | None = None
+    ) -> Mapping[int, _Outcome]:
+        """Store rows in one request, or in several if it is rejected.
+
+        owner: the person of a row that continues another one.
+        """
         if not rows:
-            return []
+            return {}
         planner = await self._planner(rows)
-        plans = [planner.plan(row) for row in rows]
+        plans = [planner.plan(row, owner) for row in rows]
         try:
             await self._execute(plans)
         except OperationsRejected as error:
             invalid = _invalid_rows(plans, error.rejections)
-            lines = {each.line for each in invalid}
-            valid = [row for row in rows if row.line not in lines]
+            valid = [row for row in rows if row.line not in invalid]
             # Halved, as the errors of a response are not always all of them.
             middle = len(valid) // 2
-            return [
-                *invalid,
-                *await self._store(valid[:middle]),
-                *await self._store(valid[middle:]),
-            ]
+            return {
+                **invalid,
+                **await self._store(valid[:middle]),
+                **await self._store(valid[middle:]),
+            }
         for plan in plans:
             self._tally.counts.update(plan.effects)
-        return []
+        return {plan.row.line: plan.person for plan in plans}
 
     async def _planner(self, rows: Sequence[Row]) -> Planner:
         if not self._options.is_matching:
@@ -125,36 +134,21 @@ class Importer:
         return await planner_for({key for row in rows for key in keys_of(row)}, self._client)
 
     async def _execute(self, plans: Sequence[Plan]) -> None:
-        if len(plans) == 1 and is_large(plans[0].row):
-            await self._execute_large(plans[0])
+        """Store what is planned, and set the person of the last plan to the stored one."""
+        last, is_dry = plans[-1], self._options.is_dry
+        if last.row.continues or (len(plans) == 1 and is_large(last.row)):
+            await check_large(last, self._client)
+            if not is_dry:
+                await store_large(last, self._client)
         elif operations := [one for plan in plans for one in plan.operations()]:
-            await self._client.execute(operations, is_dry=self._options.is_dry)
-
-    async def _execute_large(self, plan: Plan) -> None:
-        """Store a row in several requests, after checking all of it."""
-        if len(plan.row.computers) > _MAX_COMPUTERS:
-            reason = f"{counted(len(plan.row.computers), 'computer')}: at most {_MAX_COMPUTERS}"
-            raise OperationsRejected([Rejection(None, reason)])
-        creations = [add_computer(attributes, None) for _, attributes in plan.new_computers]
-        for part in _parts([*plan.person_operations(), *creations]):
-            await self._client.execute(part, is_dry=True)
-        if self._options.is_dry:
-            return
-        computers: list[ResourceIdentifier] = []
-        try:
-            for part in _parts(creations):
-                results = await self._client.execute(part)
-                computers += [identifier(COMPUTER, each["data"]["id"]) for each in results]
-            if operations := plan.person_operations([*computers, *plan.moved]):
-                await self._client.execute(operations)
-        except OperationsRejected:
-            for part in _parts(list(map(remove_computer, computers))):
-                await self._client.execute(part)
-            raise
+            results = await self._client.execute(operations, is_dry=is_dry)
+            if last.is_new and not is_dry:
+                created = results[-len(last.operations())]
+                last.person = identifier(PERSON, created["data"]["id"])
 
 
-def _invalid_rows(plans: Sequence[Plan], rejections: Sequence[Rejection]) -> list[InvalidRow]:
-    """Return the rows whose operations are rejected, each with all the reasons for it."""
+def _invalid_rows(plans: Sequence[Plan], rejections: Sequence[Rejection]) -> dict[int, InvalidRow]:
+    """Return the rows whose operations are rejected by line, each with all the reasons for it."""
     rows = [plan.row for plan in plans for _ in plan.operations()] if len(plans) > 1 else []
     reasons: dict[int, list[str]] = defaultdict(list)
     for rejection in rejections:
@@ -162,10 +156,4 @@ def _invalid_rows(plans: Sequence[Plan], rejections: Sequence[Rejection]) -> lis
             reasons[plans[0].row.line].append(rejection.reason)
         elif rejection.index is not None:
             reasons[rows[rejection.index].line].append(rejection.reason)
-    return [InvalidRow(line, "; ".join(each)) for line, each in reasons.items()]
-
-
-def _parts(items: Sequence[_Item]) -> Iterator[list[_Item]]:
-    source = iter(items)
-    while part := list(islice(source, _PART)):
-        yield part
+    return {line: InvalidRow(line, "; ".join(each)) for line, each in reasons.items()}

@@ -3,8 +3,9 @@
 Each has a person and, in `included`, the person's computers, as in the response to
 `GET /persons/1?include=computers`; or a computer without an owner, or one with its owner, as in
 the response to `GET /computers/1?include=owner`. Ids relate the resources of one line; they are not
-those of the registry that imports the file. Read-only attributes, links,
-`meta` and other members are ignored.
+those of the registry that imports the file. With `{"continues": true}` as its `meta`, a document
+has more computers of the person of the line before. Read-only attributes, links, other `meta` and
+other members are ignored.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,10 +51,11 @@ def _document(row: Row) -> dict[str, Any]:
     if not computers:
         return {"data": person}
     linkage = [_identifier(each) for each in computers]
-    return {
+    document = {
         "data": {**person, "relationships": {COMPUTERS: {"data": linkage}}},
         "included": computers,
     }
+    return {**document, "meta": {"continues": True}} if row.continues else document
 
 
 def _parse(number: int, line: str) -> Row:
@@ -71,11 +73,18 @@ def _parse(number: int, line: str) -> Row:
             raise ValueError("not a document with a resource in `data`")
     if type_name == PERSON:
         computers = _linked(data, COMPUTERS, included, COMPUTER)
-        return Row(_writable(PERSON, attributes), computers, number)
+        return Row(_writable(PERSON, attributes), computers, number, _continues(document))
     if type_name != COMPUTER:
         raise ValueError(f"the type of the resource is neither {PERSON} nor {COMPUTER}")
     owners = _linked(data, OWNER, included, PERSON)
     return Row(owners[0] if owners else None, [_writable(COMPUTER, attributes)], number)
+
+
+def _continues(document: dict[str, Any]) -> bool:
+    match document:
+        case {"meta": {"continues": True}}:
+            return True
+    return False
 
 
 def _included(document: dict[str, Any]) -> dict[tuple[Any, Any], Attributes]:

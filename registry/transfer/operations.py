@@ -1,9 +1,9 @@
 """Operations of JSON:API Atomic Operations, as Python objects for JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from registry.transfer.rows import COMPUTER, COMPUTERS, OWNER, Attributes
+from registry.transfer.rows import COMPUTER, OWNER, Attributes
 
 Operation: TypeAlias = Mapping[str, Any]
 
@@ -43,16 +43,11 @@ def add_computer(
     return {"op": "add", "data": computer}
 
 
-def set_owner(computer: ResourceIdentifier, owner: ResourceIdentifier) -> Operation:
-    """Return the operation that makes a person the owner of a computer."""
+def set_owner(computer: ResourceIdentifier, owner: ResourceIdentifier | None) -> Operation:
+    """Return the operation that makes a person the owner of a computer, or nobody."""
     return {"op": "update", "ref": {**computer, "relationship": OWNER}, "data": owner}
 
 
-def add_computers(person: ResourceIdentifier, computers: Sequence[ResourceIdentifier]) -> Operation:
-    """Return the operation that makes a person the owner of stored computers."""
-    return {"op": "add", "ref": {**person, "relationship": COMPUTERS}, "data": computers}
-
-
-def remove_computer(computer: ResourceIdentifier) -> Operation:
-    """Return the operation that deletes a computer."""
-    return {"op": "remove", "ref": computer}
+def remove(resource: ResourceIdentifier) -> Operation:
+    """Return the operation that deletes a stored resource."""
+    return {"op": "remove", "ref": resource}

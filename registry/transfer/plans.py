@@ -1,7 +1,6 @@
 """Plans: what an import does for a row, given what is stored."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -9,7 +8,6 @@ from registry.transfer.operations import (
     Operation,
     ResourceIdentifier,
     add_computer,
-    add_computers,
     add_person,
     local_identifier,
     set_owner,
@@ -60,7 +58,7 @@ class Plan:
     """The changes for one row.
 
     person: the owner of the computers, created if it is new. changes: its attributes to write.
-    new_computers: with their local ids. moved: stored computers of others, or of nobody.
+    new_computers: with their local ids. moved: stored computers, with the owner until now.
     """
 
     row: Row
@@ -68,28 +66,21 @@ class Plan:
     is_new: bool = False
     changes: Attributes | None = None
     new_computers: list[tuple[str, Attributes]] = field(default_factory=list)
-    moved: list[ResourceIdentifier] = field(default_factory=list)
+    moved: list[StoredComputer] = field(default_factory=list)
     effects: Counter[tuple[Effect, str]] = field(default_factory=Counter)
 
     def operations(self) -> list[Operation]:
-        """Return the operations, for one request."""
-        operations = self.person_operations()
-        operations += [add_computer(each, self.person, lid) for lid, each in self.new_computers]
-        if self.person is not None:
-            operations += [set_owner(each, self.person) for each in self.moved]
-        return operations
+        """Return the operations, for one request: first the one on the person, if there is one."""
+        creations = [add_computer(each, self.person, lid) for lid, each in self.new_computers]
+        moves = [set_owner(each.identifier, self.person) for each in self.moved]
+        return [*self.person_operations(), *creations, *moves]
 
-    def person_operations(self, computers: Sequence[ResourceIdentifier] = ()) -> list[Operation]:
-        """Return the operations on the person, who becomes the owner of stored computers."""
-        operations: list[Operation] = []
-        if self.person is None:
-            return operations
-        if self.changes is not None:
-            write = add_person if self.is_new else update_person
-            operations.append(write(self.person, self.changes))
-        if computers:
-            operations.append(add_computers(self.person, computers))
-        return operations
+    def person_operations(self) -> list[Operation]:
+        """Return the operation on the person, if there is one."""
+        if self.person is None or self.changes is None:
+            return []
+        write = add_person if self.is_new else update_person
+        return [write(self.person, self.changes)]
 
 
 class Planner:
@@ -108,10 +99,13 @@ class Planner:
         self._computers = stored_computers
         self._lids = map(str, count(1))
 
-    def plan(self, row: Row) -> Plan:
-        """Return the plan of a row; later rows of the batch match what it creates."""
-        plan = Plan(row)
-        if row.person is not None:
+    def plan(self, row: Row, owner: ResourceIdentifier | None = None) -> Plan:
+        """Return the plan of a row; later rows of the batch match what it creates.
+
+        owner: the person, if the row continues that of another batch.
+        """
+        plan = Plan(row, owner)
+        if row.person is not None and owner is None:
             self._plan_person(plan, row.person)
         for attributes in row.computers:
             self._plan_computer(plan, attributes)
@@ -147,7 +141,7 @@ class Planner:
         if owned:
             effect = Effect.UNCHANGED
         elif matches:
-            plan.moved.append(matches[0].identifier)
+            plan.moved.append(matches[0])
             matches[0] = StoredComputer(matches[0].identifier, plan.person)
             effect = Effect.CHANGED
         else:

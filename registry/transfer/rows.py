@@ -27,12 +27,14 @@ class Row:
     """A person and their computers, or without a person computers that have no owner.
 
     person, computers: their attributes. line: the number of the first line of the row in a file,
-    from 1; 0 if it is not in one yet.
+    from 1; 0 if it is not in one yet. continues: whether it has more computers of the person of the
+    row before, which it repeats.
     """
 
     person: Attributes | None
     computers: Sequence[Attributes]
     line: int = 0
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +54,4 @@ class InvalidFile(Exception):
 
 def counted(count: int, noun: str) -> str:
     """Return a count and its noun, in the plural unless it is one."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"

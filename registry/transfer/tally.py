@@ -35,7 +35,7 @@ class Tally:
     def __str__(self) -> str:
         parts = [self._part(effect) for effect in self.effects]
         if self.owned is not None:
-            parts.append(f"{self.owned} of them with an owner")
+            parts.append(f"{self.owned:,} of them with an owner")
         text = f"{', '.join(parts)}, in {monotonic() - self.started:.1f} s"
         if self.invalid_rows:
             text += f"; skipped {counted(self.invalid_rows, 'invalid row')}"

@@ -19,7 +19,8 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backups import BackupError, back_up, restore
+from registry.storage import backups
+from registry.storage.backups import BackupError, Manifest, back_up, open_backup, restore
 from tests.conftest import Serve
 from tests.databases import new_name
 from tests.mongods import client_of
@@ -76,6 +77,11 @@ def write(path: Path, content: bytes | bytearray) -> None:
     path.write_bytes(content)
 
 
+async def restore_file(database: Database, path: Path) -> Manifest:
+    with open_backup(path) as backup:
+        return await restore(database, backup)
+
+
 async def store_some(api: Api, database: Database) -> None:
     await api.person("Grace", "Hopper")
     await api.computer("SN-1", owner="1")
@@ -93,7 +99,7 @@ async def test_a_restored_database_has_every_byte_of_the_one_backed_up(
         name: len(documents) for name, documents in before.items()
     }
     assert permissions(path) == 0o600
-    assert await restore(other, path) == manifest
+    assert await restore_file(other, path) == manifest
     restored = await content_of(other)
     assert {name: restored.get(name, []) for name in before} == before
     assert restored.keys() <= before.keys()
@@ -104,7 +110,7 @@ async def test_a_service_continues_from_a_backup(
 ) -> None:
     await store_some(api, database)
     await back_up(database, path)
-    await restore(other, path)
+    await restore_file(other, path)
     restored = await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
 
     url = "/persons/1?include=computers"
@@ -135,7 +141,7 @@ async def test_a_backup_shows_one_point_in_time_while_clients_write(
     await back_up(database, path)
     is_done.set()
     written = await writing
-    await restore(other, path)
+    await restore_file(other, path)
 
     count = await other["a"].count_documents({})
     assert 0 < count < written
@@ -173,7 +179,7 @@ async def test_a_backup_with_a_changed_byte_is_refused(
     write(path, content)
 
     with pytest.raises(BackupError, match=r"registry\.backup is damaged or incomplete"):
-        await restore(other, path)
+        await restore_file(other, path)
     assert await other.list_collection_names() == []
 
 
@@ -186,7 +192,7 @@ async def test_a_truncated_backup_is_refused(
     write(path, read(path)[:length])
 
     with pytest.raises(BackupError, match=r"registry\.backup is "):
-        await restore(other, path)
+        await restore_file(other, path)
     assert await other.list_collection_names() == []
 
 
@@ -198,7 +204,7 @@ async def test_a_database_with_data_is_not_overwritten(
     await other["persons"].insert_one({"_id": 7})
 
     with pytest.raises(BackupError, match=r"is not empty: it has persons"):
-        await restore(other, path)
+        await restore_file(other, path)
     assert await other.list_collection_names() == ["persons"]
 
 
@@ -209,7 +215,21 @@ async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
     await back_up(database, path)
     await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
 
-    await restore(other, path)
+    await restore_file(other, path)
+    assert await other["a"].find_one() == {"_id": 1}
+
+
+async def test_a_restore_stops_before_the_disk_of_mongod_is_full(
+    database: Database, other: Database, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await database["a"].insert_one({"_id": 1})
+    await back_up(database, path)
+    with open_backup(path) as backup:
+        with monkeypatch.context() as patch:
+            patch.setattr(backups, "RESERVE_BYTES", 2**62)
+            with pytest.raises(BackupError, match="has less than 64 MB of free space"):
+                await restore(other, backup, tmp_path)
+        await restore(other, backup, tmp_path)
     assert await other["a"].find_one() == {"_id": 1}
 
 
@@ -217,10 +237,11 @@ _RESTORE = """
 import asyncio, sys
 from pathlib import Path
 from motor.motor_asyncio import AsyncIOMotorClient
-from registry.storage.backups import restore
+from registry.storage.backups import open_backup, restore
 
 async def main(uri, name, path):
-    await restore(AsyncIOMotorClient(uri)[name], Path(path))
+    with open_backup(Path(path)) as backup:
+        await restore(AsyncIOMotorClient(uri)[name], backup)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -241,7 +262,7 @@ async def test_a_service_refuses_a_database_that_is_partly_restored(
 
     with pytest.raises(StartError, match="only a part of a backup"):
         await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
-    await restore(other, path)
+    await restore_file(other, path)
     assert await other["a"].count_documents({}) == 30_000
     await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
 

@@ -19,7 +19,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage import orphaned_transactions
-from registry.storage.backups import back_up, restore
+from registry.storage.backups import back_up, open_backup, restore
 from registry.storage.client import APP_NAME
 from registry.storage.errors import DuplicateValue
 from registry.storage.reads.commands import Commands
@@ -367,6 +367,7 @@ async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
     other = database.client[f"{settings.database}_2"]
     await database.computers.insert_many([{"_id": one, "serial": "SN-1"} for one in (1, 2)])
     await back_up(database, tmp_path / "backup")
-    await restore(other, tmp_path / "backup")
+    with open_backup(tmp_path / "backup") as backup:
+        await restore(other, backup)
     assert "(ids 1, 2)" in await start_error(serve, replace(unique, database=other.name))
     await database.client.drop_database(other.name)

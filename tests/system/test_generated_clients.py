@@ -79,7 +79,9 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def service(start: Start, mongodb_uri: str) -> Service:
-    return start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=f"test_{uuid4().hex}")
+    """A service with unique attributes, whose description differs only in texts and examples."""
+    variables = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": f"test_{uuid4().hex}"}
+    return start("--unique", "computer.serial", "--unique", "person.email", **variables)
 
 
 @pytest.fixture
@@ -176,6 +178,9 @@ def test_openapi_python_client_generates_a_client_that_runs_the_scenario(
     for number in range(3):
         call("computer.create_computer", body=creation("computer", serial=f"{number}"), status=201)
 
+    again = call("computer.create_computer", body=creation("computer", serial="0"), status=409)
+    assert (again.errors[0].code, again.errors[0].links.about) == ("value_taken", "/computers/1")
+
     to_computers = {"data": [{"type": "computer", "id": "1"}, {"type": "computer", "id": 2}]}
     linkage = model("ComputerToManyChange", to_computers)
     call("person.replace_person_computers", 1, body=linkage, status=204)
@@ -224,6 +229,9 @@ def test_openapi_generator_generates_a_client_that_runs_the_scenario(
         for number in range(3):
             document = {"data": {"type": "computer", "attributes": {"serial": f"{number}"}}}
             computers.create_computer(fleet.ComputerCreate.from_dict(document))
+        with pytest.raises(fleet.ApiException) as raised:
+            computers.create_computer(fleet.ComputerCreate.from_dict(document))
+        assert raised.value.data.errors[0].links.about == "/computers/3"
 
         to_computers = {"data": [{"type": "computer", "id": "1"}, {"type": "computer", "id": 2}]}
         persons.replace_person_computers(1, fleet.ComputerToManyChange.from_dict(to_computers))

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import termios
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -27,6 +28,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
+from registry.transfer import exporter
 from registry.transfer.client import Client, open_client
 from registry.transfer.csv_rows import read_csv
 from registry.transfer.exporter import Exporter
@@ -63,7 +65,10 @@ RunCommand = Callable[..., Awaitable[Run]]
 
 
 async def spawn(
-    *arguments: str | Path, errors: int = asyncio.subprocess.PIPE, certificates: Path | None = None
+    *arguments: str | Path,
+    stdin: int = DEVNULL,
+    errors: int = PIPE,
+    certificates: Path | None = None,
 ) -> asyncio.subprocess.Process:
     variables = {} if certificates is None else {"SSL_CERT_FILE": str(certificates)}
     return await asyncio.create_subprocess_exec(
@@ -71,8 +76,8 @@ async def spawn(
         *arguments,
         cwd=ROOT,
         env=environment(**variables),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
+        stdin=stdin,
+        stdout=PIPE,
         stderr=errors,
     )
 
@@ -102,6 +107,8 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     def fail(message: str) -> int:
         sys.stderr.write(f"{message}\n")  # as the interpreter does
         return 1
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # which threads cannot call
 
     async def run(command: ModuleType, *arguments: str | Path, **variables: str) -> Run:
         for name, value in variables.items():
@@ -160,8 +167,8 @@ async def test_a_file_creates_persons_with_their_computers(api: Api, staff: Path
     process = await asyncio.create_subprocess_exec(
         *(ROOT / "scripts" / "import", "--url", api.origin, staff.name),
         cwd=staff.parent,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
     )
     done = await wait_for(process)
     assert done.status == 0, done.errors
@@ -322,9 +329,48 @@ async def test_of_an_invalid_row_with_many_serials_nothing_is_stored(
     assert await stored(api) == ([["Alan", "Turing", "Alan Turing", None]], [])
 
 
-async def test_a_row_with_too_many_serials_is_reported(client: Client) -> None:
-    _, invalid = await import_rows(client, f"Ada,Lovelace,,{'A;' * 20_001}\n")
-    assert [each.reason for each in invalid] == ["20001 computers: at most 20000"]
+async def test_a_row_moves_thousands_of_computers_to_another_person_or_none(
+    api: Api, client: Client
+) -> None:
+    serials = ";".join(f"A-{n}" for n in range(1_100))
+    await import_rows(client, f"Ada,Lovelace,,{serials}\n,,,B-1\n")
+    alan = f"Alan,Turing,,{serials};B-1{';B-{}' * 2}\n"
+    tally, invalid = await import_rows(client, alan.format(2, "x" * 256), MATCH)
+    assert (effects(tally), len(invalid)) == ({}, 1)
+    tally, invalid = await import_rows(client, alan.format(2, 3), MATCH)
+    assert effects(tally) == {"CREATED": (1, 2), "CHANGED": (0, 1_101)}
+    persons, computers = await stored(api)
+    assert len(persons) == 2
+    assert {owner for _, owner in computers} == {"Alan Turing"}
+
+
+async def test_a_row_continues_the_person_of_the_row_before(api: Api, client: Client) -> None:
+    rows = "Ada,Lovelace,,A-1\nAda,Lovelace,,A-2;A-3\nAda,Lovelace,,;A-4\nAda,Lovelace,,;A-5;A-6\n"
+    tally, invalid = await import_rows(client, f"{rows}Alan,Turing,,A-7\n")
+    assert (effects(tally), invalid) == ({"CREATED": (3, 7)}, [])
+    document = (await api.get("/persons?include=computers")).document
+    linkages = [one["relationships"]["computers"]["data"] for one in document["data"]]
+    assert list(map(len, linkages)) == [1, 5, 1]
+
+
+@pytest.mark.parametrize("options", [DRY, MATCH, ImportOptions()])
+async def test_a_row_that_continues_another_person_or_an_invalid_row_is_reported(
+    options: ImportOptions, client: Client
+) -> None:
+    rows = (
+        "Ada,Lovelace,,;A-1\n"  # nothing to continue
+        "Ada,Lovelace,,A-2\n"
+        "Ada,Byron,,;A-3\n"  # another person
+        "Ada,Byron,,;A-4\n"  # an invalid row
+        "Ada,Lovelace,nonsense,A-5\n"
+        "Ada,Lovelace,nonsense,;A-6\n"  # a row that the service rejects
+        f"Ada,Lovelace,,A-7\nAda,Lovelace,,;{'x' * 256}\nAda,Lovelace,,;A-8\n"
+    )
+    tally, invalid = await import_rows(client, rows, options)
+    assert [row.line for row in invalid] == [2, 4, 5, 6, 7, 9, 10]
+    reason = "continues the row before, which is not valid or has another person"
+    assert [row.line for row in invalid if row.reason == reason] == [2, 4, 5, 7, 10]
+    assert sum(map(sum, effects(tally).values())) == 4
 
 
 async def test_a_service_that_accepts_fewer_operations_gets_fewer(
@@ -357,21 +403,28 @@ async def fake_service() -> AsyncIterator[FakeService]:
         await server.close()
 
 
+async def forwarded(request: web.Request, api: Api) -> web.Response:
+    """Return the response of the service to a request."""
+    names = {"Content-Type", "Idempotency-Key", "If-Match"} & request.headers.keys()
+    headers = {name: request.headers[name] for name in names}
+    async with api.client.request(
+        request.method, request.raw_path, data=await request.read(), headers=headers
+    ) as response:
+        return web.Response(status=response.status, body=await response.read())
+
+
 async def test_a_request_whose_response_is_lost_is_repeated_and_executed_once(
     api: Api, fake_service: FakeService
 ) -> None:
     numbers = count()
 
-    async def forward(request: web.Request) -> web.Response:
-        body = await request.read()
-        headers = {name: request.headers[name] for name in ("Content-Type", "Idempotency-Key")}
-        async with api.client.post(request.path, data=body, headers=headers) as response:
-            content = await response.read()
+    async def lose_every_second(request: web.Request) -> web.Response:
+        response = await forwarded(request, api)
         if next(numbers) % 2:
             raise asyncio.CancelledError  # aiohttp then closes the connection
-        return web.Response(status=response.status, body=content)
+        return response
 
-    async with ClientSession(await fake_service(forward)) as session:
+    async with ClientSession(await fake_service(lose_every_second)) as session:
         client = Client(session, delays=(0,))
         for name in ("Ada", "Alan", "Grace"):
             tally, _ = await import_rows(client, f"{name},Lovelace,,{name}-1\n")
@@ -379,6 +432,39 @@ async def test_a_request_whose_response_is_lost_is_repeated_and_executed_once(
     assert next(numbers) == 5
     persons, computers = await stored(api)
     assert (len(persons), len(computers)) == (3, 3)
+
+
+async def test_an_import_that_is_killed_within_a_row_is_resumed_by_match(
+    api: Api, fake_service: FakeService, tmp_path: Path
+) -> None:
+    serials = [f"A-{n}" for n in range(1_600)]
+    path = tmp_path / "staff.csv"
+    path.write_text(f"{HEADER}Ada,Lovelace,,{';'.join(serials)}\n")
+    process: asyncio.subprocess.Process | None = None
+    executed = 0
+
+    async def kill_after_every_second(request: web.Request) -> web.Response:
+        nonlocal executed
+        response = await forwarded(request, api)
+        if request.method == "POST" and response.status == 200:
+            executed += 1
+            if executed % 2 == 0 and process:
+                process.kill()
+        return response
+
+    url = await fake_service(kill_after_every_second)
+    statuses, owned = list[int](), list[int]()
+    while not statuses or statuses[-1]:
+        process = await spawn("import", "--match", "--url", url, path)
+        statuses.append((await wait_for(process)).status)
+        computers = (await stored(api))[1]
+        assert {owner for _, owner in computers} == {"Ada Lovelace"}
+        owned.append(len(computers))
+    assert statuses == [-signal.SIGKILL, -signal.SIGKILL, 0]
+    assert owned == [500, 1_500, 1_600]
+    persons, computers = await stored(api)
+    assert [name for _, _, name, _ in persons] == ["Ada Lovelace"]
+    assert sorted(serial for serial, _ in computers) == sorted(serials)
 
 
 async def test_a_request_is_repeated_while_the_service_is_overloaded(
@@ -437,7 +523,10 @@ async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCom
     assert done.errors[0].startswith("registry: cannot reach the service")
 
 
-async def test_ctrl_c_is_reported_in_one_line(fake_service: FakeService) -> None:
+@pytest.mark.parametrize("arguments", [("seed",), ("import", "-")])
+async def test_ctrl_c_ends_a_command_at_once_with_one_line(
+    arguments: tuple[str, ...], fake_service: FakeService
+) -> None:
     arrived = asyncio.Event()
 
     async def handle(_: web.Request) -> web.Response:
@@ -445,9 +534,13 @@ async def test_ctrl_c_is_reported_in_one_line(fake_service: FakeService) -> None
         await asyncio.sleep(30)
         return web.Response()
 
-    process = await spawn("seed", "--url", await fake_service(handle))
+    # The pipe stays open: an import waits for more rows.
+    process = await spawn(*arguments, "--url", await fake_service(handle), stdin=PIPE)
+    assert process.stdin
+    process.stdin.write((HEADER + "Ada,Lovelace,,A-1\n" * 1_001).encode())
     await asyncio.wait_for(arrived.wait(), timeout=30)
     process.send_signal(signal.SIGINT)
+    await asyncio.wait_for(process.wait(), timeout=30)
     done = await wait_for(process)
     assert (done.status, done.output, len(done.errors)) == (130, "", 1)
     assert done.errors[0].startswith("registry: interrupted; created 0 persons and 0 computers")
@@ -549,9 +642,7 @@ async def test_what_is_exported_can_be_imported_without_a_loss(
     done = await run(export, file, **database_variables)
     assert (done.status, done.output) == (0, "")
     assert done.errors == [f"Wrote 3 persons and 5 computers to {file}"]
-    for kind in ("computers", "persons"):
-        for id_ in (await api.get(f"/{kind}")).ids:
-            await api.request("DELETE", f"/{kind}/{id_}")
+    await delete_all(api)
     done = await run(import_, "--url", api.origin, file)
     assert (done.status, done.errors) == (0, [])
     assert await stored(api) == before
@@ -559,6 +650,47 @@ async def test_what_is_exported_can_be_imported_without_a_loss(
     exists = await run(export, file, **database_variables)
     assert exists.status == 1
     assert "exists: choose another name or remove it" in exists.errors[0]
+
+
+@pytest.fixture
+def few_computers_per_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "MAX_COMPUTERS", 3)
+
+
+async def delete_all(api: Api) -> None:
+    for kind in ("computers", "persons"):
+        for id_ in (await api.get(f"/{kind}")).ids:
+            await api.request("DELETE", f"/{kind}/{id_}")
+
+
+@pytest.mark.usefixtures("few_computers_per_row")
+@pytest.mark.parametrize("options", [(), ("--sort=-last_name",)])
+async def test_persons_with_more_computers_than_a_row_has_are_exported_without_a_loss(
+    options: tuple[str, ...],
+    api: Api,
+    client: Client,
+    file: Path,
+    database_variables: dict[str, str],
+    run: RunCommand,
+) -> None:
+    owned = {"Ada": 8, "Alan": 2, "Zoë": 3, "Eve": 0, "Bob": 4}
+    await import_rows(
+        client,
+        "".join(
+            f"{name},{name[::-1]},,{';'.join(f'{name}-{n}' for n in range(count))}\n"
+            for name, count in owned.items()
+        ),
+    )
+    before = await stored(api)
+    done = await run(export, file, *options, **database_variables)
+    assert done.errors == [f"Wrote 5 persons and 17 computers to {file}"]
+    lines = (await asyncio.to_thread(file.read_text)).splitlines()
+    assert len(lines) == 5 + 3 + (file.suffix == ".csv")
+    await delete_all(api)
+    done = await run(import_, "--url", api.origin, file)
+    assert (done.status, done.errors) == (0, [])
+    after = await stored(api)
+    assert [sorted(each, key=str) for each in after] == [sorted(each, key=str) for each in before]
 
 
 @pytest.mark.parametrize(
@@ -603,8 +735,7 @@ async def test_an_export_shows_one_point_in_time(
     graph = Graph(RESOURCES)
     async with connect(settings, graph) as connected:
         repository = Repository(connected, graph, settings)
-        exporter = Exporter(repository.snapshot(), graph[PERSON], Query(), graph)
-        chunks = exporter.rows()
+        chunks = Exporter(repository.snapshot(), graph[PERSON], Query(), graph).rows()
         rows = await anext(chunks)
         await database.persons.delete_many({})
         await database.computers.delete_many({})

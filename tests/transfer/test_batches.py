@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from registry.transfer.batches import MAX_OPERATIONS, batches, is_large
 from registry.transfer.rows import InvalidRow, Row
 
@@ -30,8 +32,15 @@ def test_a_row_that_is_too_large_for_one_request_is_alone() -> None:
     assert not is_large(row(1, computers=MAX_OPERATIONS - 1))
 
 
+def test_a_row_that_continues_another_is_alone() -> None:
+    rows = [row(1), row(2), replace(row(3), continues=True), row(4)]
+    found = list(batches(rows))
+    assert [[each.line for each in batch.rows] for batch in found] == [[1, 2], [3], [4]]
+    assert [batch.continues for batch in found] == [False, True, False]
+
+
 def test_invalid_rows_count_too() -> None:
     invalid = [InvalidRow(line, "") for line in range(1, 2_001)]
-    found = list(batches(iter([*invalid, row(2_001)])))
+    found = list(batches([*invalid, row(2_001)]))
     assert [len(batch.invalid) for batch in found] == [1_000, 1_000, 0]
     assert [batch.first_line for batch in found] == [1, 1_001, 2_001]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from registry.transfer.exporter import MAX_COMPUTERS
 from registry.transfer.lines import MAX_ROW
 from registry.transfer.ndjson_rows import read_ndjson, write_ndjson
-from registry.transfer.rows import InvalidFile, InvalidRow, Row
+from registry.transfer.rows import PERSON_ATTRIBUTES, InvalidFile, InvalidRow, Row
 
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": None}
 COMPUTER = {"type": "computer", "id": "7", "attributes": {"serial": "A-1"}}
@@ -33,6 +36,12 @@ def read(content: bytes) -> list[Row | InvalidRow]:
     return list(read_ndjson(file))
 
 
+def written(rows: Sequence[Row]) -> bytes:
+    file = io.StringIO(newline="")
+    write_ndjson(rows, file)
+    return file.getvalue().encode()
+
+
 def read_one(document: Any) -> Row | InvalidRow:
     [row] = read(json.dumps(document).encode())
     return row
@@ -51,12 +60,20 @@ def test_a_line_may_be_a_computer_with_its_owner_or_without() -> None:
 
 
 def test_rows_that_are_written_read_the_same() -> None:
-    rows = [Row(ADA, [{"serial": "A;\n1"}, {"serial": "é"}]), Row(ADA, []), Row(None, [{"s": ""}])]
-    file = io.StringIO(newline="")
-    write_ndjson(rows, file)
-    assert read(file.getvalue().encode()) == [
-        Row(row.person, row.computers, line) for line, row in enumerate(rows, 1)
+    rows = [
+        Row(ADA, [{"serial": "A;\n1"}, {"serial": "é"}]),
+        Row(ADA, [{"serial": "A-1"}], continues=True),
+        Row(ADA, []),
+        Row(None, [{"s": ""}]),
     ]
+    assert read(written(rows)) == [replace(row, line=line) for line, row in enumerate(rows, 1)]
+
+
+def test_the_largest_row_of_an_export_can_be_read() -> None:
+    longest = "\0" * 255  # six characters each, as JSON
+    person = dict.fromkeys(PERSON_ATTRIBUTES, longest)
+    row = Row(person, [{"serial": longest}] * MAX_COMPUTERS, 1, continues=True)
+    assert read(written([row])) == [row]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,13 @@ for (const serial of ['0', '1', '2']) {
   assert.equal(error, undefined)
 }
 
+// a value that is taken
+const again = await api.POST('/computers', {
+  headers,
+  body: { data: { type: 'computer', attributes: { serial: '0' } } }
+})
+assert.equal(again.error?.errors[0].links?.about, '/computers/1')
+
 // relationships
 const linkage = '/persons/{id}/relationships/computers' as const
 const path = { id: Number(grace.id) }

@@ -1,0 +1,38 @@
+"""Commands whose standard input or output is closed, full, or read by nobody."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tests.support import Database
+from tests.system.service import COMMAND, environment, run_command
+
+
+@pytest.fixture
+async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
+    """The environment of commands on a database with more persons than an export reads at once."""
+    names = {"first_name": "Ada", "last_name": "Lovelace"}
+    await database.persons.insert_many({"_id": id_, **names} for id_ in range(1, 2_001))
+    return environment(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database.name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "redirection", "status", "errors"),
+    [
+        ("export -", "| true", 141, ""),
+        ("--version", "| true", 141, ""),
+        ("export -", ">/dev/full", 1, "cannot write the export: No space left on device"),
+        ("export -", ">&-", 1, "standard output is closed"),
+        ("token list", ">/dev/full", 1, "cannot write to standard output: No space left on device"),
+        ("import -", "<&-", 2, "-: standard input is closed"),
+        ("import -", "</dev/null", 2, "-: the file is empty"),
+    ],
+)
+def test_a_stream_that_cannot_be_used_is_reported_in_one_line_unless_nobody_reads_it(
+    arguments: str, redirection: str, status: int, errors: str, variables: dict[str, str]
+) -> None:
+    command = f"{shlex.join(COMMAND)} {arguments} {redirection}"
+    done = run_command(["bash", "-o", "pipefail", "-c", command], variables)
+    assert (done.returncode, done.stderr) == (status, errors and f"registry: {errors}\n")

@@ -49,6 +49,7 @@ class ReadContext:
         self.large_collections = LargeCollections()
 
     async def close(self) -> None:
-        """Stop reading in the background."""
+        """Stop reading in the background, and end the sessions."""
         for index in self.id_indexes.values():
             await index.close()
+        await self.commands.close()

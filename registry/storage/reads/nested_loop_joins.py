@@ -134,8 +134,7 @@ class NestedLoopJoin:
         records, rest, read, is_counted = list[Record](), search, 0, False
         while True:
             groups, has_more = await self._next_groups(rest, key, count)
-            if groups:
-                records += await self._join(search, groups, order, size - len(records))
+            records += await self._join(search, groups, order, size - len(records))
             if len(records) >= size or not has_more:
                 return records
             following = beyond(key, groups[-1].value_of(key))
@@ -175,8 +174,8 @@ class NestedLoopJoin:
 
         Those of a group that seems to have many are found by themselves.
         """
-        if len(groups) == 1:
-            return await self._join_group(search, groups[0], order, size)
+        if not groups or size <= 0:
+            return []
         place = self._large_group(groups)
         if place is None:
             limit = _MAX_RECORDS * max(size, _MIN_TARGETS)
@@ -184,11 +183,11 @@ class NestedLoopJoin:
             if len(joined) <= limit:
                 return joined[:size]
             place = self._most_frequent(joined, groups)
-        records: list[Record] = []
-        for part in (groups[:place], groups[place : place + 1], groups[place + 1 :]):
-            if part and len(records) < size:
-                records += await self._join(search, part, order, size - len(records))
-        return records
+        records = await self._join(search, groups[:place], order, size)
+        if len(records) < size:
+            records += await self._join_group(search, groups[place], order, size - len(records))
+        following = groups[place + 1 :]
+        return records + await self._join(search, following, order, size - len(records))
 
     def _large_group(self, groups: Sequence[TargetGroup]) -> int | None:
         """Return the place of a group that probably has many records; None if none has."""

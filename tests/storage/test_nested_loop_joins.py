@@ -391,3 +391,20 @@ async def test_the_targets_that_begin_a_large_group_are_not_counted(pairs: Datab
     window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
     assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
     assert commands == 4  # whether the type is large, the first targets, the records, theirs
+
+
+async def test_the_targets_of_a_group_are_read_first_if_few_records_link_to_it(
+    pairs: Database,
+) -> None:
+    await pairs.persons.update_many({"_id": {"$lte": 120}}, {"$set": {"first_name": "Bob"}})
+    await pairs.monitors.update_many(
+        {"_id": {"$gt": 5, "$lte": 1_900}}, [{"$set": {"user_id": {"$add": ["$_id", 100]}}}]
+    )
+    reader = Reader(pairs, MONITORS, "-user.first_name")
+    page = CursorPage(SIZE, reader.cursors)
+    with patch.multiple(target_groups, _MAX_READ=10, _READ_PER_RESULT=1):
+        costs = [await cost(pairs, reader.window(page)) for _ in range(2)]
+    expected = [id_ for id_, _ in (await reader.expected())[:SIZE]]
+    assert [ids(window) for window, _, _ in costs] == [expected] * 2
+    first, second = (commands for _, commands, _ in costs)
+    assert second == first - 3  # whether the type is large, records, their targets

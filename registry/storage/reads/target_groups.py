@@ -1,7 +1,7 @@
 """Records whose targets form a group: those with given values of the related sort keys."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,24 +78,39 @@ class TargetGroups:
 
         group: what is known of their targets.
         """
-        values = {
+        records: list[Record] | None = None
+        if group and group.is_complete:
+            records = await self._find_linked(search, group.ids, order, size)
+        elif limit := self._limit(search, group):
+            records = await self._find_among(search, limit, order, size)
+        if records is None:
+            self._large_sets.add(self._name(search))
+            records = await self._filter(search, order, size)
+        values = self._values(search)
+        for record in records:
+            record[RELATED] = {self._reads.relationship.name: values}
+        return records
+
+    def _limit(self, search: Search, group: TargetGroup | None) -> int:
+        """Return the maximum number of targets to read before the records."""
+        name = self._name(search)
+        if self._large_sets.has((*name, _MAX_GROUP)):
+            return _MAX_GROUP
+        is_large = (group and group.has_many_targets) or self._large_sets.has(name)
+        return 0 if is_large else _SMALL_GROUP
+
+    def _name(self, search: Search) -> tuple[Hashable, ...]:
+        """Return the name of a large group; with _MAX_GROUP, of one to which few records link."""
+        return self._reads.target, repr(self._values(search))
+
+    def _values(self, search: Search) -> Record:
+        """Return the values of fields of the targets that the search requires."""
+        return {
             path: one["$eq"]
             for condition in self._reads.on_targets(search)
             for path, one in condition.items()
             if "$eq" in one
         }
-        key = self._reads.target, repr(values)
-        records: list[Record] | None = None
-        if group and group.is_complete:
-            records = await self._find_linked(search, group.ids, order, size)
-        elif not (group and group.has_many_targets) and not self._large_sets.has(key):
-            records = await self._find_among(search, _SMALL_GROUP, order, size)
-        if records is None:
-            self._large_sets.add(key)
-            records = await self._filter(search, order, size)
-        for record in records:
-            record[RELATED] = {self._reads.relationship.name: values}
-        return records
 
     async def _find_among(
         self, search: Search, limit: int, order: Order, size: int
@@ -150,6 +165,7 @@ class TargetGroups:
             if needed > _MAX_READ and not is_large:
                 linked = await self._find_among(search, _MAX_GROUP, order, size)
                 if linked is not None:
+                    self._large_sets.add((*self._name(search), _MAX_GROUP))
                     return linked
                 is_large = True
             count = min(1 + needed, 2 * offset, ONE_BATCH)

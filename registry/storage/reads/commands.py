@@ -147,7 +147,7 @@ class Commands:
                     await client.admin.command({"killSessions": [session.session_id]})
             await session.end_session()
             raise
-        self._sessions.append(session)  # to end and to start one takes two threads of motor
+        self._sessions.append(session)  # as motor starts and ends one in a thread
 
     async def now(self) -> Timestamp:
         """Return the time of the latest snapshot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -91,3 +92,17 @@ async def test_a_query_that_the_database_refuses_is_not_sent_again(
     with pytest.raises(OperationFailure):
         await Commands(database).find("computers", {"$nonsense": 1}, ID)
     assert commands.names() == ["find"]
+
+
+async def test_a_session_is_used_again_unless_its_commands_were_ended(numbered: Database) -> None:
+    commands = Commands(numbered)
+    async with commands.ended_if_cancelled() as first:
+        pass
+    with pytest.raises(asyncio.CancelledError):
+        async with commands.ended_if_cancelled() as second:
+            raise asyncio.CancelledError
+    async with commands.ended_if_cancelled() as third:
+        pass
+    assert second is first
+    assert third is not first
+    await commands.close()

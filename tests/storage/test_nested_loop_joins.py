@@ -104,6 +104,7 @@ LIMITS = st.fixed_dictionaries(
 GROUP_LIMITS = st.fixed_dictionaries(
     {
         "_MAX_GROUP": st.integers(1, 4),
+        "_MANY_KNOWN": st.integers(0, 3),
         "_MAX_SORTED": st.integers(1, 8),
         "_MAX_READ": st.integers(1, 8),
         "_SMALL_GROUP": st.integers(0, 2),
@@ -322,14 +323,14 @@ async def cost(database: Database, read: Awaitable[Window]) -> tuple[Window, int
 
 
 COSTS = {
-    "user.last_name": (10, 2_500),
-    "-user.last_name": (10, 2_500),
-    "user.last_name,-brand": (12, 5_000),
-    "user.last_name,user.first_name": (10, 2_500),
-    "user.id": (10, 2_500),
-    "user.email,brand": (10, 5_000),
+    "user.last_name": (4, 1_500),
+    "-user.last_name": (7, 1_500),
+    "user.last_name,-brand": (6, 5_000),
+    "user.last_name,user.first_name": (5, 1_500),
+    "user.id": (8, 1_500),
+    "user.email,brand": (6, 5_000),
     "user.first_name": (7, 4_000),
-    "brand,user.last_name": (10, 2_500),
+    "brand,user.last_name": (7, 2_500),
     "model,user.last_name": (12, 6_000),
 }
 """The commands of a page, and the keys and documents that they examine, at most."""
@@ -349,3 +350,61 @@ async def test_a_page_costs_a_part_of_the_collection_wherever_it_is(many: Databa
             assert ids(window) == [id_ for id_, _ in expected[start:stop]]
             assert commands <= most_commands, (sort, place)
             assert examined <= most_examined, (sort, place)
+
+
+@pytest.fixture
+async def pairs(prepared: Database) -> Database:
+    """Persons with a monitor each, but for three monitors without a user. All first names equal."""
+    await prepared.persons.insert_many(
+        {"_id": number, "first_name": "Ada", "last_name": f"{number:04}"}
+        for number in range(1, 2_001)
+    )
+    await prepared.monitors.insert_many(
+        {"_id": number, "user_id": number if number > 3 else None} for number in range(1, 2_001)
+    )
+    return prepared
+
+
+async def test_a_few_records_without_a_target_take_no_command_of_their_own(
+    pairs: Database,
+) -> None:
+    for sort in ("user.last_name", "-user.last_name"):
+        reader = Reader(pairs, MONITORS, sort)
+        await reader.window(page := CursorPage(SIZE, reader.cursors))
+        window, commands, _ = await cost(pairs, reader.window(page))
+        assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
+        assert commands == 2  # the targets, and the records
+
+
+async def test_the_targets_of_a_large_group_are_counted_once_in_a_while(pairs: Database) -> None:
+    reader = Reader(pairs, MONITORS, "user.first_name")
+    expected = await reader.expected()
+    page = CursorPage(SIZE, reader.cursors, expected[SIZE][1])
+    for most in (4, 2):  # at first, whether the type and the group are large
+        window, commands, _ = await cost(pairs, reader.window(page))
+        assert ids(window) == [id_ for id_, _ in expected[SIZE + 1 : 2 * SIZE + 1]]
+        assert commands == most
+
+
+async def test_the_targets_that_begin_a_large_group_are_not_counted(pairs: Database) -> None:
+    reader = Reader(pairs, MONITORS, "-user.first_name")
+    window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
+    assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
+    assert commands == 4  # whether the type is large, the first targets, the records, theirs
+
+
+async def test_the_targets_of_a_group_are_read_first_if_few_records_link_to_it(
+    pairs: Database,
+) -> None:
+    await pairs.persons.update_many({"_id": {"$lte": 120}}, {"$set": {"first_name": "Bob"}})
+    await pairs.monitors.update_many(
+        {"_id": {"$gt": 5, "$lte": 1_900}}, [{"$set": {"user_id": {"$add": ["$_id", 100]}}}]
+    )
+    reader = Reader(pairs, MONITORS, "-user.first_name")
+    page = CursorPage(SIZE, reader.cursors)
+    with patch.multiple(target_groups, _MAX_READ=10, _READ_PER_RESULT=1):
+        costs = [await cost(pairs, reader.window(page)) for _ in range(2)]
+    expected = [id_ for id_, _ in (await reader.expected())[:SIZE]]
+    assert [ids(window) for window, _, _ in costs] == [expected] * 2
+    first, second = (commands for _, commands, _ in costs)
+    assert second == first - 3  # whether the type is large, records, their targets

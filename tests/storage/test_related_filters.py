@@ -65,6 +65,25 @@ async def test_a_page_does_not_look_up_all_of_many_related_resources(
     assert [len(found.records) for _, found in reads] == [1, 111, 55]
 
 
+async def test_many_related_resources_are_not_looked_up_again_for_a_while(
+    stored: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/computers?{MANY}&page[size]=10"
+    first = await stored.get(path)
+    reads = await recorded(stored, path, monkeypatch)
+    assert [len(found.records) for _, found in reads] == [111, 55]
+    assert (await stored.get(path)).ids == first.ids
+
+
+async def test_related_resources_that_were_many_a_moment_ago_may_be_few(
+    stored: Api, database: Database
+) -> None:
+    path = f"/computers?{MANY}&page[size]=10"
+    assert len((await stored.get(path)).ids) == 10
+    await database.persons.delete_many({"_id": {"$gt": 3}})
+    assert (await stored.get(path)).ids == [str(COUNT - 2), str(COUNT)]
+
+
 async def test_a_few_resources_are_read_before_all_related_ones(
     stored: Api, commands: CommandLog
 ) -> None:

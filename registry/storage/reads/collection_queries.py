@@ -266,7 +266,7 @@ class CollectionQuery:
             self._sort_all,
             self.run,
         )
-        return NestedLoopJoin(fields, reads, self.context.large_collections)
+        return NestedLoopJoin(fields, reads, self.context.large_sets)
 
     async def _read(
         self, conditions: Conditions, order: Order, size: int, offset: int

@@ -75,6 +75,12 @@ class Commands:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._latest = _LatestSnapshot(database)
+        self._sessions: list[Session] = []
+
+    async def close(self) -> None:
+        """End the sessions."""
+        while self._sessions:
+            await self._sessions.pop().end_session()
 
     async def find(
         self,
@@ -129,15 +135,19 @@ class Commands:
         may also end its own (`killSessions`).
         """
         client = self._database.client
-        session = await client.start_session(causal_consistency=False)
+        if self._sessions:
+            session = self._sessions.pop()
+        else:
+            session = await client.start_session(causal_consistency=False)
         try:
             yield session
-        except asyncio.CancelledError:
-            with suppress(PyMongoError):  # the time limit then ends them
-                await client.admin.command({"killSessions": [session.session_id]})
-            raise
-        finally:
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                with suppress(PyMongoError):  # the time limit then ends them
+                    await client.admin.command({"killSessions": [session.session_id]})
             await session.end_session()
+            raise
+        self._sessions.append(session)  # as motor starts and ends one in a thread
 
     async def now(self) -> Timestamp:
         """Return the time of the latest snapshot."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from registry.jsonapi.sorting import Key, Order
+from registry.jsonapi.sorting import Order
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.reads.bounded_sorts import Find
@@ -15,7 +15,6 @@ from registry.storage.reads.sort_keys import (
     Conditions,
     accepts_null,
     sort_document,
-    sort_field,
     split,
 )
 from registry.storage.records import ONE_BATCH, Stage
@@ -38,11 +37,6 @@ class Search:
     def includes_untargeted(self) -> bool:
         """Whether records without a target satisfy the conditions on fields of the target."""
         return all(accepts_null(one) for condition in self.related for one in condition.values())
-
-    def accepts_null(self, key: Key) -> bool:
-        """Whether records in which a related key is null satisfy the conditions on it."""
-        path = sort_field(key)
-        return all(accepts_null(one[path]) for one in self.related if path in one)
 
     def where(self, *conditions: Mapping[str, Any]) -> Self:
         """Return the search for those of the records that satisfy these conditions too."""

@@ -58,11 +58,15 @@ class Listing:
 
     async def _narrowed_query(self) -> CollectionQuery:
         """Return the query without conditions on related resources, if an index finds a few."""
-        query = self._query
-        if not is_narrowed_by_indexes(query):
+        query, large_sets = self._query, self._context.large_sets
+        key = query.resource, tuple(query.filters)
+        if not is_narrowed_by_indexes(query) or large_sets.has(key):
             return query
         async with self._context.bulkheads.small_requests:
-            return query.with_filters(await narrowed(query, FEW))
+            query = query.with_filters(await narrowed(query, FEW))
+        if query.names_related:
+            large_sets.add(key)
+        return query
 
     async def all(self) -> list[Record]:
         """Return all records."""

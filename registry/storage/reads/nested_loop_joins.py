@@ -5,29 +5,26 @@ by the index of the foreign key, a batch at a time, until the page is full. To j
 records takes time proportional to their number.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, groupby
-from operator import itemgetter
-from typing import TypeAlias
+from dataclasses import replace
+from itertools import groupby
 
 from registry.jsonapi.sorting import Key, Order
 from registry.model.record import Record
-from registry.model.resource import Resource
 from registry.storage.reads.bounded_sorts import find_first
 from registry.storage.reads.join_reads import JoinReads, Search
+from registry.storage.reads.large_sets import LargeSets
 from registry.storage.reads.sort_keys import (
     Conditions,
     before,
     beyond,
-    different,
     equal,
     split,
     up_to,
     value_of,
 )
-from registry.storage.reads.target_groups import TargetGroups
+from registry.storage.reads.target_groups import NO_TARGET, TargetGroup, TargetGroups
 from registry.storage.records import key_of
 from registry.storage.visible_fields import only
 
@@ -46,28 +43,6 @@ _MANY_TARGETS = 2_000
 _MAX_RECORDS = 6
 """Records of a batch for each that is needed; a batch that has more is divided."""
 
-_LARGE_SECONDS = 10.0
-"""How long a collection that had more than _FEW records is taken to have them: to skip as many
-takes as long as a page."""
-
-_Group: TypeAlias = Sequence[Record]
-"""The targets that share a value of the first sort key."""
-
-
-class LargeCollections:
-    """The types with so many records that it need not be checked again for some time."""
-
-    def __init__(self) -> None:
-        self._until: dict[Resource, float] = {}
-
-    def has(self, resource: Resource) -> bool:
-        """Whether the type was added in the last _LARGE_SECONDS."""
-        return time.monotonic() < self._until.get(resource, 0.0)
-
-    def add(self, resource: Resource) -> None:
-        """Add a type."""
-        self._until[resource] = time.monotonic() + _LARGE_SECONDS
-
 
 class NestedLoopJoin:
     """Finds records by looking them up for each target, in the order of fields of the targets.
@@ -75,20 +50,20 @@ class NestedLoopJoin:
     The targets are those of one to-one relationship.
 
     fields: the related fields of the order. Those of records without a target are null.
-    large_collections: those that have recently had more than _FEW records.
+    large_sets: types with more than _FEW records, relationships with many records without a target,
+    and large groups of targets.
 
     Foreign keys of external writers that name no target are in no index of the targets: their
     records are left out, unless so few satisfy the filters that all are sorted; then their related
     fields are null, too.
     """
 
-    def __init__(
-        self, fields: Sequence[str], reads: JoinReads, large_collections: LargeCollections
-    ) -> None:
+    def __init__(self, fields: Sequence[str], reads: JoinReads, large_sets: LargeSets) -> None:
         self._fields = fields
         self._reads = reads
-        self._groups = TargetGroups(reads)
-        self._large_collections = large_collections
+        self._groups = TargetGroups(reads, large_sets)
+        self._large_sets = large_sets
+        self._untargeted = reads.resource, reads.relationship
         self._can_sort_all: bool | None = None
 
     async def find(
@@ -116,17 +91,22 @@ class NestedLoopJoin:
         if filters:
             return await self._reads.are_more(_FEW, filters)
         resource = self._reads.resource
-        if not self._large_collections.has(resource) and await self._reads.are_more(_FEW, []):
-            self._large_collections.add(resource)
-        return self._large_collections.has(resource)
+        if not self._large_sets.has(resource):
+            if not await self._reads.are_more(_FEW, []):
+                return False
+            self._large_sets.add(resource)
+        return True
 
-    async def _find(self, search: Search, order: Order, size: int) -> list[Record]:
+    async def _find(
+        self, search: Search, order: Order, size: int, group: TargetGroup | None = None
+    ) -> list[Record]:
+        """Find records. group: what is known of the targets, if they form a group."""
         if order[0].relationship:
             return await self._find_related(search, order, size)
         if any(key.relationship for key in order):
             return await self._find_tied(search, order, size)
         if search.related:
-            return await self._groups.find(search, order, size)
+            return await self._groups.find(search, order, size, group)
         return await find_first(self._reads.find, search.own, order, size)
 
     async def _find_tied(self, search: Search, order: Order, size: int) -> list[Record]:
@@ -150,89 +130,106 @@ class NestedLoopJoin:
 
     async def _find_related(self, search: Search, order: Order, size: int) -> list[Record]:
         """Find records in an order whose first key is related."""
-        key = order[0]
-        phases = [self._find_null, self._find_not_null]
-        records: list[Record] = []
-        for phase in reversed(phases) if key.descending else phases:
-            if len(records) < size:
-                records += await phase(search, order, size - len(records))
-        return records
-
-    async def _find_null(self, search: Search, order: Order, size: int) -> list[Record]:
-        """Find the records in which the first key is null."""
-        if not search.accepts_null(order[0]):
-            return []
-        return await self._find(search.where(equal(order[0], None)), order[1:], size)
-
-    async def _find_not_null(self, search: Search, order: Order, size: int) -> list[Record]:
-        """Find the records in which the first key is not null."""
         key, count = order[0], max(_MIN_TARGETS, size + size // 4)
-        search = search.where(different(key, None))
         records, rest, read, is_counted = list[Record](), search, 0, False
-        while len(records) < size:
+        while True:
             groups, has_more = await self._next_groups(rest, key, count)
-            if groups:
-                records += await self._join(search, groups, order, size - len(records))
-            if not has_more:
-                break
+            records += await self._join(search, groups, order, size - len(records))
+            if len(records) >= size or not has_more:
+                return records
+            following = beyond(key, groups[-1].value_of(key))
+            if not following:
+                return records
+            rest = search.where(*following)
             read += count
-            if read >= _MANY_TARGETS and len(records) < size and not is_counted:
+            if read >= _MANY_TARGETS and not is_counted:
                 if not await self._reads.are_more(_MAX_SORTED, search.own):
                     return await self._reads.sort_all(search.all, order, size, 0)
                 is_counted = True
-            rest = search.where(*beyond(key, groups[-1][0][key.stored_name]))
             count = max(count, min(2 * count, _MAX_TARGETS))
-        return records
 
-    async def _next_groups(self, search: Search, key: Key, count: int) -> tuple[list[_Group], bool]:
-        """Return the first groups of targets, and whether others follow.
-
-        Of several groups, each is complete.
-        """
+    async def _next_groups(
+        self, search: Search, key: Key, count: int
+    ) -> tuple[list[TargetGroup], bool]:
+        """Return the first groups of targets, and whether others follow."""
         name = key.stored_name
         sort = dict.fromkeys((name, "_id"), -1 if key.descending else 1)
         targets = await self._reads.find_targets(search, only(self._fields), sort=sort, limit=count)
-        groups: list[_Group] = [list(group) for _, group in groupby(targets, itemgetter(name))]
         has_more = len(targets) == count
-        if has_more and len(groups) > 1:
-            groups.pop()  # other targets may have the same value
+        if search.includes_untargeted and not (key.descending and has_more):
+            targets.insert(len(targets) if key.descending else 0, NO_TARGET)
+        groups = [
+            TargetGroup(list(group)) for _, group in groupby(targets, lambda one: one.get(name))
+        ]
+        if has_more:
+            last = groups.pop()  # other targets may have the same value
+            if not groups or last.has_many_targets:
+                groups.append(replace(last, is_complete=False))
         return groups, has_more
 
     async def _join(
-        self, search: Search, groups: Sequence[_Group], order: Order, size: int
+        self, search: Search, groups: Sequence[TargetGroup], order: Order, size: int
     ) -> list[Record]:
         """Return the first records that link to the targets of groups.
 
-        If there are many, those of the target that seems to have most are found by themselves.
+        Those of a group that seems to have many are found by themselves.
         """
-        key = order[0]
-        if len(groups) == 1:
-            value = groups[0][0].get(key.stored_name)
-            return await self._find(search.where(equal(key, value)), order[1:], size)
-        limit = _MAX_RECORDS * max(size, _MIN_TARGETS)
-        joined = await self._join_all(search, groups, order, limit + 1)
-        if len(joined) <= limit:
-            return joined[:size]
+        if not groups or size <= 0:
+            return []
+        place = self._large_group(groups)
+        if place is None:
+            limit = _MAX_RECORDS * max(size, _MIN_TARGETS)
+            joined = await self._join_all(search, groups, order, limit + 1)
+            if len(joined) <= limit:
+                return joined[:size]
+            place = self._most_frequent(joined, groups)
+        records = await self._join(search, groups[:place], order, size)
+        if len(records) < size:
+            records += await self._join_group(search, groups[place], order, size - len(records))
+        following = groups[place + 1 :]
+        return records + await self._join(search, following, order, size - len(records))
+
+    def _large_group(self, groups: Sequence[TargetGroup]) -> int | None:
+        """Return the place of a group that probably has many records; None if none has."""
+        for place, group in enumerate(groups):
+            if not group.is_complete or (
+                None in group.ids and self._large_sets.has(self._untargeted)
+            ):
+                return place
+        return None
+
+    def _most_frequent(self, joined: Sequence[Record], groups: Sequence[TargetGroup]) -> int:
+        """Return the place of the group with the target to which most records link."""
         counts = Counter(key_of(record, self._reads.relationship.foreign_key) for record in joined)
         ((most, _),) = counts.most_common(1)
-        places = (at for at, group in enumerate(groups) for one in group if one["_id"] == most)
-        place = next(places, 0)  # external keys may be no integers
-        records: list[Record] = []
-        for part in (groups[:place], groups[place : place + 1], groups[place + 1 :]):
-            if part and len(records) < size:
-                records += await self._join(search, part, order, size - len(records))
-        return records
+        if most is None:
+            self._large_sets.add(self._untargeted)
+        places = (place for place, group in enumerate(groups) if most in group.ids)
+        return next(places, 0)  # external keys may be no integers
+
+    async def _join_group(
+        self, search: Search, group: TargetGroup, order: Order, size: int
+    ) -> list[Record]:
+        """Return the first records that link to the targets of a group."""
+        target, *others = group.targets
+        keys = order[:1]
+        if group.is_complete and not others:
+            keys = tuple(key for key in order if key.relationship)
+        tied = search.where(*(equal(key, target.get(key.stored_name)) for key in keys))
+        rest = tuple(key for key in order if key not in keys)
+        return await self._find(tied, rest, size, group)
 
     async def _join_all(
-        self, search: Search, groups: Sequence[_Group], order: Order, limit: int
+        self, search: Search, groups: Sequence[TargetGroup], order: Order, limit: int
     ) -> list[Record]:
         """Return all records that link to the targets of groups, or some if they exceed the limit.
 
         The targets are literals: MongoDB takes 50 times as long to look up each of them again.
         """
-        key, targets = self._reads.relationship.foreign_key, list(chain.from_iterable(groups))
+        key = self._reads.relationship.foreign_key
+        targets = [target for group in groups for target in group.targets]
         ids = [target["_id"] for target in targets]
-        index = {"$indexOfArray": [{"$literal": ids}, f"${key}"]}
+        index = {"$indexOfArray": [{"$literal": ids}, {"$ifNull": [f"${key}", None]}]}
         target = {"$set": {self._reads.path: {"$arrayElemAt": [{"$literal": targets}, index]}}}
         return await self._reads.sort_some(
             search.where({key: {"$in": ids}}), order, limit, join=target

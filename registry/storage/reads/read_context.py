@@ -10,7 +10,7 @@ from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.commands import Commands, PointInTime
 from registry.storage.reads.id_index import IdIndex
-from registry.storage.reads.nested_loop_joins import LargeCollections
+from registry.storage.reads.large_sets import LargeSets
 from registry.storage.reads.range_scans import RangeScans
 
 _MAX_CALLERS = 256
@@ -22,7 +22,8 @@ class ReadContext:
 
     seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
     id_indexes, range_scans: by type. pages, totals, bulkheads: coalescing, and the limits on
-    queries in progress. backlog: indexes and text blocks that are not complete.
+    queries in progress. backlog: indexes and text blocks that are not complete. large_sets: those
+    that queries have found.
     """
 
     def __init__(
@@ -46,9 +47,10 @@ class ReadContext:
         )
         self.bulkheads = bulkheads
         self.backlog = backlog
-        self.large_collections = LargeCollections()
+        self.large_sets = LargeSets()
 
     async def close(self) -> None:
-        """Stop reading in the background."""
+        """Stop reading in the background, and end the sessions."""
         for index in self.id_indexes.values():
             await index.close()
+        await self.commands.close()

@@ -1,12 +1,15 @@
 """Records whose targets form a group: those with given values of the related sort keys."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from registry.jsonapi.sorting import BY_ID, Order
+from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.record import Record
 from registry.storage.reads.bounded_sorts import find_first
 from registry.storage.reads.join_reads import JoinReads, Search
+from registry.storage.reads.large_sets import LargeSets
 from registry.storage.reads.sort_keys import RELATED
 from registry.storage.records import ONE_BATCH, key_of
 from registry.storage.visible_fields import only
@@ -28,28 +31,86 @@ _READ_PER_RESULT = 10
 """Records that are read at first for each that is needed: enough if a tenth has a target in the
 group. To read on takes as long as 100 records."""
 
+_MANY_KNOWN = 50
+"""Targets of a larger group that are known, so that it probably has more than _SMALL_GROUP."""
+
+NO_TARGET: Record = {"_id": None}
+"""Stands for the target of records without one, whose fields are null."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetGroup:
+    """Targets that have the same value of a sort key; NO_TARGET may be among them.
+
+    targets: those that are known, with the fields of the order. is_complete: whether these are all.
+    """
+
+    targets: Sequence[Record]
+    is_complete: bool = True
+
+    @property
+    def ids(self) -> list[int | None]:
+        """The ids of the known targets."""
+        return [target["_id"] for target in self.targets]
+
+    @property
+    def has_many_targets(self) -> bool:
+        """Whether there are many targets, by those that are known."""
+        return len(self.targets) > _MANY_KNOWN
+
+    def value_of(self, key: Key) -> Any:
+        """Return the value of a sort key."""
+        return self.targets[0].get(key.stored_name)
+
 
 class TargetGroups:
     """Finds the records that link to groups of targets. The methods raise PyMongoError."""
 
-    def __init__(self, reads: JoinReads) -> None:
+    def __init__(self, reads: JoinReads, large_sets: LargeSets) -> None:
         self._reads = reads
+        self._large_sets = large_sets
         self._foreign_key = reads.relationship.foreign_key
 
-    async def find(self, search: Search, order: Order, size: int) -> list[Record]:
-        """Find records whose related fields all have given values, in the order of their own."""
-        records = await self._find_among(search, _SMALL_GROUP, order, size)
+    async def find(
+        self, search: Search, order: Order, size: int, group: TargetGroup | None = None
+    ) -> list[Record]:
+        """Find records whose related fields all have given values, in the order of their own.
+
+        group: what is known of their targets.
+        """
+        records: list[Record] | None = None
+        if group and group.is_complete:
+            records = await self._find_linked(search, group.ids, order, size)
+        elif limit := self._limit(search, group):
+            records = await self._find_among(search, limit, order, size)
         if records is None:
+            self._large_sets.add(self._name(search))
             records = await self._filter(search, order, size)
-        values = {
+        values = self._values(search)
+        for record in records:
+            record[RELATED] = {self._reads.relationship.name: values}
+        return records
+
+    def _limit(self, search: Search, group: TargetGroup | None) -> int:
+        """Return the maximum number of targets to read before the records."""
+        name = self._name(search)
+        if self._large_sets.has((*name, _MAX_GROUP)):
+            return _MAX_GROUP
+        is_large = (group and group.has_many_targets) or self._large_sets.has(name)
+        return 0 if is_large else _SMALL_GROUP
+
+    def _name(self, search: Search) -> tuple[Hashable, ...]:
+        """Return the name of a large group; with _MAX_GROUP, of one to which few records link."""
+        return self._reads.target, repr(self._values(search))
+
+    def _values(self, search: Search) -> Record:
+        """Return the values of fields of the targets that the search requires."""
+        return {
             path: one["$eq"]
             for condition in self._reads.on_targets(search)
             for path, one in condition.items()
             if "$eq" in one
         }
-        for record in records:
-            record[RELATED] = {self._reads.relationship.name: values}
-        return records
 
     async def _find_among(
         self, search: Search, limit: int, order: Order, size: int
@@ -104,6 +165,7 @@ class TargetGroups:
             if needed > _MAX_READ and not is_large:
                 linked = await self._find_among(search, _MAX_GROUP, order, size)
                 if linked is not None:
+                    self._large_sets.add((*self._name(search), _MAX_GROUP))
                     return linked
                 is_large = True
             count = min(1 + needed, 2 * offset, ONE_BATCH)

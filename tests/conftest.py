@@ -35,6 +35,7 @@ from registry.storage.mongod import embedded
 from registry.storage.tokens import Token, Tokens
 from tests.databases import Databases, new_name, prepare
 from tests.mongods import client_of
+from tests.ports import free_port
 from tests.support import Api, CommandLog, Database
 
 LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
@@ -105,6 +106,18 @@ def _openapi_schema_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fastjsonschema, "compile", compile_once)
         yield
+
+
+@pytest.fixture(scope="session")
+def unused_tcp_port_factory() -> Callable[[], int]:
+    """A function that returns free ports; those of pytest-asyncio may be taken by a connection."""
+    return free_port
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """A free port."""
+    return free_port()
 
 
 @pytest.fixture(scope="session")

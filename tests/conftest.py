@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -86,6 +87,12 @@ def _describe(
     resources: tuple[Resource, ...], settings: Settings, limits: Limits
 ) -> dict[str, Any]:
     return describe(Graph(resources), settings, limits)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often, and never among the tests and modules: 10 % of the CPU time."""
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

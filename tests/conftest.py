@@ -44,7 +44,10 @@ LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
 
 LONGEST = tuple(
     f"tests/system/test_{name}"
-    for name in ("bench", "browser", "replica_set", "schemathesis", "start", "stop", "workers")
+    for name in (
+        *("bench", "browser", "generated_clients", "replica_set", "schemathesis", "start", "stop"),
+        *("versions", "workers"),
+    )
 )
 """The files that take the longest, more than half a minute each."""
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.service import TIMEOUT
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOOLS = ("bash", "dirname", "cmp", "cp", "mkdir", "rm", "flock")
 
@@ -51,7 +53,7 @@ def run(root: Path, script: str, *arguments: str) -> str:
         env={"PATH": str(root / "bin")},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=TIMEOUT,
         check=False,
     )
     lines = done.stderr.splitlines()

@@ -94,6 +94,21 @@ def test_a_failed_installation_is_retried_on_the_next_run(checkout: Path) -> Non
     assert len(calls(checkout)) == 2
 
 
+@pytest.mark.parametrize(
+    ("status", "then"), [(0, []), (1, ["-m pip --requirement=requirements.txt"])]
+)
+def test_uv_installs_if_the_environment_has_it_and_pip_if_it_fails(
+    status: int, then: list[str], checkout: Path
+) -> None:
+    run(checkout, "environment", "requirements.txt")
+    calls(checkout)
+    install(checkout / ".venv/bin/uv", f'#!/bin/sh\necho "$*" >>calls\nexit {status}\n')
+    (checkout / "requirements.txt").write_text("aiohttp==4\n")
+    assert run(checkout, "environment", "requirements.txt") == ""
+    by_uv = "pip install --quiet --python .venv/bin/python --requirement=requirements.txt"
+    assert calls(checkout) == [by_uv, *then]
+
+
 def test_an_incomplete_environment_is_created_again(checkout: Path) -> None:
     run(checkout, "environment", "requirements.txt")
     calls(checkout)

@@ -40,7 +40,7 @@ class Server(TestServer):
     """A server of the tests, on the runner of the service."""
 
     async def _make_runner(self, **_: Any) -> Runner:
-        # A stop waits for requests in progress, and for idle connections even longer.
+        # At least as long as idle connections are kept, so that a stop does not end before.
         return Runner(self.app, shutdown_timeout=max(1.0, self.app[LIMITS].stop_idle_seconds))
 
 

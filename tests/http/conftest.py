@@ -21,11 +21,14 @@ from registry.http.server import Runner
 from registry.settings import Settings
 
 Client = TestClient[web.Request, web.Application]
-Start = Callable[[Handler], Awaitable[Client]]
+Start = Callable[..., Awaitable[Client]]
 
 SHORT_LIMITS = Limits(
     arrival_seconds=0.3, linger_seconds=0.3, stop_idle_seconds=0.3, send_seconds=0.5
 )
+
+LONG_LIMITS = Limits(arrival_seconds=60.0, stop_idle_seconds=60.0)
+"""For what must not wait for a limit: the machine may be slow, but not that slow."""
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -37,7 +40,8 @@ class Server(TestServer):
     """A server of the tests, on the runner of the service."""
 
     async def _make_runner(self, **_: Any) -> Runner:
-        return Runner(self.app, shutdown_timeout=1.0)
+        # At least as long as idle connections are kept, so that a stop does not end before.
+        return Runner(self.app, shutdown_timeout=max(1.0, self.app[LIMITS].stop_idle_seconds))
 
 
 class Gate:
@@ -65,10 +69,10 @@ class Gate:
         return response
 
 
-def new_app(handler: Handler, path: str = "/") -> web.Application:
+def new_app(handler: Handler, path: str = "/", limits: Limits = SHORT_LIMITS) -> web.Application:
     """Return an application whose only route, any method at the path, has this handler."""
     app = web.Application(middlewares=[error_middleware])
-    app[LIMITS] = SHORT_LIMITS
+    app[LIMITS] = limits
     app[PROXIES] = proxies = TrustedProxies(())
     app[SETTINGS] = settings = Settings(allowed_host=("h",))
     app[HOSTS] = AllowedHosts(settings, proxies)
@@ -93,8 +97,8 @@ async def start_app() -> AsyncIterator[Callable[[web.Application], Awaitable[Cli
 
 @pytest.fixture
 def start(start_app: Callable[[web.Application], Awaitable[Client]]) -> Start:
-    """Serve a handler until the test ends."""
-    return lambda handler: start_app(new_app(handler))
+    """Serve a handler until the test ends, with short limits unless others are given."""
+    return lambda handler, limits=SHORT_LIMITS: start_app(new_app(handler, limits=limits))
 
 
 async def exchange(client: Client, *parts: bytes) -> bytes:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from registry.http import connection
 from registry.http.connection import Connection
-from tests.http.conftest import Start, exchange
+from tests.http.conftest import LONG_LIMITS, Start, exchange
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -49,7 +49,7 @@ async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
     parts: list[bytes], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
-    received = await exchange(await start(echo), *parts)
+    received = await exchange(await start(echo, LONG_LIMITS), *parts)
     assert received.startswith(b"HTTP/1.0 400 ")
     assert "not valid HTTP" in caplog.text
     assert "secret" not in received.decode() + caplog.text
@@ -79,7 +79,7 @@ async def test_a_head_that_does_not_arrive_in_time_gets_408(
 
 async def test_a_head_in_parts_is_in_time(start: Start) -> None:
     parts = b"GET / HTTP/1.1\r\n", b"Host: h\r\n", b"Connection: close\r\n\r\n"
-    received = await exchange(await start(echo), *parts)
+    received = await exchange(await start(echo, LONG_LIMITS), *parts)
     assert received.startswith(b"HTTP/1.1 200 OK\r\n")
 
 

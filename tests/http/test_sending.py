@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -121,7 +122,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(
         opened.setblocking(True)
         with pytest.raises(ConnectionResetError):
             list(iter(partial(opened.recv, 100_000), b""))
-    assert "A client has read only 0 bytes of its responses in 0.5 s" in caplog.text
+    assert re.search(r"A client has read only 0 bytes of its responses in \d", caplog.text)
 
 
 async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:

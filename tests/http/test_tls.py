@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,13 +18,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from cryptography.hazmat.primitives import serialization
 
+from registry.http.limits import Limits
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
 from registry.http.tls import Certificate
 from registry.settings import Settings
 from registry.start_error import StartError
 from tests.certificates import Authority
-from tests.http.conftest import SHORT_LIMITS, Gate, new_app
+from tests.http.conftest import LONG_LIMITS, SHORT_LIMITS, Gate, new_app
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -48,7 +50,7 @@ class Server:
         return await asyncio.open_connection(**target, **options)  # type: ignore[arg-type]
 
 
-Start = Callable[[Handler], Awaitable[Server]]
+Start = Callable[..., Awaitable[Server]]
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +63,11 @@ async def start(authority: Authority, tmp_path: Path) -> AsyncIterator[Start]:
     """Serve a handler with TLS until the test ends, as a service does."""
     runners: list[Runner] = []
 
-    async def start(handler: Handler) -> Server:
+    async def start(handler: Handler, limits: Limits = SHORT_LIMITS) -> Server:
         files = certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
         install(authority, "first", *files)
         loaded = Certificate(Settings(tls_certificate=certificate, tls_key=key))
-        runners.append(Runner(new_app(handler), shutdown_timeout=1.0))
+        runners.append(Runner(new_app(handler, limits=limits), shutdown_timeout=60.0))
         await runners[-1].setup()
         listener = socket.create_server(("127.0.0.1", 0))
         await runners[-1].listen(listener, loaded.context)
@@ -204,9 +206,10 @@ async def test_a_handshake_that_does_not_end_is_limited_and_delays_no_stop(
     with suppress(ConnectionResetError):
         assert await read_all(reader) == b""
     await close(writer)
-    _, pending = await asyncio.open_connection("127.0.0.1", server.port)
+    patient = await start(respond, LONG_LIMITS)
+    _, pending = await asyncio.open_connection("127.0.0.1", patient.port)
     await asyncio.sleep(0.05)
-    await asyncio.wait_for(server.runner.cleanup(), SHORT_LIMITS.arrival_seconds)
+    await asyncio.wait_for(patient.runner.cleanup(), 10)
     await close(pending)
     assert caplog.records == []
 
@@ -267,7 +270,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(
     reader, writer = await server.connect(narrow(server))
     writer.write(GET)
     await asyncio.wait_for(ended.wait(), 10)
-    assert "A client has read only 0 bytes of its responses in 0.5 s" in caplog.text
+    assert re.search(r"A client has read only 0 bytes of its responses in \d", caplog.text)
     with pytest.raises((ConnectionResetError, ssl.SSLError)):
         await read_all(reader)
     await close(writer)
@@ -378,6 +381,5 @@ async def test_a_client_that_does_not_answer_the_end_of_its_connection_delays_no
     writer.write(GET)
     await reader.readuntil(b"done")
     writer.transport.pause_reading()  # type: ignore[attr-defined] # of asyncio.Transport
-    limit = 3 * SHORT_LIMITS.stop_idle_seconds
-    await asyncio.wait_for(server.runner.cleanup(), limit)
+    await asyncio.wait_for(server.runner.cleanup(), 10)
     await close(writer)

@@ -75,9 +75,9 @@ async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
 
 
 async def test_an_operation_is_refused_after_it_has_waited_too_long() -> None:
-    operations = Operations(bulkhead(limit=1, seconds=0.01))
+    operations = Operations(bulkhead(limit=1, seconds=0.2))
     first, second = [await operations.start(number) for number in range(2)]
-    with pytest.raises(BulkheadFull, match=r"has waited for 0\.01 s \(--queue-seconds\)"):
+    with pytest.raises(BulkheadFull, match=r"has waited for 0\.2 s \(--queue-seconds\)"):
         await second
     third = await operations.start(2)
     operations.may_end[0].set()

@@ -83,7 +83,7 @@ async def test_a_uri_that_cannot_be_used_is_rejected_without_its_secrets(
 async def test_an_unreachable_cluster_is_named_without_its_secrets(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 200)
+    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
     message = await start_error(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
     refused = f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused; "
     assert message == f"{refused}{client._ADVICE}"
@@ -99,7 +99,7 @@ async def test_a_replica_set_that_was_not_initiated_is_rejected(
 ) -> None:
     async with other_mongod(mongodb_uri, "--replSet", "other") as uri:
         assert "initiate the set" in await start_error(uri)
-        monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 200)
+        monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
         assert "No servers match selector" in await start_error(uri.partition("?")[0])
 
 

@@ -13,16 +13,19 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from pymongo import WriteConcern
+from pymongo.errors import AutoReconnect
 
 from registry.settings import Settings
 from registry.storage.mongod import data_directory, embedded, supervision
 from tests.mongods import Client, client_of, running, start_error
+from tests.storage.waiting import eventually
 
 
 def is_free(data_dir: Path) -> bool:
@@ -159,17 +162,28 @@ def kill(data_dir: Path) -> None:
 async def test_a_mongod_that_exits_is_restarted_on_the_same_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def messages() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "registry"]
+
+    async def is_primary(restarts: int) -> bool:
+        """Return whether it accepts writes again; it accepts connections before."""
+        if messages().count("mongod has been restarted") < restarts:
+            return False
+        with suppress(AutoReconnect):
+            return bool((await client.admin.command("hello"))["isWritablePrimary"])
+        return False
+
     async with running(tmp_path) as client:
         notes = client.registry.notes.with_options(write_concern=WriteConcern("majority", j=True))
         for count in (1, 2):
             await notes.insert_one({})
             kill(tmp_path)
+            assert await eventually(partial(is_primary, count), 60)
             assert await notes.count_documents({}) == count
-    messages = [record.getMessage() for record in caplog.records if record.name == "registry"]
-    assert "signal 9 (Killed)" in messages[0]
-    assert str(tmp_path / "mongod.log") in messages[0]
-    assert messages[1] == "mongod has been restarted"
-    assert len(messages) == 4
+    assert "signal 9 (Killed)" in messages()[0]
+    assert str(tmp_path / "mongod.log") in messages()[0]
+    assert messages()[1] == "mongod has been restarted"
+    assert len(messages()) == 4
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,8 @@ async def test_an_orphaned_transaction_is_ended_and_those_of_other_applications_
 
 
 async def test_a_transaction_that_makes_progress_is_not_ended(
-    api: Api, database: Database, mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
+    api: Api, database: Database, mongodb_uri: str
 ) -> None:
-    monkeypatch.setattr(orphaned_transactions, "_SUSPECT_SECONDS", 0.1)
     await api.person()
     await api.person()
     async with (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,6 +23,7 @@ from registry.storage.client import APP_NAME, connect
 from tests.certificates import Authority
 from tests.conftest import Serve
 from tests.mongods import client_of, program_of
+from tests.ports import free_port
 from tests.support import Api, CommandLog
 
 DATABASE = "registry"
@@ -37,8 +37,7 @@ OPTIONS = (
 @asynccontextmanager
 async def secured_mongod(program: str, authority: Authority) -> AsyncIterator[str]:
     """Start a primary that requires TLS and a password; yield its URI for an administrator."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     *_, certificate = authority.issue("mongod")
     key = authority.home / "keyfile"
     key.write_text("x" * 64)

@@ -64,9 +64,9 @@ def error_message(command: Sequence[str | Path], environment: Mapping[str, str])
     return done.stderr
 
 
-def eventually(condition: Callable[[], bool], within: float = TIMEOUT) -> bool:
-    """Return whether the condition becomes true within this many seconds."""
-    deadline = time.monotonic() + within
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Return whether the condition becomes true within the timeout."""
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
             return False

@@ -87,7 +87,7 @@ def test_the_service_exits_with_the_reason_when_mongod_cannot_be_restarted(
 
 
 def test_a_killed_service_leaves_no_mongod_that_it_has_restarted(start: Start) -> None:
-    service = start()
+    service = start("--request-seconds", str(TIMEOUT))
     os.kill(service.mongod, signal.SIGKILL)
     assert service.names() == []
     mongod = service.mongod

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.service import TIMEOUT
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOOLS = ("bash", "dirname", "cmp", "cp", "mkdir", "rm", "flock")
 
@@ -51,7 +53,7 @@ def run(root: Path, script: str, *arguments: str) -> str:
         env={"PATH": str(root / "bin")},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=TIMEOUT,
         check=False,
     )
     lines = done.stderr.splitlines()
@@ -90,6 +92,21 @@ def test_a_failed_installation_is_retried_on_the_next_run(checkout: Path) -> Non
         message = run(checkout, "environment", "requirements.txt")
         assert message == "registry: cannot install requirements.txt; the messages of pip are above"
     assert len(calls(checkout)) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "then"), [(0, []), (1, ["-m pip --requirement=requirements.txt"])]
+)
+def test_uv_installs_if_the_environment_has_it_and_pip_if_it_fails(
+    status: int, then: list[str], checkout: Path
+) -> None:
+    run(checkout, "environment", "requirements.txt")
+    calls(checkout)
+    install(checkout / ".venv/bin/uv", f'#!/bin/sh\necho "$*" >>calls\nexit {status}\n')
+    (checkout / "requirements.txt").write_text("aiohttp==4\n")
+    assert run(checkout, "environment", "requirements.txt") == ""
+    by_uv = "pip install --quiet --python .venv/bin/python --requirement=requirements.txt"
+    assert calls(checkout) == [by_uv, *then]
 
 
 def test_an_incomplete_environment_is_created_again(checkout: Path) -> None:

@@ -25,6 +25,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings, flag
 from tests.conftest import Serve
 from tests.support import Api, take_authorship
+from tests.system.service import TIMEOUT
 from tests.test_imports import LAYERS
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ DIGESTS = re.compile("-[0-9a-f]{24}-[0-9a-f]{16}")
 
 async def output(*command: str) -> str:
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    printed, _ = await asyncio.wait_for(process.communicate(), timeout=30)
+    printed, _ = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert process.returncode == 0
     return printed.decode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -17,6 +18,7 @@ from urllib.request import urlopen
 
 import orjson
 import pytest
+import pytest_asyncio
 
 from registry.settings import Settings
 from registry.storage.mongod import embedded
@@ -24,6 +26,8 @@ from tests.mongods import client_of
 from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, descendants, eventually, has_exited, person
+
+COMPUTERS = 40_000
 
 GET_COMPUTERS = b"GET /computers HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -57,14 +61,21 @@ def terminate(service: Service) -> None:
     service.process.terminate()
 
 
-@pytest.fixture
-async def computers(tmp_path: Path) -> int:
-    """Store more computers than the buffers of a connection can hold; return their number."""
-    settings = Settings(data_dir=tmp_path / "data")
-    records = [{"_id": id_, "serial": "x" * 255, "person": None} for id_ in range(1, 40_001)]
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stored_computers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with more computers than the buffers of a connection can hold."""
+    settings = Settings(data_dir=tmp_path_factory.mktemp("computers"))
+    records = [{"_id": id_, "serial": "x" * 255, "person": None} for id_ in range(1, COMPUTERS + 1)]
     async with embedded.mongod(settings) as uri, client_of(uri) as client:
         await client[settings.database].computers.insert_many(records)
-    return len(records)
+    return settings.data_dir
+
+
+@pytest.fixture
+def computers(stored_computers: Path, tmp_path: Path) -> int:
+    """Copy the computers into the data directory of the test; return their number."""
+    shutil.copytree(stored_computers, tmp_path / "data")
+    return COMPUTERS
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.service import TIMEOUT
+
 SCRIPT = Path(__file__).parents[2] / "scripts/swagger-ui"
 TOOLS = ("bash", "dirname", "mkdir", "mktemp", "mv", "rm", "tar", "gzip")
 
@@ -38,7 +40,7 @@ def run(checkout: Path) -> Run:
         env={"PATH": str(checkout / "bin")},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=TIMEOUT,
         check=False,
     )
 

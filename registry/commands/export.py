@@ -13,7 +13,7 @@ from registry.commands.database import database_parser, open_database, run, sett
 from registry.commands.file_format import CSV, add_format, format_of
 from registry.commands.output import describe, end_without_reader, note
 from registry.jsonapi.error_collector import ApiErrors
-from registry.jsonapi.query import Query, Scope, parse
+from registry.jsonapi.query import Query, QueryScope, parse
 from registry.model.graph import Graph
 from registry.new_file import new_file
 from registry.resources import RESOURCES
@@ -75,7 +75,7 @@ def _query(parser: Parser, parsed: argparse.Namespace, graph: Graph) -> Query:
     if parsed.fields is not None:
         parameters.append((f"fields[{parsed.type}]", parsed.fields))
     try:
-        scope = Scope(graph[parsed.type], graph, Settings().sizes, many=True)
+        scope = QueryScope(graph[parsed.type], graph, Settings().sizes, many=True)
         query = parse(parameters, scope)
     except ApiErrors as error:
         first = error.errors[0]

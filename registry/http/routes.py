@@ -13,7 +13,7 @@ from registry.http.views.relationship import LinkageView, MembersView, RelatedVi
 from registry.http.views.resource import DetailView
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
 from registry.jsonapi.page_sizes import PageSizes
-from registry.jsonapi.query import Scope
+from registry.jsonapi.query import QueryScope
 from registry.model.graph import Graph
 
 OPERATIONS_PATH = "/operations"
@@ -26,12 +26,12 @@ def routes(graph: Graph, sizes: PageSizes) -> list[web.RouteDef]:
 
     sizes: the default and maximum size of pages and of included relationships.
     """
-    scopes = [Scope(resource, graph, sizes) for resource in graph.values()]
+    scopes = [QueryScope(resource, graph, sizes) for resource in graph.values()]
     of_types = [route for scope in scopes for route in _of_type(scope)]
     return [*of_types, _route(OperationsView, OPERATIONS_PATH, "operations", graph=graph)]
 
 
-def _of_type(scope: Scope) -> Iterator[web.RouteDef]:
+def _of_type(scope: QueryScope) -> Iterator[web.RouteDef]:
     resource = scope.resource
     context: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
     context["types"] = (resource,)

@@ -11,7 +11,7 @@ from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
 from registry.jsonapi.errors import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
 from registry.jsonapi.pointers import DATA
-from registry.jsonapi.query import Include, Query, Scope
+from registry.jsonapi.query import Include, Query, QueryScope
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 
@@ -55,7 +55,7 @@ def required_by_method(method: str, types: Iterable[Resource]) -> list[Requireme
     return [Requirement(action, resource) for resource in types]
 
 
-def required_by_query(query: Query, scope: Scope) -> Iterator[Requirement]:
+def required_by_query(query: Query, scope: QueryScope) -> Iterator[Requirement]:
     """Yield what the parameters require beyond the types that the path names.
 
     They read each type on an include path, and each one by which they filter or sort.

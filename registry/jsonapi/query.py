@@ -56,7 +56,7 @@ EVERYTHING = Query()
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class QueryScope:
     """What the parameters of a request apply to.
 
     resource: the type of the primary data. graph: all types. sizes: of pages and of included
@@ -85,7 +85,7 @@ class Scope:
         return ["include", *(f"fields[{name}]" for name in self.graph), *listing]
 
 
-def parse(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
+def parse(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
     """Return the query of a request.
 
     parameters: decoded names and values, in order. Raises ApiErrors with all errors: an
@@ -119,7 +119,7 @@ def reject_parameters(names: Iterable[str]) -> None:
 class _Parser:
     """Parses parameters one by one, and those that depend on each other at the end."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: QueryScope) -> None:
         self.errors = ErrorCollector()
         self._scope = scope
         self._names: set[str] = set()
@@ -195,7 +195,7 @@ def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> f
     return names
 
 
-def _parse_include(value: str, scope: Scope) -> Include:
+def _parse_include(value: str, scope: QueryScope) -> Include:
     """JSON:API 1.0, Inclusion of Related Resources; an empty value includes nothing."""
     tree, errors = dict[str, Include](), ErrorCollector()
     for path in dict.fromkeys(value.split(",")) if value else ():
@@ -205,7 +205,7 @@ def _parse_include(value: str, scope: Scope) -> Include:
     return tree
 
 
-def _add_path(path: str, tree: dict[str, Include], scope: Scope) -> None:
+def _add_path(path: str, tree: dict[str, Include], scope: QueryScope) -> None:
     """Add an include path to the tree. Raises InvalidParameter."""
     steps = path.split(".")
     if len(steps) > MAX_INCLUDE_STEPS:
@@ -225,7 +225,7 @@ def _add_path(path: str, tree: dict[str, Include], scope: Scope) -> None:
 
 
 def _parse_include_sizes(
-    values: Mapping[str, str], include: "Include | None", scope: Scope
+    values: Mapping[str, str], include: "Include | None", scope: QueryScope
 ) -> dict[IncludePath, int]:
     """Return the sizes that `page[path][size]` sets for included to-many relationships.
 
@@ -243,7 +243,7 @@ def _parse_include_sizes(
     return sizes
 
 
-def _leads_to_many(steps: IncludePath, include: Include, scope: Scope) -> bool:
+def _leads_to_many(steps: IncludePath, include: Include, scope: QueryScope) -> bool:
     _, relationships = scope.start
     for step in steps:
         if step not in include:

@@ -11,7 +11,7 @@ from registry.http.metrics import METRICS_PATH
 from registry.http.routes import OPERATIONS_PATH, routes
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
-from registry.jsonapi.query import Scope
+from registry.jsonapi.query import QueryScope
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas
@@ -51,7 +51,7 @@ the reason), and `{METRICS_PATH}` for Prometheus unless it has a port of its own
 def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]:
     """Return the OpenAPI document of a service with these types, settings and limits."""
     errors = ErrorExamples(settings, limits)
-    scopes = [Scope(resource, graph, settings.sizes) for resource in graph.values()]
+    scopes = [QueryScope(resource, graph, settings.sizes) for resource in graph.values()]
     paths = {path: item for scope in scopes for path, item in _items(scope, errors).items()}
     paths[OPERATIONS_PATH] = operations_item(graph, settings.most_operations, errors)
     if settings.requires_tokens:
@@ -88,7 +88,7 @@ def _tag(resource: Resource) -> Json:
     }
 
 
-def _items(scope: Scope, errors: ErrorExamples) -> Json:
+def _items(scope: QueryScope, errors: ErrorExamples) -> Json:
     """Return the Path Item Objects of a type, by path as in `http/routes.py`."""
     resource = scope.resource
     items = {
@@ -102,7 +102,7 @@ def _items(scope: Scope, errors: ErrorExamples) -> Json:
     return items
 
 
-def _parameters(scopes: list[Scope]) -> Json:
+def _parameters(scopes: list[QueryScope]) -> Json:
     """Return the component parameters."""
     components = ID | ID_TO_WRITE | PRECONDITIONS | IDEMPOTENCY
     for scope in scopes:

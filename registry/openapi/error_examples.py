@@ -23,7 +23,7 @@ from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.pointers import DATA, DocumentPosition
-from registry.jsonapi.query import Scope, parse, unknown_parameter
+from registry.jsonapi.query import QueryScope, parse, unknown_parameter
 from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
@@ -43,7 +43,7 @@ class ErrorExamples:
         self._bulkheads = Bulkheads.of(settings)
         self._hosts = AllowedHosts(settings, TrustedProxies(()))
 
-    def query(self, scope: Scope) -> list[ApiError]:
+    def query(self, scope: QueryScope) -> list[ApiError]:
         """Return the errors of a request with these query parameters."""
 
         def error(*parameters: tuple[str, str]) -> ApiError:

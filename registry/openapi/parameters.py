@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.http.idempotency import PATTERN
 from registry.jsonapi.page_sizes import PageSizes
-from registry.jsonapi.query import MAX_INCLUDE_STEPS, Scope
+from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.model.resource import Relationship
@@ -65,7 +65,7 @@ IDEMPOTENCY: Json = {
 }
 
 
-def query_parameters(scope: Scope) -> Json:
+def query_parameters(scope: QueryScope) -> Json:
     """Return the query parameters that `query.parse` supports, by component name."""
     shown = {**_include(scope), **_fields(scope.graph)}
     if not scope.many:
@@ -80,7 +80,7 @@ def references(parameters: Json) -> list[Json]:
     return [reference("parameters", name) for name in parameters]
 
 
-def sized_paths(scope: Scope) -> list[str]:
+def sized_paths(scope: QueryScope) -> list[str]:
     """Return the include paths that `page[path][size]` applies to: the to-many ones."""
     _, relationships = scope.start
     return [
@@ -90,7 +90,7 @@ def sized_paths(scope: Scope) -> list[str]:
     ]
 
 
-def _include(scope: Scope) -> Json:
+def _include(scope: QueryScope) -> Json:
     resource, relationships = scope.start
     if not relationships:
         return {}
@@ -137,7 +137,7 @@ def _fields(graph: Graph) -> Json:
     }
 
 
-def _sort(scope: Scope) -> Json:
+def _sort(scope: QueryScope) -> Json:
     names = sort_names(scope.resource, scope.graph)
     description = (
         "The sort fields by precedence, separated by commas; `-` before a name is descending. Null "

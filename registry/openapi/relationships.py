@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from registry.jsonapi.links import related_path
-from registry.jsonapi.query import Scope
+from registry.jsonapi.query import QueryScope
 from registry.model.resource import Relationship, Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
@@ -35,7 +35,7 @@ _EFFECTS = {
 }
 
 
-def related_item(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
+def related_item(scope: QueryScope, relationship: Relationship, errors: ErrorExamples) -> Json:
     """Return the Path Item Object of the related resources.
 
     scope: of one resource that has the relationship.
@@ -60,7 +60,7 @@ def related_item(scope: Scope, relationship: Relationship, errors: ErrorExamples
     return {"get": get.to_object()}
 
 
-def linkage_item(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
+def linkage_item(scope: QueryScope, relationship: Relationship, errors: ErrorExamples) -> Json:
     """Return the Path Item Object of the linkage. scope: as for `related_item`."""
     methods = {"patch": "replace", "post": "add", "delete": "remove"}
     actions = methods if relationship.to_many else {"patch": "replace"}
@@ -70,7 +70,7 @@ def linkage_item(scope: Scope, relationship: Relationship, errors: ErrorExamples
     }
 
 
-def _related_scope(scope: Scope, relationship: Relationship) -> Scope:
+def _related_scope(scope: QueryScope, relationship: Relationship) -> QueryScope:
     target = scope.graph[relationship.target]
     return replace(scope, resource=target, many=relationship.to_many)
 
@@ -85,7 +85,7 @@ def _to_one_responses(resource: Resource, target: Resource, name: str) -> Json:
     return {"200": document, **not_modified()}
 
 
-def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
+def _read_linkage(scope: QueryScope, relationship: Relationship, errors: ErrorExamples) -> Json:
     resource, name = scope.resource, relationship.name
     linkage = replace(_related_scope(scope, relationship), linkage=(resource, relationship))
     schema = schema_of(linkage.resource, f"{_cardinality(relationship)}Linkage")
@@ -102,7 +102,9 @@ def _read_linkage(scope: Scope, relationship: Relationship, errors: ErrorExample
     ).to_object()
 
 
-def _change(action: str, scope: Scope, relationship: Relationship, errors: ErrorExamples) -> Json:
+def _change(
+    action: str, scope: QueryScope, relationship: Relationship, errors: ErrorExamples
+) -> Json:
     resource, name = scope.resource, relationship.name
     suffix, is_post = "Removal" if action == "remove" else "Change", action == "add"
     to_one = "Sets the related resource, or clears it with null."

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from registry.jsonapi.links import collection_path, resource_path
-from registry.jsonapi.query import Scope
+from registry.jsonapi.query import QueryScope
 from registry.model.resource import Resource
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
@@ -29,12 +29,12 @@ from registry.openapi.parameters import (
 from registry.openapi.schema_objects import Json, absolute, schema_of, title
 
 
-def collection_item(scope: Scope, errors: ErrorExamples) -> Json:
+def collection_item(scope: QueryScope, errors: ErrorExamples) -> Json:
     """Return the Path Item Object of a collection."""
     return {"get": _list(replace(scope, many=True), errors), "post": _create(scope, errors)}
 
 
-def detail_item(scope: Scope, errors: ErrorExamples) -> Json:
+def detail_item(scope: QueryScope, errors: ErrorExamples) -> Json:
     """Return the Path Item Object of one resource."""
     return {
         "get": _read(scope, errors),
@@ -43,7 +43,7 @@ def detail_item(scope: Scope, errors: ErrorExamples) -> Json:
     }
 
 
-def collection_responses(scope: Scope, path: str) -> Json:
+def collection_responses(scope: QueryScope, path: str) -> Json:
     """Return the successful responses with a collection. path: of the examples."""
     resource, url = scope.resource, absolute(path)
     plain = examples.collection(examples.plain(resource), url)
@@ -65,7 +65,7 @@ def _moves(resource: Resource) -> str:
     return f"Resources in {', '.join(to_many)} that are linked elsewhere move. " if to_many else ""
 
 
-def _list(scope: Scope, errors: ErrorExamples) -> Json:
+def _list(scope: QueryScope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     return Operation(
         tag=title(resource),
@@ -79,7 +79,7 @@ def _list(scope: Scope, errors: ErrorExamples) -> Json:
     ).to_object()
 
 
-def _create(scope: Scope, errors: ErrorExamples) -> Json:
+def _create(scope: QueryScope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     location = header("The path of the resource.", resource_path(resource, 1))
     schema, documents = schema_of(resource, "Document"), {"created": examples.created(resource)}
@@ -104,7 +104,7 @@ def _create(scope: Scope, errors: ErrorExamples) -> Json:
     ).to_object()
 
 
-def _read(scope: Scope, errors: ErrorExamples) -> Json:
+def _read(scope: QueryScope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     included = examples.included(resource, scope.graph)
     documents = {"plain": examples.plain(resource), "included": included}
@@ -121,7 +121,7 @@ def _read(scope: Scope, errors: ErrorExamples) -> Json:
     ).to_object()
 
 
-def _update(scope: Scope, errors: ErrorExamples) -> Json:
+def _update(scope: QueryScope, errors: ErrorExamples) -> Json:
     resource = scope.resource
     schema, documents = schema_of(resource, "Document"), {"updated": examples.plain(resource)}
     updated = response(f"The updated {resource.type}.", schema, documents, TAGGED)

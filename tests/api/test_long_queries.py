@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.jsonapi.query import Query, Scope, parse
+from registry.jsonapi.query import Query, QueryScope, parse
 from tests.support import Api
 from tests.test_offloading import Ticker
 
@@ -22,7 +22,7 @@ async def test_long_queries_are_parsed_one_per_iteration_of_the_event_loop(
 ) -> None:
     iterations: list[int] = []
 
-    def record(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
+    def record(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
         iterations.append(ticker.ticks)
         return parse(parameters, scope)
 
@@ -48,7 +48,7 @@ async def test_a_long_query_is_not_parsed_after_its_client_has_disconnected(
 
     parsed: list[Iterable[tuple[str, str]]] = []
 
-    def record(parameters: Iterable[tuple[str, str]], scope: Scope) -> Query:
+    def record(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
         parsed.append(parameters)
         return parse(parameters, scope)
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
 from registry.jsonapi.page_sizes import PageSizes
-from registry.jsonapi.query import Query, Scope, parse
+from registry.jsonapi.query import Query, QueryScope, parse
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 
 GRAPH = Graph(RESOURCES)
 PERSON, COMPUTER = GRAPH["person"], GRAPH["computer"]
-PERSONS = Scope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
+PERSONS = QueryScope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
 
 WORDS = st.sampled_from(
     [

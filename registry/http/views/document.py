@@ -19,7 +19,7 @@ from registry.jsonapi.authorization import (
     required_by_query,
 )
 from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.query import EVERYTHING, Query, Scope, parse, reject_parameters
+from registry.jsonapi.query import EVERYTHING, Query, QueryScope, parse, reject_parameters
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
@@ -97,7 +97,7 @@ class DocumentView(web.View):
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
         return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.handlers)})
 
-    def read_query(self, scope: Scope) -> Query:
+    def read_query(self, scope: QueryScope) -> Query:
         """Negotiate the media type and return the parsed query string.
 
         Raises NotAcceptable, UnsupportedMediaType, or as `parse_query` does.
@@ -105,7 +105,7 @@ class DocumentView(web.View):
         self.negotiate()
         return self.parse_query(scope)
 
-    def parse_query(self, scope: Scope) -> Query:
+    def parse_query(self, scope: QueryScope) -> Query:
         """Return the parsed query string.
 
         Raises ApiErrors for invalid parameters, else for those that require scopes that the access

@@ -17,7 +17,7 @@ from registry.jsonapi.changes import Mode
 from registry.jsonapi.documents import encode_document
 from registry.jsonapi.links import related_path, relationship_links
 from registry.jsonapi.pagination import Window, page_links
-from registry.jsonapi.query import Query, Scope
+from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
 from registry.model.record import Record
@@ -39,7 +39,7 @@ class _RelationshipView(ListView):
         return self.graph[self.relationship.target]
 
     @property
-    def related_scope(self) -> Scope:
+    def related_scope(self) -> QueryScope:
         """The scope of the query parameters when the related resources are the primary data."""
         return replace(self.scope, resource=self.target, many=self.relationship.to_many)
 

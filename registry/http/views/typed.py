@@ -25,7 +25,7 @@ from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
 from registry.jsonapi.errors import NotFound, PreconditionFailed
 from registry.jsonapi.links import resource_path
-from registry.jsonapi.query import Query, Scope
+from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import Record
@@ -46,7 +46,7 @@ class TypeView(DocumentView):
     """
 
     resource: ClassVar[Resource]
-    scope: ClassVar[Scope]
+    scope: ClassVar[QueryScope]
 
     @property
     def resource_id(self) -> int:

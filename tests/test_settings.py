@@ -135,6 +135,14 @@ def error_line(
     return output.err
 
 
+@pytest.mark.parametrize("name", ["--public-url", "--cors-origin"])
+def test_an_invalid_port_is_shown_with_its_url(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = error_line([name, "https://app.example.com:99999"], {}, capsys)
+    assert line.startswith(f"registry: {name}: 'https://app.example.com:99999' is not a")
+
+
 def test_every_setting_has_a_default() -> None:
     assert parse_settings([], {}) == Settings(
         mongodb_uri=None,

@@ -61,9 +61,16 @@ def one_of(*choices: str) -> Callable[[str], str]:
 def _http_url(text: str) -> str:
     parts = urlsplit(text)
     plain = re.fullmatch(r"https?://[\w.~:/%\[\]-]+", text, re.ASCII)
-    if not plain or not parts.hostname or parts.port == 0:  # an invalid port raises
+    if not plain or not parts.hostname or not _has_valid_port(text):
         raise ValueError(f"{text!r} is not a valid base URL such as https://registry.example.com")
     return text
+
+
+def _has_valid_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:  # greater than 65535
+        return False
 
 
 def base_url(text: str) -> str:
@@ -108,7 +115,7 @@ def origin(text: str) -> str:
     match = re.fullmatch(
         r"([a-z][a-z0-9+.-]*)://([\w.-]+|\[[\da-f:.]+\])(:\d+)?", text.lower(), re.ASCII
     )
-    if not match or urlsplit(text).port == 0:  # an invalid port raises
+    if not match or not _has_valid_port(text):
         raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
     # Without the default port.
     return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])

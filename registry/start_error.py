@@ -2,4 +2,7 @@
 
 
 class StartError(Exception):
-    """The service cannot start or continue; the message is one line with reason and remedy."""
+    """The process cannot continue.
+
+    The message is one line with the reason and, if there is one, the remedy.
+    """

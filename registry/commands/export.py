@@ -13,7 +13,7 @@ from registry.commands.database import database_parser, open_database, run, sett
 from registry.commands.file_format import CSV, add_format, format_of
 from registry.commands.output import describe, end_without_reader, note
 from registry.jsonapi.error_collector import ApiErrors
-from registry.jsonapi.query import Query, QueryScope, parse
+from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.new_file import new_file
 from registry.resources import RESOURCES
@@ -76,7 +76,7 @@ def _query(parser: Parser, parsed: argparse.Namespace, graph: Graph) -> Query:
         parameters.append((f"fields[{parsed.type}]", parsed.fields))
     try:
         scope = QueryScope(graph[parsed.type], graph, Settings().sizes, many=True)
-        query = parse(parameters, scope)
+        query = parse_query(parameters, scope)
     except ApiErrors as error:
         first = error.errors[0]
         parser.error(f"--{(first.parameter or '').partition('[')[0]}: {first.detail}")

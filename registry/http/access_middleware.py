@@ -1,18 +1,21 @@
 """The middleware that lets only requests of authorized principals through."""
 
+from collections.abc import Mapping, Sequence
+
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from registry.access.principal import Principal
 from registry.http.app_keys import AUTHENTICATOR, DEADLINES, PRINCIPAL
 from registry.http.authentication import bearer_token
 from registry.http.health import HEALTH_PATHS
 from registry.http.routes import UI_PATH
 from registry.http.views.entry_point import ROOT_PATH
-from registry.jsonapi.authorization import authorize
+from registry.jsonapi.authorization import Requirement, authorize
 from registry.jsonapi.errors import AuthenticationRequired
 
 _PUBLIC = (UI_PATH, *sorted(HEALTH_PATHS))
-"""The paths, with those below them, that need no access token, beside the root."""
+"""Prefixes of the paths that need no access token; the root needs none either."""
 
 
 def access_middleware(app: web.Application) -> Middleware:
@@ -31,23 +34,20 @@ def access_middleware(app: web.Application) -> Middleware:
                 return await handler(request)
             if request.match_info.http_exception is None:
                 raise web.HTTPForbidden
-            requirements = {}  # there is no such path
-        if (method := request.method) == hdrs.METH_OPTIONS:
+            requirements = {}  # no route: 404 or 405, but only for an authenticated client
+        if request.method == hdrs.METH_OPTIONS:
             return await handler(request)
         token, authenticator = bearer_token(request), app[AUTHENTICATOR]
         if token is None:
             raise AuthenticationRequired
         principal = authenticator.recall(token)
         if principal is not None:
-            request[PRINCIPAL] = principal
-            authorize(principal, requirements.get(method, ()))
+            _admit(request, principal, requirements)
             return await handler(request)
         # The verification counts towards the time that the request may take.
         task = app[DEADLINES].start()
         try:
-            principal = await authenticator.verify(token)
-            request[PRINCIPAL] = principal
-            authorize(principal, requirements.get(method, ()))
+            _admit(request, await authenticator.verify(token), requirements)
             return await handler(request)
         finally:
             app[DEADLINES].end(task)
@@ -55,8 +55,16 @@ def access_middleware(app: web.Application) -> Middleware:
     return check_access
 
 
+def _admit(
+    request: web.Request, principal: Principal, requirements: Mapping[str, Sequence[Requirement]]
+) -> None:
+    """Set the principal of a request. Raises ApiErrors if it lacks a required scope."""
+    request[PRINCIPAL] = principal
+    authorize(principal, requirements.get(request.method, ()))
+
+
 def _is_public(request: web.Request) -> bool:
     resource = request.match_info.route.resource
-    # Without a resource, the response is 404 or 405, whoever asks.
+    # Without a resource nothing but 404 or 405 follows, so the path as it was sent suffices.
     path = request.path if resource is None else resource.canonical
     return path == ROOT_PATH or path.startswith(_PUBLIC)

@@ -51,10 +51,10 @@ def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
 
 
 def bearer_token(request: web.BaseRequest) -> str | None:
-    """Return the access token of a request (RFC 6750, 2.1), None without or with another scheme.
+    """Return the access token of a request (RFC 6750, 2.1).
 
-    Raises InvalidAuthorization if there are several or none after the scheme. The form of the token
-    is left to its verification.
+    None if there is none or it has another scheme. Raises InvalidAuthorization if there are several
+    or none after the scheme. The form of the token is left to its verification.
     """
     values = request.headers.getall(hdrs.AUTHORIZATION, ())
     if not values:

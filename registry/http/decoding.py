@@ -8,7 +8,7 @@ _GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
 """Formats, as the parameter `wbits` of zlib."""
 
 MAX_MEMBERS = 50
-"""How many members of gzip (RFC 1952, 2.2) a body may have: for each, what follows it is copied."""
+"""Gzip members (RFC 1952, 2.2) that a body may have: each one copies the rest of the body."""
 
 
 def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
@@ -33,7 +33,7 @@ def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
             return result
     if is_gzip:
         raise MalformedRequest(f"The body has more than {MAX_MEMBERS} members of gzip.")
-    raise _not_encoded()
+    raise undecodable()
 
 
 def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]:
@@ -42,9 +42,9 @@ def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]
     try:
         result = decompressor.decompress(data, max_length)
     except zlib.error as error:
-        raise _not_encoded() from error
+        raise undecodable() from error
     if not decompressor.eof and len(result) < max_length:
-        raise _not_encoded()
+        raise undecodable()
     return result, decompressor.unused_data
 
 
@@ -53,5 +53,6 @@ def _deflate_format(body: bytes) -> int:
     return _ZLIB if body[:1] and body[0] & 0xF == zlib.DEFLATED else _RAW_DEFLATE
 
 
-def _not_encoded() -> MalformedRequest:
+def undecodable() -> MalformedRequest:
+    """Return the error for a body that is not encoded as its headers declare."""
     return MalformedRequest("The body cannot be decoded as its headers declare.")

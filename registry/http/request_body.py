@@ -6,7 +6,7 @@ from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
 
 from registry.http.app_keys import DEADLINES, LIMITS
-from registry.http.decoding import decoded
+from registry.http.decoding import decoded, undecodable
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, RequestTimeout
 
@@ -28,7 +28,7 @@ async def read_body(request: web.Request, extension: str | None = None) -> bytes
     except TimeoutError as error:
         raise RequestTimeout("body", limits.arrival_seconds) from error
     except web.RequestPayloadError as error:
-        raise MalformedRequest("The body cannot be decoded as its headers declare.") from error
+        raise undecodable() from error
     if len(body) > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
     return decoded(body, request.headers.get(hdrs.CONTENT_ENCODING), limits.body_bytes)

@@ -50,18 +50,18 @@ class Runner(web.ServerRunner):
     ) -> None:
         self._app = app
         recorder = RequestRecorder(AccessLog(app[PROXIES]) if access_log else None)
-        self._connections = _Server(app[LIMITS], app[HOSTS], recorder)
+        self._http_server = _Server(app[LIMITS], app[HOSTS], recorder)
         self._limits = app[LIMITS]
         self._listening: dict[socket.socket, asyncio.Server] = {}
         self._finish_seconds = shutdown_timeout
-        super().__init__(self._connections, shutdown_timeout=_CANCEL_SECONDS)
+        super().__init__(self._http_server, shutdown_timeout=_CANCEL_SECONDS)
 
     async def setup(self) -> None:
         """Start the application. Raises StartError if it cannot start."""
         starter = web.AppRunner(self._app)
         await starter.setup()
         assert starter.server is not None  # noqa: S101 - set up
-        self._connections.serve(starter.server)
+        self._http_server.serve(starter.server)
         await super().setup()
 
     async def listen(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
@@ -74,21 +74,21 @@ class Runner(web.ServerRunner):
             options["ssl_shutdown_timeout"] = self._limits.stop_idle_seconds
         loop = asyncio.get_running_loop()
         self._listening[listener] = await loop.create_server(
-            self._connections, sock=listener, backlog=_BACKLOG, **options
+            self._http_server, sock=listener, backlog=_BACKLOG, **options
         )
 
     @property
     def requests_in_progress(self) -> int:
         """The number of requests whose response has not ended."""
-        return sum(not connection.is_idle for connection in self._connections.open)
+        return sum(not connection.is_idle for connection in self._http_server.open_connections)
 
     async def shutdown(self) -> None:
         """Do nothing: `cleanup` sends the signal earlier than aiohttp would."""
 
     async def cleanup(self) -> None:
-        """Stop listening, let open requests finish, then release the resources of the app.
+        """Announce the stop to the application, stop listening, let open requests finish.
 
-        Before that, sends the application the signal that the service stops.
+        Then releases the resources of the application.
 
         Connections stay open until they have received a response with `Connection: close`, or
         have been idle for a while; those that still have a request in the end are reset.
@@ -99,15 +99,15 @@ class Runner(web.ServerRunner):
             listener, server = self._listening.popitem()
             await _accept_established(listener)
             server.close()
-        self._connections.stop()
+        self._http_server.stop()
         if not await self._all_closed(_NOTICE_SECONDS):
             _log.info(
                 "Stopping: waiting up to %g s for %s; a second Ctrl-C exits at once",
                 self._finish_seconds,
-                self._connections.summary(),
+                self._http_server.summary(),
             )
             await self._all_closed(self._finish_seconds - _NOTICE_SECONDS)
-        for connection in self._connections.open:
+        for connection in self._http_server.open_connections:
             connection.abort()
         await super().cleanup()
         await self._app.cleanup()
@@ -115,10 +115,10 @@ class Runner(web.ServerRunner):
     async def _all_closed(self, within: float) -> bool:
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + within, 0.001
-        while self._connections.open and loop.time() < deadline:
+        while self._http_server.open_connections and loop.time() < deadline:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.05)
-        return not self._connections.open
+        return not self._http_server.open_connections
 
 
 async def _accept_established(listener: socket.socket) -> None:
@@ -143,7 +143,7 @@ class _Server(web.Server):
         self._is_stopping = False
 
     @property
-    def open(self) -> list[Connection]:
+    def open_connections(self) -> list[Connection]:
         """The connections that clients have opened, or that still have a request in progress."""
         return [conn for conn in self.connections if isinstance(conn, Connection)]
 
@@ -156,13 +156,13 @@ class _Server(web.Server):
     def stop(self) -> None:
         """Close each connection, also one that is accepted later, after its last response."""
         self._is_stopping = True
-        for connection in self.open:
+        for connection in self.open_connections:
             connection.stop()
 
     def summary(self) -> str:
         """Return the number of connections with a request and without one."""
-        idle = sum(connection.is_idle for connection in self.open)
-        return f"open requests: {len(self.open) - idle}, idle connections: {idle}"
+        idle = sum(connection.is_idle for connection in self.open_connections)
+        return f"open requests: {len(self.open_connections) - idle}, idle connections: {idle}"
 
     def __call__(self) -> web.RequestHandler:
         return Connection(self, self._limits, self._recorder)
@@ -175,7 +175,7 @@ class _Server(web.Server):
 
     def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
         protocol.started = perf_counter()
-        # Streams send their head themselves: for them it has to be known when they begin.
+        # A stream sends its own head, so `Connection: close` is decided when the request begins.
         if protocol.closes_next:
             message = message._replace(should_close=True)
         # The response has the version of its request; the parser takes 0.9 and 2.0 as well.

@@ -79,7 +79,8 @@ def required_by_query(query: Query, scope: QueryScope) -> Iterator[Requirement]:
 def required_by_change(change: Change, graph: Graph) -> Iterator[Requirement]:
     """Yield what the relationships of a resource object require.
 
-    A link is part of the resources at both ends: whoever changes it writes both types.
+    A link is part of the resources at both ends: whoever changes it writes both types. Deleting a
+    resource is the exception: it requires only its own type.
     """
     for linkage in change.linkages:
         position = DATA / "relationships" / linkage.relationship.name
@@ -90,7 +91,7 @@ def required_by_change(change: Change, graph: Graph) -> Iterator[Requirement]:
 def required_by_operations(operations: Sequence[Operation], graph: Graph) -> Iterator[Requirement]:
     """Yield what operations require. operations: all of the request, in order.
 
-    Each writes the type of its resource, and those to which it links it.
+    Each operation writes the type of its resource and the types that it links it to.
     """
     for index, operation in enumerate(operations):
         position = operation_position(index)

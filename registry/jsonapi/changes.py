@@ -12,8 +12,8 @@ from registry.model.resource import Relationship
 class Identifier:
     """A resource identifier of a request.
 
-    id: None if `text`, the id or local id as the client sent it, is not a valid id. pointer: the
-    position in the document, for errors.
+    id: negative for a placeholder of an operation; None if `text`, the id or local id as the client
+    sent it, is not a valid id. pointer: the position in the document, for errors.
     """
 
     id: int | None
@@ -55,7 +55,7 @@ class Linkage:
 class Change:
     """The attributes, by name, and the relationships that a request writes.
 
-    author: the name of the principal that sent it, None if it is not known.
+    author: the id of the principal that sent it, None if it is not known.
     """
 
     attributes: dict[str, Any]

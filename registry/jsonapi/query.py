@@ -51,7 +51,7 @@ class Query:
         return self.fields.get(resource.type, resource.attribute_names)
 
 
-EVERYTHING = Query()
+NO_PARAMETERS = Query()
 """The query of a request without parameters."""
 
 
@@ -85,7 +85,7 @@ class QueryScope:
         return ["include", *(f"fields[{name}]" for name in self.graph), *listing]
 
 
-def parse(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
+def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
     """Return the query of a request.
 
     parameters: decoded names and values, in order. Raises ApiErrors with all errors: an

@@ -18,8 +18,11 @@ from registry.model.record import MAX_ID
 from registry.model.resource import Relationship, Resource
 from registry.model.validation import validator_for
 
-LocalId: TypeAlias = tuple[str, str]  # the type and `lid` of a resource that an operation adds
-LocalIds: TypeAlias = Mapping[LocalId, int]  # the placeholder ids of these resources
+LocalId: TypeAlias = tuple[str, str]
+"""The type and the `lid` of a resource that an operation adds."""
+
+LocalIds: TypeAlias = Mapping[LocalId, int]
+"""The placeholder ids of these resources."""
 
 _Object: TypeAlias = dict[str, Any]
 
@@ -88,7 +91,7 @@ def malformed(detail: str, position: DocumentPosition) -> MalformedDocument:
 
 
 class DocumentLoader:
-    """Loads parts of a document, and collects their errors in order to report all of them.
+    """Loads parts of a document; their errors are collected in `errors`.
 
     local_ids: None where `lid` is not supported. The methods add MalformedDocument, TypeConflict
     and InvalidField to `errors`; what they return is only valid without errors.
@@ -184,8 +187,9 @@ class DocumentLoader:
             return self._local_identifier(data, type_name, position, self._local_ids)
         id_, id_position = data.get("id"), position / "id"
         # The service description shows integers too; one beyond 64 bits is parsed as a float.
-        is_float = isinstance(id_, float) and abs(id_) <= MAX_ID
-        if is_float or isinstance(id_, bool) or not isinstance(id_, str | int | float):
+        is_beyond_64_bits = isinstance(id_, float) and abs(id_) > MAX_ID
+        is_valid = isinstance(id_, str | int) or is_beyond_64_bits
+        if isinstance(id_, bool) or not is_valid:
             detail = "`id` is missing or neither a string nor an integer."
             self.errors.add(malformed(detail, id_position))
             return Identifier(None, "", id_position.pointer)

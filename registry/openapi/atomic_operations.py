@@ -16,7 +16,7 @@ from registry.openapi.resource_schemas import (
     IDENTITIES,
     identifier,
     linkage,
-    linkages,
+    request_relationships,
     request_resource,
 )
 from registry.openapi.schema_objects import Json, object_of, reference, schema_of, text, title
@@ -73,7 +73,7 @@ def _type_schemas(resource: Resource, graph: Graph) -> Json:
     components = {
         f"{name}{suffix}": identifier(resource, suffix),
         f"{name}LocalRemoval": identifier(resource, "LocalRemoval"),
-        f"{name}{suffix}Linkages": linkages(resource, graph, suffix),
+        f"{name}{suffix}Linkages": request_relationships(resource, graph, suffix),
         f"{name}Addition": addition,
         f"{name}Revision": revision,
     }

@@ -23,7 +23,7 @@ from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import resource_path
 from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.pointers import DATA, DocumentPosition
-from registry.jsonapi.query import QueryScope, parse, unknown_parameter
+from registry.jsonapi.query import QueryScope, parse_query, unknown_parameter
 from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
@@ -47,7 +47,7 @@ class ErrorExamples:
         """Return the errors of a request with these query parameters."""
 
         def error(*parameters: tuple[str, str]) -> ApiError:
-            return _raised(lambda: parse(parameters, scope))
+            return _raised(lambda: parse_query(parameters, scope))
 
         examples, too_large = [error(("unknown", "1"))], str(scope.sizes.largest + 1)
         if scope.many:

@@ -66,7 +66,7 @@ IDEMPOTENCY: Json = {
 
 
 def query_parameters(scope: QueryScope) -> Json:
-    """Return the query parameters that `query.parse` supports, by component name."""
+    """Return the query parameters that `parse_query` supports, by component name."""
     shown = {**_include(scope), **_fields(scope.graph)}
     if not scope.many:
         return shown

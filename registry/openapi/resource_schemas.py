@@ -7,26 +7,37 @@ from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
-from registry.openapi.schema_objects import Json, object_of, or_null, reference, schema_of, text
+from registry.openapi.schema_objects import (
+    POSITIVE,
+    Json,
+    object_of,
+    or_null,
+    reference,
+    schema_of,
+    text,
+)
 
 _ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
-_INTEGER: Json = {"type": "integer", "format": "int64", "minimum": 1}
-_IDS: dict[str, Json] = {
-    "Identifier": _ID,
-    "Reference": {"oneOf": [_ID, _INTEGER], "example": "1"},
-    "Removal": {"oneOf": [{"type": "string"}, {"type": "integer"}], "example": "1"},
+_REFERENCE: Json = {"id": {"oneOf": [_ID, POSITIVE], "example": "1"}}
+_REMOVAL: Json = {"id": {"oneOf": [{"type": "string"}, {"type": "integer"}], "example": "1"}}
+_LOCAL_ID: Json = {"lid": text("The `lid` of a resource that a preceding operation adds.")}
+
+_IDENTIFIERS: dict[str, tuple[Json, ...]] = {
+    "Identifier": ({"id": _ID},),
+    "Reference": (_REFERENCE,),
+    "Removal": (_REMOVAL,),
+    "LocalReference": (_REFERENCE, _LOCAL_ID),
+    "LocalRemoval": (_REMOVAL, _LOCAL_ID),
 }
-"""The `id` of a resource identifier in a response, in a request that links, and in one that
-removes members, where it may be the id of a resource that does not exist."""
+"""The members of which a resource identifier has one beside its type, by the suffix of the schema:
+in a response, in a request that links, in one that removes members, where the resource need not
+exist, and the last two in operations."""
 
-_LOCAL = "Local"
-_LOCAL_ID: Json = {"type": "string", "description": "Of a resource that was added before."}
-
-IDENTITIES: dict[str, Json] = {"Id": {"id": _IDS["Reference"]}, "LocalId": {"lid": _LOCAL_ID}}
+IDENTITIES: dict[str, Json] = {"Id": _REFERENCE, "LocalId": _LOCAL_ID}
 """The member that identifies a resource in an operation, beside its type."""
 
 
-def linkages(resource: Resource, graph: Graph, suffix: str) -> Json:
+def request_relationships(resource: Resource, graph: Graph, suffix: str) -> Json:
     """Return the schema of `relationships` in a request. suffix: of the identifiers."""
     relationships = {
         name: with_data(linkage(relationship, graph, suffix))
@@ -57,14 +68,13 @@ def linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
 def identifier(resource: Resource, suffix: str) -> Json:
     """Return the schema of a resource identifier.
 
-    suffix: `Identifier`, `Reference` or `Removal`; before the last two, `Local` allows a `lid`.
+    suffix: `Identifier`, `Reference`, `Removal`, `LocalReference` or `LocalRemoval`.
     """
-    if suffix.startswith(_LOCAL):
-        by_id = identifier(resource, suffix.removeprefix(_LOCAL))["properties"]
-        by_lid = {"type": _type_of(resource), **IDENTITIES["LocalId"]}
-        return {"oneOf": [object_of(required, closed=False) for required in (by_id, by_lid)]}
-    properties = {"type": _type_of(resource), "id": _IDS[suffix]}
-    return object_of(properties, closed=suffix == "Identifier")
+    alternatives = [
+        object_of({"type": _type_of(resource), **member}, closed=suffix == "Identifier")
+        for member in _IDENTIFIERS[suffix]
+    ]
+    return alternatives[0] if len(alternatives) == 1 else {"oneOf": alternatives}
 
 
 def _type_of(resource: Resource) -> Json:
@@ -103,13 +113,13 @@ def response_resource(resource: Resource, graph: Graph) -> Json:
     attributes["description"] = "Those in `fields`, by default all."
     links = self_link(resource)
     required = {"type": _type_of(resource), "id": _ID, "attributes": attributes, "links": links}
-    relationships = _relationships(resource, graph)
+    relationships = _response_relationships(resource, graph)
     relationships["description"] = "Those in `include`, and those that the request changed."
     optional = {"relationships": relationships, "meta": reference("schemas", "Authorship")}
     return object_of(required, optional)
 
 
-def _relationships(resource: Resource, graph: Graph) -> Json:
+def _response_relationships(resource: Resource, graph: Graph) -> Json:
     relationships: Json = {}
     for name, relationship in resource.relationships.items():
         pages = page_links() if relationship.to_many else None

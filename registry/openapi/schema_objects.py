@@ -7,7 +7,7 @@ from registry.model.resource import Resource
 
 Json: TypeAlias = dict[str, Any]
 
-POSITIVE: Json = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
+POSITIVE: Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID}
 """The schema of an id or a page number."""
 
 

@@ -10,8 +10,8 @@ from registry.openapi.resource_schemas import (
     identifier,
     linkage,
     linkage_links,
-    linkages,
     page_links,
+    request_relationships,
     request_resource,
     response_resource,
     self_link,
@@ -58,7 +58,7 @@ def _type_schemas(resource: Resource, graph: Graph) -> Json:
         "Create": with_data(request_resource(resource, "Reference", creating=True)),
         "Update": with_data(request_resource(resource, "Reference", creating=False)),
         "Reference": identifier(resource, "Reference"),
-        "ReferenceLinkages": linkages(resource, graph, "Reference"),
+        "ReferenceLinkages": request_relationships(resource, graph, "Reference"),
     }
 
 

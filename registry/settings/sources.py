@@ -22,8 +22,8 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     """Read the settings from command-line arguments and environment variables.
 
     A flag takes precedence over its variable; an empty variable counts as unset. An invalid value
-    ends the process with status 2 and one line that names the flag or variable, `--help` with
-    status 0 after it has listed the settings.
+    ends the process with status 2 and one line that names the flag or variable; `--help` lists the
+    settings and ends it with status 0.
     """
     parser = _parser(_COMMON)
     flags = vars(parser.parse_args(arguments))

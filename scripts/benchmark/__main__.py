@@ -38,8 +38,9 @@ async def run(options: argparse.Namespace) -> Results:
     goal_plan = replace(plan, connections=[CONNECTIONS])
     persons = options.persons[0]
     async with new_testbed() as testbed:
+        measured = "1 round" if options.rounds == 1 else f"medians of {options.rounds} rounds"
         results = Results(
-            f"{await testbed.environment()}; medians of {options.rounds} rounds; "
+            f"{await testbed.environment()}; {measured}; "
             f"at least {options.seconds} s per measurement"
         )
         if Part.SERVERS in options.parts:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.jsonapi.query import Query, QueryScope, parse
+from registry.jsonapi.query import Query, QueryScope, parse_query
 from tests.support import Api
 from tests.test_offloading import Ticker
 
@@ -24,9 +24,9 @@ async def test_long_queries_are_parsed_one_per_iteration_of_the_event_loop(
 
     def record(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
         iterations.append(ticker.ticks)
-        return parse(parameters, scope)
+        return parse_query(parameters, scope)
 
-    monkeypatch.setattr("registry.http.views.document.parse", record)
+    monkeypatch.setattr("registry.http.views.document.parse_query", record)
     async with Ticker() as ticker:
         responses = await asyncio.gather(*(api.get(LONG) for _ in range(20)))
     assert {response.status for response in responses} == {200}
@@ -50,10 +50,10 @@ async def test_a_long_query_is_not_parsed_after_its_client_has_disconnected(
 
     def record(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
         parsed.append(parameters)
-        return parse(parameters, scope)
+        return parse_query(parameters, scope)
 
     monkeypatch.setattr("registry.http.views.document.pause", wait_for_ever)
-    monkeypatch.setattr("registry.http.views.document.parse", record)
+    monkeypatch.setattr("registry.http.views.document.parse_query", record)
     request = asyncio.create_task(api.client.get(LONG))
     await asyncio.wait_for(waiting.wait(), 10)
     request.cancel()

@@ -15,7 +15,7 @@ from registry.jsonapi.error_collector import ApiErrors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.page_sizes import PageSizes
-from registry.jsonapi.query import QueryScope, parse
+from registry.jsonapi.query import QueryScope, parse_query
 from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
@@ -125,7 +125,9 @@ def test_the_errors_of_any_operation_are_short(value: str) -> None:
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_the_errors_of_any_query_string_are_short(parameter: str, value: str) -> None:
     scope = QueryScope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
-    check_bounded(partial(parse, [("include", "computers"), (parameter, VALUES[value])], scope))
+    check_bounded(
+        partial(parse_query, [("include", "computers"), (parameter, VALUES[value])], scope)
+    )
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -134,7 +136,9 @@ def test_the_errors_of_any_condition_are_short(member: str, value: str) -> None:
     condition = {"name": "id", "op": "in", "val": [1]} if member in {"name", "op", "val"} else {}
     text = orjson.dumps([condition | {member: MARK}]).decode()
     scope = QueryScope(PERSON, GRAPH, PageSizes(50, 1000), many=True)
-    check_bounded(partial(parse, [("filter", text.replace(f'"{MARK}"', VALUES[value], 1))], scope))
+    check_bounded(
+        partial(parse_query, [("filter", text.replace(f'"{MARK}"', VALUES[value], 1))], scope)
+    )
 
 
 def test_an_error_for_a_long_member_name_points_to_its_object() -> None:

@@ -9,14 +9,13 @@ import orjson
 import pytest
 
 from registry.jsonapi.documents import Part, encode_collection
-from registry.jsonapi.query import Query
+from registry.jsonapi.query import NO_PARAMETERS, Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.support import check_document
 
 GRAPH = Graph(RESOURCES)
-EVERYTHING = Query()
 
 
 async def parts(type_name: str, *sizes: int) -> AsyncIterator[Part]:
@@ -28,7 +27,7 @@ async def parts(type_name: str, *sizes: int) -> AsyncIterator[Part]:
 
 
 async def read(primary: AsyncIterator[Part], included: AsyncIterator[Part] | None) -> Any:
-    pieces = encode_collection(primary, included, EVERYTHING, "http://h/computers")
+    pieces = encode_collection(primary, included, NO_PARAMETERS, "http://h/computers")
     return orjson.loads(b"".join([piece async for piece in pieces]))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
 from registry.jsonapi.page_sizes import PageSizes
-from registry.jsonapi.query import Query, QueryScope, parse
+from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 
@@ -28,18 +28,18 @@ TEXT = st.lists(WORDS | st.text(max_size=3), max_size=8).map("".join)
 
 
 def test_without_parameters_all_attributes_and_no_included_resources_are_requested() -> None:
-    query = parse([], PERSONS)
+    query = parse_query([], PERSONS)
     assert query == Query()
     assert query.attributes(PERSON) == {"first_name", "last_name", "full_name", "email"}
 
 
 def test_include_paths_with_common_steps_form_one_tree() -> None:
-    query = parse([("include", "computers.owner,computers")], PERSONS)
+    query = parse_query([("include", "computers.owner,computers")], PERSONS)
     assert query.include == {"computers": {"owner": {}}}
 
 
 def test_fieldsets_are_separate_for_each_type() -> None:
-    query = parse([("fields[person]", "email"), ("fields[computer]", "")], PERSONS)
+    query = parse_query([("fields[person]", "email"), ("fields[computer]", "")], PERSONS)
     assert query.attributes(PERSON) == {"email"}
     assert query.attributes(COMPUTER) == frozenset()
 
@@ -62,21 +62,21 @@ def test_fieldsets_are_separate_for_each_type() -> None:
 )
 def test_all_errors_of_a_query_string_are_reported(query: str, parameters: list[str]) -> None:
     with pytest.raises(ApiErrors) as raised:
-        parse(parse_qsl(query, keep_blank_values=True), PERSONS)
+        parse_query(parse_qsl(query, keep_blank_values=True), PERSONS)
     assert [error.parameter for error in raised.value.errors] == parameters
     assert raised.value.status == 400
 
 
 def test_at_most_a_hundred_errors_of_a_query_string_are_reported() -> None:
     with pytest.raises(ApiErrors) as raised:
-        parse([("sort", ",".join("x" * 99)), ("include", ",".join("y" * 99))], PERSONS)
+        parse_query([("sort", ",".join("x" * 99)), ("include", ",".join("y" * 99))], PERSONS)
     assert len(raised.value.errors) == MAX_ERRORS
 
 
 def test_an_error_quotes_a_bounded_number_of_names() -> None:
     names = ",".join(f"{number}{'x' * 99}" for number in range(999))
     with pytest.raises(ApiErrors) as raised:
-        parse([("fields[person]", names)], PERSONS)
+        parse_query([("fields[person]", names)], PERSONS)
     assert len(raised.value.errors[0].detail) < 5000
 
 
@@ -86,7 +86,7 @@ def test_any_query_string_is_parsed_or_rejected_with_the_parameter(
 ) -> None:
     names = [name for name, _ in parameters]
     try:
-        parse(parameters, PERSONS)
+        parse_query(parameters, PERSONS)
     except ApiErrors as error:
         rejection = error
     else:

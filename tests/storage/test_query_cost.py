@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.jsonapi.query import Query, QueryScope, parse
+from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -55,7 +55,9 @@ NOT_INDEXED = [
 
 def parse_text(text: str) -> Query:
     parameters = [part.partition("=")[::2] for part in text.split("&") if part]
-    return parse(parameters, QueryScope(GRAPH["computer"], GRAPH, Settings().sizes, many=True))
+    return parse_query(
+        parameters, QueryScope(GRAPH["computer"], GRAPH, Settings().sizes, many=True)
+    )
 
 
 @pytest.mark.parametrize(

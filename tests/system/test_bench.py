@@ -131,6 +131,7 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
     # A server that is stopped may have requests whose client has just been.
     assert all(b" INFO Stopping: " in line for line in errors.splitlines()), errors
     tables = (tmp_path / "benchmark.md").read_text()
+    assert "; 1 round; at least 1 s" in tables
     assert tables in output.decode()
     in_production = [row[0] for row in rows(tables) if row[1:2] == ["64"] and len(row) == 11]
     assert in_production == [TITLES["read"], TITLES["replace"]]

@@ -28,8 +28,8 @@ from registry.transfer.rows import COMPUTER, PERSON, counted
 
 _DESCRIPTION = (
     "Write persons and their computers, then computers without an owner, to a new file, as they "
-    "are at one point in time, also while the service runs. With --filter, only the resources that "
-    "satisfy it. The file gets its name when it is complete."
+    "are at one point in time, also while the service runs. --filter selects resources; computers "
+    "without an owner are then left out. The file gets its name when it is complete."
 )
 
 
@@ -62,9 +62,7 @@ def _parser() -> Parser:
         "--sort", default="", metavar="KEYS", help="as in the API: --sort=-last_name,id"
     )
     parser.add_argument("--fields", metavar="NAMES", help="as in the API: full_name,computers")
-    parser.add_argument(
-        "file", metavar="FILE", help="a file that does not exist, or - for standard output"
-    )
+    parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
     return parser
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -41,7 +42,8 @@ def end_after_broken_pipe() -> NoReturn:
 
 def discard_output() -> None:
     """Discard what is buffered for standard output, which Python would try to write at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with Path(os.devnull).open("w") as null:
+        os.dup2(null.fileno(), sys.stdout.fileno())
 
 
 def describe(error: OSError) -> str:

@@ -85,6 +85,9 @@ def _announcer(settings: Settings) -> Callable[[str], None]:
 
 def _print(line: str) -> None:
     """Print a line; log it if the standard output is full or closed, as the service is ready."""
+    if sys.stdout is None:
+        _log.warning("Standard output (closed): %s", line)
+        return
     try:
         print(line, flush=True)  # noqa: T201 - the output
     except OSError as error:

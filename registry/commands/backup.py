@@ -17,7 +17,7 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    settings, file = parse_file("backup", _DESCRIPTION, "a file that does not exist", arguments)
+    settings, file = parse_file("backup", _DESCRIPTION, "file to create", arguments)
     run(_back_up(settings, file))
 
 
@@ -33,6 +33,6 @@ async def _back_up(settings: Settings, file: Path) -> None:
 
 
 def summary(manifest: Manifest) -> str:
-    """Return the number of documents in a backup by collection, those that have any."""
+    """Return the number of documents in each collection of a backup that is not empty."""
     counts = (f"{one.documents:,} {one.name}" for one in manifest.collections if one.documents)
     return ", ".join(counts) or "no documents"

@@ -23,14 +23,14 @@ _DESCRIPTION = (
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if data are inconsistent, or if it fails.
 
-    It prints a line for each violation, of which there are only the first for each rule. Exits with
-    status 2 if the arguments are wrong.
+    Prints the first violations of each rule, one per line. Exits with status 2 if the arguments are
+    wrong.
     """
     parser = database_parser("check", _DESCRIPTION)
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="remove links that lead nowhere, store what follows from other data, check again",
+        help="remove dangling links, store recomputed values, and check again",
     )
     parsed = parser.parse_args(arguments)
     if not run(_check(settings_of(parsed), repair=parsed.repair)):

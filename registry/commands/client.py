@@ -13,7 +13,7 @@ from yarl import URL
 
 from registry.commands.output import note, output
 from registry.settings import Parser
-from registry.transfer.client import Client, TransferError, open_client
+from registry.transfer.client import Client, OperationsRejected, TransferError, open_client
 from registry.transfer.rows import InvalidFile
 from registry.transfer.tally import Tally
 
@@ -42,7 +42,7 @@ def parse_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> None:
+def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> NoReturn:
     """Run the work of a command with a client, print the tally, and exit.
 
     Exit status: 0 if everything is done, 1 if something is not, 2 if a file cannot be read, 130 if
@@ -59,6 +59,8 @@ def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> No
         asyncio.run(work_with_client())
     except InvalidFile as error:
         _fail(f"registry: {error}; {tally}" if tally.counts else f"registry: {error}", 2)
+    except OperationsRejected as error:
+        _fail(f"registry: the service rejects the data: {error}; {tally}", 1)
     except TransferError as error:
         _fail(f"registry: {error}; {tally}", 1)
     output(str(tally))
@@ -67,12 +69,12 @@ def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> No
 
 def _interrupt(tally: Tally, number: int, _: FrameType | None) -> NoReturn:
     """End the process at once: a thread that waits for standard input would delay an exit."""
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         note("")  # ends the line of the progress bar
     note(f"registry: interrupted; {tally}")
     os._exit(128 + number)
 
 
-def _fail(line: str, status: int) -> None:
+def _fail(line: str, status: int) -> NoReturn:
     note(line)
     sys.exit(status)

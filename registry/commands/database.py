@@ -65,7 +65,7 @@ def parse_file(
     parser.add_argument("file", type=Path, metavar="FILE", help=file)
     parsed = parser.parse_args(arguments)
     if str(parsed.file) == "-":
-        parser.error("FILE must be the name of a file, as backups are not read or written by pipes")
+        parser.error("FILE must be a file name: a backup cannot be read from or written to a pipe")
     return settings_of(parsed), parsed.file
 
 

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from registry.commands.database import database_parser, open_database, run, settings_of
 from registry.commands.file_format import CSV, add_format, format_of
-from registry.commands.output import describe, end_without_reader, note
+from registry.commands.output import describe, end_after_broken_pipe, note, require_output
 from registry.jsonapi.error_collector import ApiErrors
 from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
@@ -28,8 +28,8 @@ from registry.transfer.rows import COMPUTER, PERSON, counted
 
 _DESCRIPTION = (
     "Write persons and their computers, then computers without an owner, to a new file, as they "
-    "are at one point in time, also while the service runs. With --filter, only the resources that "
-    "satisfy it. The file gets its name when it is complete."
+    "are at one point in time, also while the service runs. --filter selects resources; computers "
+    "without an owner are then left out. The file gets its name when it is complete."
 )
 
 
@@ -62,9 +62,7 @@ def _parser() -> Parser:
         "--sort", default="", metavar="KEYS", help="as in the API: --sort=-last_name,id"
     )
     parser.add_argument("--fields", metavar="NAMES", help="as in the API: full_name,computers")
-    parser.add_argument(
-        "file", metavar="FILE", help="a file that does not exist, or - for standard output"
-    )
+    parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
     return parser
 
 
@@ -112,7 +110,7 @@ async def _export(
     except StorageError as error:
         raise StartError(f"cannot write the export: {error}") from error
     except BrokenPipeError:
-        end_without_reader()
+        end_after_broken_pipe()
     except OSError as error:
         raise StartError(f"cannot write the export: {describe(error)}") from error
     written = " and ".join(counted(number, name) for name, number in counts.items())
@@ -141,8 +139,7 @@ async def _write(exporter: Exporter, file: TextIO, parsed: argparse.Namespace) -
 def _opened(name: str) -> Iterator[TextIO]:
     """Yield a new file, or standard output."""
     if name == "-":
-        if sys.stdout is None:
-            raise StartError("standard output is closed")
+        require_output()
         with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False) as file:
             yield file
     else:

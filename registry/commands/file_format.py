@@ -20,5 +20,5 @@ def add_format(parser: Parser) -> None:
 
 
 def format_of(parsed: argparse.Namespace) -> str:
-    """Return the format that the parsed option chooses, or the name of the file does."""
+    """Return the format: of the option, else of the suffix of the file, else CSV."""
     return parsed.format or _SUFFIXES.get(PurePath(parsed.file).suffix.lower(), CSV)

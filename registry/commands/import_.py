@@ -17,7 +17,7 @@ from registry.transfer.client import Client
 from registry.transfer.csv_rows import read_csv
 from registry.transfer.importer import Importer, ImportOptions
 from registry.transfer.ndjson_rows import read_ndjson
-from registry.transfer.rows import InvalidFile
+from registry.transfer.rows import InvalidFile, InvalidRow, Row
 from registry.transfer.tally import Effect, Tally
 
 _DESCRIPTION = (
@@ -59,37 +59,47 @@ async def _import(client: Client, parsed: argparse.Namespace, tally: Tally) -> N
     # Imported late: loading it takes longer than to report wrong arguments.
     from registry.transfer.progress import shown_progress  # noqa: PLC0415
 
-    read = read_csv if format_of(parsed) == CSV else read_ndjson
     importer = Importer(client, tally, ImportOptions(parsed.match, parsed.dry_run))
-    with (
-        _opened(parsed.file) as (file, size),
-        shown_progress("rows", size, is_bytes=size is not None) as progress,
-    ):
-        position = 0
-        async with aclosing(importer.run(read(file))) as results:
-            async for result in results:
-                for invalid in result.invalid:
-                    progress.note(str(invalid))
-                before, position = position, file.buffer.tell() if size is not None else 0
-                progress.add(result.rows, None if size is None else position - before)
+    with _opened(parsed.file) as file:
+        status = os.fstat(file.fileno())
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        with shown_progress("rows", size, is_bytes=size is not None) as progress:
+            position = 0
+            async with aclosing(importer.run(_rows(file, parsed))) as results:
+                async for result in results:
+                    for invalid in result.invalid:
+                        progress.note(str(invalid))
+                    before, position = position, file.buffer.tell() if size is not None else 0
+                    progress.add(result.rows, None if size is None else position - before)
 
 
-@contextmanager
-def _opened(name: str) -> Iterator[tuple[TextIO, int | None]]:
-    """Yield a file, and its size if it is a regular one. Raises InvalidFile with its name."""
-    try:
+def _opened(name: str) -> TextIO:
+    """Return a file, or standard input. Raises InvalidFile with its name."""
+    with _errors_of(name):
         if name == "-" and sys.stdin is None:
             raise InvalidFile("standard input is closed")
         # Bytes that are not UTF-8 become surrogates, so that they invalidate only their own row.
-        with open(
+        return open(
             sys.stdin.fileno() if name == "-" else name,
             encoding="utf-8-sig",
             errors="surrogateescape",
             newline="",
             closefd=name != "-",
-        ) as file:
-            status = os.fstat(file.fileno())
-            yield file, status.st_size if stat.S_ISREG(status.st_mode) else None
+        )
+
+
+def _rows(file: TextIO, parsed: argparse.Namespace) -> Iterator[Row | InvalidRow]:
+    """Yield the rows of a file in the format of the options. Raises InvalidFile with its name."""
+    read = read_csv if format_of(parsed) == CSV else read_ndjson
+    with _errors_of(parsed.file):
+        yield from read(file)
+
+
+@contextmanager
+def _errors_of(name: str) -> Iterator[None]:
+    """Report errors as those of the file with this name."""
+    try:
+        yield
     except InvalidFile as error:
         raise InvalidFile(f"{name}: {error}") from None
     except OSError as error:

@@ -1,38 +1,49 @@
-"""What commands print: their output to standard output, notes for the reader to standard error."""
+"""What commands print: their output to standard output, notes for the user to standard error."""
 
 import os
 import signal
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 
 def output(text: str) -> None:
     """Print lines of the output; exit with one line on standard error if that is not possible.
 
-    Exits without one, as if the signal SIGPIPE had ended the command, if the reader has gone.
+    Exits without one, as if the signal SIGPIPE had ended the command, after a broken pipe.
     """
+    require_output()
     try:
         print(text, flush=True)  # noqa: T201 - the purpose of this function
     except BrokenPipeError:
-        end_without_reader()
+        end_after_broken_pipe()
     except OSError as error:
-        _discard()
+        discard_output()
         sys.exit(f"registry: cannot write to standard output: {error.strerror}")
 
 
+def require_output() -> None:
+    """Exit with one line on standard error if standard output is closed."""
+    if sys.stdout is None:
+        sys.exit("registry: standard output is closed")
+
+
 def note(line: str) -> None:
-    """Write a line for the reader, which is not part of the output, to standard error."""
-    print(line, file=sys.stderr)  # noqa: T201 - the purpose of this function
+    """Write a line for the user, which is not part of the output, to standard error."""
+    if sys.stderr is not None:  # as it is if closed; print would then write to standard output
+        print(line, file=sys.stderr)  # noqa: T201 - the purpose of this function
 
 
-def end_without_reader() -> None:
+def end_after_broken_pipe() -> NoReturn:
     """Exit as if SIGPIPE had ended the command: nobody reads its output, as after `| head`."""
-    _discard()
+    discard_output()
     sys.exit(128 + signal.SIGPIPE)
 
 
-def _discard() -> None:
+def discard_output() -> None:
     """Discard what is buffered for standard output, which Python would try to write at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with Path(os.devnull).open("w") as null:
+        os.dup2(null.fileno(), sys.stdout.fileno())
 
 
 def describe(error: OSError) -> str:

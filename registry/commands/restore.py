@@ -33,4 +33,4 @@ async def _restore(settings: Settings, file: Path) -> None:
         raise StartError(f"cannot restore the backup: {error}") from error
     except OSError as error:
         raise StartError(f"cannot restore the backup: {describe(error)}") from error
-    note(f"Restored {summary(manifest)} of {manifest.time}")
+    note(f"Restored {summary(manifest)} from the backup of {manifest.time}")

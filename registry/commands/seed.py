@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
         from registry.transfer.seeding import Seeding  # noqa: PLC0415
 
         generator = Generator(GeneratorOptions(persons, computers, parsed.seed))
-        with shown_progress("records", persons + computers) as progress:
+        with shown_progress("resources", persons + computers) as progress:
             await Seeding(client, tally, progress).run(generator)
 
     run(work, url, tally)

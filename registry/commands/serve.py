@@ -7,8 +7,8 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
+from registry.commands.output import discard_output
 from registry.installation import IS_CHECKOUT, SWAGGER_UI
 from registry.processes import event_loop
 from registry.processes.listeners import listen
@@ -85,12 +85,14 @@ def _announcer(settings: Settings) -> Callable[[str], None]:
 
 def _print(line: str) -> None:
     """Print a line; log it if the standard output is full or closed, as the service is ready."""
+    if sys.stdout is None:
+        _log.warning("Standard output (closed): %s", line)
+        return
     try:
         print(line, flush=True)  # noqa: T201 - the output
     except OSError as error:
         _log.warning("Standard output (%s): %s", error.strerror, line)
-        with Path(os.devnull).open("w") as null:  # for what is buffered, which is written at exit
-            os.dup2(null.fileno(), sys.stdout.fileno())
+        discard_output()
 
 
 def _notices(settings: Settings) -> Iterator[str]:

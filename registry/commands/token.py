@@ -9,7 +9,7 @@ from functools import partial
 
 from registry.access.tokens import check_name, check_scopes, digest_of, new_token
 from registry.commands.database import database_options, open_database, run, settings_of
-from registry.commands.output import note, output
+from registry.commands.output import note, output, require_output
 from registry.installation import program
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
@@ -45,7 +45,7 @@ def _parser() -> Parser:
         usage="%(prog)s --name NAME --scope SCOPES [OPTIONS]",
         help="print a new token, which is shown only once",
     )
-    create.add_argument("--name", required=True, help="what lists and logs call it")
+    create.add_argument("--name", required=True, help="name of the token in lists and logs")
     create.add_argument(
         "--scope",
         required=True,
@@ -58,7 +58,7 @@ def _parser() -> Parser:
     )
     usage = "%(prog)s [OPTIONS]"
     add_command("list", usage=usage, help="list all tokens, without the secrets")
-    revoke = add_command("revoke", usage=f"{usage} NAME", help="end the validity of a token")
+    revoke = add_command("revoke", usage=f"{usage} NAME", help="revoke a token")
     revoke.add_argument("name", metavar="NAME", help="the name of the token")
     return parser
 
@@ -88,10 +88,11 @@ async def _run(arguments: argparse.Namespace, token: Token | None, settings: Set
 
 async def _perform(arguments: argparse.Namespace, token: Token | None, tokens: Tokens) -> None:
     if token is not None:
+        require_output()  # before a token is stored that nobody sees
         text = new_token()
         await tokens.create(token, digest_of(text))
         output(text)
-        note(f"The token {token.name} is shown only here; {_expiry(token)}.")
+        note(f"The token {token.name} is not shown again; {_expiry(token)}.")
     elif arguments.command == "list":
         for line in _table(await tokens.find_all()):
             output(line)

@@ -30,6 +30,6 @@ async def _upgrade(settings: Settings) -> None:
     async with open_database(settings) as database:
         before = await raise_format(database.client)
     if before.data == before.newest:
-        note(f"The data has the format of MongoDB {before.newest} already.")
+        note(f"The data have the format of MongoDB {before.newest} already.")
     else:
         note(f"Raised the format of the data from MongoDB {before.data} to {before.newest}.")

@@ -83,5 +83,5 @@ def _size(row: Row | InvalidRow) -> tuple[int, int]:
         return 1, 0  # bounds their number
     resources = [*([] if row.person is None else [row.person]), *row.computers]
     values = chain.from_iterable(each.values() for each in resources)
-    # Two bytes per character: those beyond ASCII have two or more.
+    # Half of the most that a character takes in UTF-8, as _MAX_BYTES is half of the limit.
     return len(resources), len(resources) * _OPERATION_BYTES + 2 * len("".join(map(str, values)))

@@ -89,7 +89,7 @@ class Client:
         raise _error(status, "operations", document)
 
     async def find(self, path: str, parameters: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Return the resources of a collection."""
+        """Return the resources of a collection that satisfy the parameters."""
         status, document = await self._request(hdrs.METH_GET, path, params=parameters)
         if status != 200:
             raise _error(status, path, document)

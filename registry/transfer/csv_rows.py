@@ -1,4 +1,4 @@
-"""CSV files: a row per person, whose last column has the serials of the person's computers.
+"""CSV files: a row per person, with the serials of the person's computers in one column.
 
 The header names the columns, in any order: first_name, last_name, email and serials. Serials are
 separated by semicolons; one that has semicolons, or spaces around it, is in double quotes, as in
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from registry.transfer.lines import MAX_ROW, TOO_LONG_REASON, Lines, TooLong, describe_encoding
+from registry.transfer.lines import MAX_ROW, TOO_LONG_REASON, Lines, TooLong, encoding_defect
 from registry.transfer.rows import (
     PERSON_ATTRIBUTES,
     SERIAL,
@@ -129,7 +129,10 @@ def _header_defect(header: list[str]) -> str | None:
     if repeated := sorted({name for name in COLUMNS if header.count(name) > 1}):
         return f"the column {repeated[0]} occurs twice in the header {actual}"
     size = f" ({counted(len(header), 'column')})" if len(header) > len(COLUMNS) else ""
-    return f"the header must be {','.join(COLUMNS)}, in any order, but is {actual}{size}"
+    return (
+        "the header must have first_name and last_name, and may have email and serials, "
+        f"or only serials, but is {actual}{size}"
+    )
 
 
 def _is_header(header: list[str]) -> bool:
@@ -143,16 +146,18 @@ def _parse_row(line: int, header: list[str], fields: list[str]) -> Row:
     if len(fields) != len(header):
         raise ValueError(f"{counted(len(fields), 'column')} instead of {len(header)}")
     for name, value in zip(header, fields, strict=True):
-        if not value.isascii() and (defect := describe_encoding(value)):
+        if not value.isascii() and (defect := encoding_defect(value)):
             raise ValueError(f"{name} is {defect}")
     values = dict(zip(header, fields, strict=True))
     serials = values.pop(SERIALS, "")
     computers = [{SERIAL: serial} for serial in _serials(serials)]
+    continues = serials.lstrip().startswith(";")
     if any(values.values()):
-        continues = serials.lstrip().startswith(";")
         return Row(_person(values), computers, line, continues)
     if not computers:
         raise ValueError("neither a person nor serials")
+    if continues:
+        raise ValueError("continues a row, but has no person")
     return Row(None, computers, line)
 
 

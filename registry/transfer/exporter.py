@@ -15,6 +15,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.reads.listings import Listing
+from registry.storage.records import key_of
 from registry.storage.snapshot import Snapshot
 from registry.transfer.rows import (
     COMPUTER,
@@ -52,22 +53,22 @@ class Exporter:
         self._resource = resource
         self._query = replace(query, fields={**DEFAULT_FIELDS, **query.fields})
         self._persons, self._computers = graph[PERSON], graph[COMPUTER]
-        self._key = self._computers.relationships[OWNER].foreign_key
+        self._foreign_key = self._computers.relationships[OWNER].foreign_key
         fields = self._query.fields[resource.type]
         self._has_related = not fields.isdisjoint(resource.relationships)
         self.columns = list(self._columns())
-        """Those of a CSV file that shows what the rows have."""
+        """The columns of a CSV file of these rows."""
 
     async def rows(self) -> AsyncGenerator[list[Row]]:
         """Yield the rows in the order of the query, in chunks.
 
         Without filters, computers without an owner follow the persons, one per row. Raises
-        Unavailable, QueryTimeout or Overloaded.
+        Unavailable, QueryTimeout or BulkheadFull.
         """
         is_of_persons = self._resource.type == PERSON
         parts = [self._person_part() if is_of_persons else self._computer_part(self._query)]
         if is_of_persons and self._has_related and not self._query.filters:
-            has_no_owner = Condition(self._key, Operator.EQ, None)
+            has_no_owner = Condition(self._foreign_key, Operator.EQ, None)
             parts.append(self._computer_part(Query(self._query.fields, filters=(has_no_owner,))))
         for part in parts:
             async with aclosing(part) as chunks:
@@ -104,7 +105,7 @@ class Exporter:
         groups = [records]
         while groups:
             group = groups.pop()
-            owned, page = self._owned([record["_id"] for record in group])
+            owned, page = self._owned(group)
             window = await owned.window(page)
             if window.more and len(group) > 1:
                 middle = len(group) // 2
@@ -116,36 +117,38 @@ class Exporter:
                 rows = self._with_computers(group, window.records)
                 yield [replace(row, continues=True) for row in rows]
 
-    def _owned(self, ids: Sequence[int]) -> tuple[Listing, CursorPage]:
+    def _owned(self, persons: Sequence[Record]) -> tuple[Listing, CursorPage]:
         """Return the computers of persons, ordered by person, and their first page."""
-        order = (Key(self._key), *BY_ID)
-        owners = Condition(self._key, Operator.IN, tuple(ids))
+        ids = tuple(key for record in persons if (key := key_of(record, "_id")) is not None)
+        order = (Key(self._foreign_key), *BY_ID)
+        owners = Condition(self._foreign_key, Operator.IN, ids)
         query = Query(self._query.fields, order=order, filters=(owners,))
         page = CursorPage(MAX_COMPUTERS, Cursors(self._computers.type, order))
         return self._snapshot.listing(self._computers, query), page
 
     def _with_computers(self, records: Sequence[Record], owned: Sequence[Record]) -> list[Row]:
-        computers: dict[int, list[Attributes]] = defaultdict(list)
+        computers: dict[int | None, list[Attributes]] = defaultdict(list)
         for record, each in zip(owned, self._attributes(self._computers, owned), strict=True):
-            computers[record[self._key]].append(each)
+            computers[key_of(record, self._foreign_key)].append(each)
+        computers.pop(None, None)
         persons = self._attributes(self._persons, records)
         return [
-            Row(person, computers.get(record["_id"], ()))
+            Row(person, computers.get(key_of(record, "_id"), ()))
             for record, person in zip(records, persons, strict=True)
         ]
 
     async def _computer_rows(self, records: list[Record]) -> list[Row]:
         owners: dict[int | None, Attributes] = {}
+        keys = [key_of(record, self._foreign_key) for record in records]
         if self._has_related:
-            ids = {key for record in records if (key := record.get(self._key)) is not None}
+            ids = {key for key in keys if key is not None}
             fields = frozenset(self._names(self._persons))
             found = await self._snapshot.find(self._persons, "_id", ids, fields)
             for record, each in zip(found, self._attributes(self._persons, found), strict=True):
-                owners[record["_id"]] = each
+                owners[key_of(record, "_id")] = each
         computers = self._attributes(self._computers, records)
         return [
-            Row(owners.get(record.get(self._key)), [computer])
-            for record, computer in zip(records, computers, strict=True)
+            Row(owners.get(key), [computer]) for key, computer in zip(keys, computers, strict=True)
         ]
 
     def _names(self, resource: Resource) -> list[str]:

@@ -1,17 +1,17 @@
-"""The import of rows through the service: batches of them, several in flight, none half stored."""
+"""The import of rows through the service, in batches, several of which are in flight."""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from registry.transfer.batches import NOT_CONTINUED, Batch, batches, is_large
 from registry.transfer.client import Client, OperationsRejected, Rejection
 from registry.transfer.large_rows import check_large, store_large
 from registry.transfer.matching import keys_of, planner_for
-from registry.transfer.operations import ResourceIdentifier, identifier
+from registry.transfer.operations import Operation, ResourceIdentifier, identifier
 from registry.transfer.pipeline import pipelined
 from registry.transfer.plans import PersonKey, Plan, Planner
 from registry.transfer.rows import PERSON, InvalidRow, Row
@@ -31,14 +31,17 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """A batch that is imported. rows: how many, valid or not. invalid: those, by line."""
+    """A batch that is imported.
+
+    rows: how many, valid or not. invalid: the invalid ones, by line.
+    """
 
     rows: int
     invalid: list[InvalidRow]
 
 
 class Importer:
-    """Imports rows; a row is stored as a whole or not at all."""
+    """Imports rows; of a row that the service rejects, nothing stays stored."""
 
     def __init__(self, client: Client, tally: Tally, options: ImportOptions) -> None:
         self._client = client
@@ -59,15 +62,15 @@ class Importer:
     async def _store_batch(self, batch: Batch) -> BatchResult:
         line = batch.first_line
         self._tally.lines_in_progress.add(line)
-        outcomes = await self._outcomes(batch)
+        outcomes = await self._store_in_turn(batch)
         rejected = [one for one in outcomes.values() if isinstance(one, InvalidRow)]
         invalid = sorted([*batch.invalid, *rejected], key=lambda each: each.line)
         self._tally.lines_in_progress.remove(line)
         self._tally.invalid_rows += len(invalid)
         return BatchResult(len(batch.rows) + len(batch.invalid), invalid)
 
-    async def _outcomes(self, batch: Batch) -> Mapping[int, _Outcome]:
-        """Store the valid rows; return what has become of each, by its line."""
+    async def _store_in_turn(self, batch: Batch) -> Mapping[int, _Outcome]:
+        """Store the valid rows after those they depend on; return the outcome of each by line."""
         before, last = self._last_outcome, asyncio.Future[_Outcome]()
         self._last_outcome = last
         outcomes: Mapping[int, _Outcome]
@@ -113,7 +116,7 @@ class Importer:
         planner = await self._planner(rows)
         plans = [planner.plan(row, owner) for row in rows]
         try:
-            await self._execute(plans)
+            last_person = await self._execute(plans)
         except OperationsRejected as error:
             invalid = _invalid_rows(plans, error.rejections)
             valid = [row for row in rows if row.line not in invalid]
@@ -126,25 +129,39 @@ class Importer:
             }
         for plan in plans:
             self._tally.counts.update(plan.effects)
-        return {plan.row.line: plan.person for plan in plans}
+        return {**{plan.row.line: plan.person for plan in plans}, rows[-1].line: last_person}
 
     async def _planner(self, rows: Sequence[Row]) -> Planner:
         if not self._options.is_matching:
             return Planner()
         return await planner_for({key for row in rows for key in keys_of(row)}, self._client)
 
-    async def _execute(self, plans: Sequence[Plan]) -> None:
-        """Store what is planned, and set the person of the last plan to the stored one."""
+    async def _execute(self, plans: Sequence[Plan]) -> ResourceIdentifier | None:
+        """Store what is planned; return the person of the last plan, as it is stored."""
         last, is_dry = plans[-1], self._options.is_dry
-        if last.row.continues or (len(plans) == 1 and is_large(last.row)):
+        # In a dry run, nobody has created the person that a row continues: only the others of its
+        # resources can be checked.
+        if is_large(last.row) or (is_dry and last.row.continues):
             await check_large(last, self._client)
-            if not is_dry:
-                await store_large(last, self._client)
-        elif operations := [one for plan in plans for one in plan.operations()]:
-            results = await self._client.execute(operations, is_dry=is_dry)
-            if last.is_new and not is_dry:
-                created = results[-len(last.operations())]
-                last.person = identifier(PERSON, created["data"]["id"])
+            return last.person if is_dry else await store_large(last, self._client)
+        operations = [one for plan in plans for one in plan.operations()]
+        if not operations:
+            return last.person
+        results = await self._client.execute(operations, is_dry=is_dry)
+        return _stored(last.person, operations, results)
+
+
+def _stored(
+    person: ResourceIdentifier | None,
+    operations: Sequence[Operation],
+    results: Sequence[Mapping[str, Any]],
+) -> ResourceIdentifier | None:
+    """Return a person, with the id if an operation has created it. results: none of a dry run."""
+    if person is not None and "lid" in person:
+        for operation, result in zip(operations, results, strict=False):
+            if operation["op"] == "add" and person.items() <= operation["data"].items():
+                return identifier(PERSON, result["data"]["id"])
+    return person
 
 
 def _invalid_rows(plans: Sequence[Plan], rejections: Sequence[Rejection]) -> dict[int, InvalidRow]:

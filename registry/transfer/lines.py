@@ -53,7 +53,7 @@ class Lines:
         self._pushed_back.extendleft(reversed(list(lines)))
 
 
-def describe_encoding(text: str) -> str | None:
+def encoding_defect(text: str) -> str | None:
     """Return what is wrong with a text whose invalid bytes were decoded to surrogates, if it is."""
     try:
         text.encode()

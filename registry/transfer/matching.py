@@ -12,7 +12,7 @@ from registry.resources.computer import computer
 from registry.resources.person import person
 from registry.transfer.client import Client
 from registry.transfer.operations import ResourceIdentifier, identifier
-from registry.transfer.plans import PersonKey, Planner, StoredComputer, StoredPerson
+from registry.transfer.plans import KnownComputer, KnownPerson, PersonKey, Planner
 from registry.transfer.rows import COMPUTER, OWNER, PERSON, PERSON_ATTRIBUTES, SERIAL, Row
 
 _MAX_VALUES = 100
@@ -83,22 +83,22 @@ def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def _persons(resources: Iterable[Mapping[str, Any]]) -> dict[PersonKey, StoredPerson]:
+def _persons(resources: Iterable[Mapping[str, Any]]) -> dict[PersonKey, KnownPerson]:
     """Return the persons by key; of several with one key, the first."""
-    persons: dict[PersonKey, StoredPerson] = {}
+    persons: dict[PersonKey, KnownPerson] = {}
     for resource in resources:
         if (key := PersonKey.of(resource["attributes"])) is not None:
-            stored = StoredPerson(identifier(PERSON, resource["id"]), resource["attributes"])
+            stored = KnownPerson(identifier(PERSON, resource["id"]), resource["attributes"])
             persons.setdefault(key, stored)
     return persons
 
 
 def _computers(
     resources: Iterable[Mapping[str, Any]],
-) -> defaultdict[str, list[StoredComputer]]:
-    computers: defaultdict[str, list[StoredComputer]] = defaultdict(list)
+) -> defaultdict[str, list[KnownComputer]]:
+    computers: defaultdict[str, list[KnownComputer]] = defaultdict(list)
     for resource in resources:
         owner: ResourceIdentifier | None = resource["relationships"][OWNER]["data"]
-        stored = StoredComputer(identifier(COMPUTER, resource["id"]), owner)
+        stored = KnownComputer(identifier(COMPUTER, resource["id"]), owner)
         computers[resource["attributes"][SERIAL]].append(stored)
     return computers

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import orjson
 
 from registry.resources import RESOURCES
-from registry.transfer.lines import TOO_LONG_REASON, Lines, TooLong, describe_encoding
+from registry.transfer.lines import TOO_LONG_REASON, Lines, TooLong, encoding_defect
 from registry.transfer.rows import COMPUTER, COMPUTERS, OWNER, PERSON, Attributes, InvalidRow, Row
 
 _READ_ONLY = {one.type: one.attribute_names - one.writable for one in RESOURCES}
@@ -60,7 +60,7 @@ def _document(row: Row) -> dict[str, Any]:
 
 def _parse(number: int, line: str) -> Row:
     """Return the row of a document. Raises ValueError with what is wrong with it."""
-    if not line.isascii() and (defect := describe_encoding(line)):
+    if not line.isascii() and (defect := encoding_defect(line)):
         raise ValueError(defect)
     try:
         document = orjson.loads(line)

@@ -22,7 +22,7 @@ def local_identifier(type_name: str, lid: str) -> ResourceIdentifier:
 
 
 def add_person(person: ResourceIdentifier, attributes: Attributes) -> Operation:
-    """Return the operation that creates a person. person: local."""
+    """Return the operation that creates a person. person: a local identifier."""
     return {"op": "add", "data": {**person, "attributes": attributes}}
 
 
@@ -44,7 +44,7 @@ def add_computer(
 
 
 def set_owner(computer: ResourceIdentifier, owner: ResourceIdentifier | None) -> Operation:
-    """Return the operation that makes a person the owner of a computer, or nobody."""
+    """Return the operation that sets or removes the owner of a computer."""
     return {"op": "update", "ref": {**computer, "relationship": OWNER}, "data": owner}
 
 

@@ -17,9 +17,9 @@ async def pipelined(
 ) -> AsyncGenerator[_Result]:
     """Yield the results in the order of the items, of which IN_FLIGHT are in progress.
 
-    The first exception stops further items. It is raised once the items in progress are finished,
-    because the service may execute a request that is cancelled. Items are read in a thread, as
-    reading may wait for a pipe, or take long.
+    The first exception, or the end of the iteration, stops further items. It takes effect once the
+    items in progress are finished, because the service may execute a request that is cancelled.
+    Items are read in a thread, as reading may wait for a pipe, or take long.
     """
     pending: deque[asyncio.Task[_Result]] = deque()
 
@@ -33,6 +33,5 @@ async def pipelined(
                 yield await pending.popleft()
         while pending:
             yield await pending.popleft()
-    except Exception:
+    finally:
         await asyncio.gather(*pending, return_exceptions=True)
-        raise

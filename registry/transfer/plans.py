@@ -18,16 +18,19 @@ from registry.transfer.tally import Effect
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPerson:
-    """A person that a row may match. identifier: also local, of one that the batch creates."""
+class KnownPerson:
+    """A person that a row may match: stored, or created by an earlier row of the batch.
+
+    identifier: local in the second case.
+    """
 
     identifier: ResourceIdentifier
     attributes: Attributes
 
 
 @dataclass(frozen=True, slots=True)
-class StoredComputer:
-    """A computer that a row may match, as StoredPerson."""
+class KnownComputer:
+    """A computer that a row may match, like KnownPerson."""
 
     identifier: ResourceIdentifier
     owner: ResourceIdentifier | None
@@ -58,7 +61,8 @@ class Plan:
     """The changes for one row.
 
     person: the owner of the computers, created if it is new. changes: its attributes to write.
-    new_computers: with their local ids. moved: stored computers, with the owner until now.
+    new_computers: with their local ids. moved: known computers that change owner, with the previous
+    one.
     """
 
     row: Row
@@ -66,7 +70,7 @@ class Plan:
     is_new: bool = False
     changes: Attributes | None = None
     new_computers: list[tuple[str, Attributes]] = field(default_factory=list)
-    moved: list[StoredComputer] = field(default_factory=list)
+    moved: list[KnownComputer] = field(default_factory=list)
     effects: Counter[tuple[Effect, str]] = field(default_factory=Counter)
 
     def operations(self) -> list[Operation]:
@@ -86,17 +90,17 @@ class Plan:
 class Planner:
     """Plans the rows of one batch, in order.
 
-    stored_persons, stored_computers: what the rows may match; None if every row is new. Of several
+    known_persons, known_computers: what the rows may match; None if every row is new. Of several
     computers with a serial, one that the person owns already is preferred.
     """
 
     def __init__(
         self,
-        stored_persons: dict[PersonKey, StoredPerson] | None = None,
-        stored_computers: defaultdict[str, list[StoredComputer]] | None = None,
+        known_persons: dict[PersonKey, KnownPerson] | None = None,
+        known_computers: defaultdict[str, list[KnownComputer]] | None = None,
     ) -> None:
-        self._persons = stored_persons
-        self._computers = stored_computers
+        self._persons = known_persons
+        self._computers = known_computers
         self._lids = map(str, count(1))
 
     def plan(self, row: Row, owner: ResourceIdentifier | None = None) -> Plan:
@@ -113,12 +117,12 @@ class Planner:
 
     def _plan_person(self, plan: Plan, attributes: Attributes) -> None:
         key = PersonKey.of(attributes)
-        stored = self._persons.get(key) if self._persons is not None and key else None
-        if stored is None:
+        known = self._persons.get(key) if self._persons is not None and key else None
+        if known is None:
             plan.person, plan.is_new = local_identifier(PERSON, next(self._lids)), True
             plan.changes, effect, before = attributes, Effect.CREATED, {}
         else:
-            plan.person, before = stored.identifier, dict(stored.attributes)
+            plan.person, before = known.identifier, dict(known.attributes)
             # What is not stored as an attribute, such as a name that is misspelled, is an error of
             # the row, which the service reports.
             changes = {
@@ -130,7 +134,7 @@ class Planner:
             effect = Effect.CHANGED if changes else Effect.UNCHANGED
         plan.effects[effect, PERSON] += 1
         if self._persons is not None and key:
-            self._persons[key] = StoredPerson(plan.person, {**before, **attributes})
+            self._persons[key] = KnownPerson(plan.person, {**before, **attributes})
 
     def _plan_computer(self, plan: Plan, attributes: Attributes) -> None:
         serial = attributes.get(SERIAL)
@@ -142,11 +146,11 @@ class Planner:
             effect = Effect.UNCHANGED
         elif matches:
             plan.moved.append(matches[0])
-            matches[0] = StoredComputer(matches[0].identifier, plan.person)
+            matches[0] = KnownComputer(matches[0].identifier, plan.person)
             effect = Effect.CHANGED
         else:
             lid = "" if self._computers is None else next(self._lids)
             plan.new_computers.append((lid, attributes))
-            matches.append(StoredComputer(local_identifier(COMPUTER, lid), plan.person))
+            matches.append(KnownComputer(local_identifier(COMPUTER, lid), plan.person))
             effect = Effect.CREATED
         plan.effects[effect, COMPUTER] += 1

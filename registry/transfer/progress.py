@@ -33,7 +33,8 @@ class Progress:
 
     def note(self, line: str) -> None:
         """Write a line to stderr, above the bar."""
-        self._bar.write(line, file=sys.stderr)
+        if sys.stderr is not None:  # as it is if closed; tqdm would then write to standard output
+            self._bar.write(line, file=sys.stderr)
 
 
 @contextmanager
@@ -45,6 +46,7 @@ def shown_progress(
     total: of items, or of the bytes that contain them.
     """
     unit = "B" if is_bytes else f" {noun}"
-    # disable=None: shows the bar only on a terminal.
-    with tqdm(total=total, unit=unit, unit_scale=is_bytes, disable=None, leave=False) as bar:
+    # None: shows the bar only on a terminal.
+    disable = True if sys.stderr is None else None
+    with tqdm(total=total, unit=unit, unit_scale=is_bytes, disable=disable, leave=False) as bar:
         yield Progress(bar, noun)

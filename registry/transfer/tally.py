@@ -18,7 +18,9 @@ class Effect(Enum):
 
 @dataclass
 class Tally:
-    """Counts of resources by effect and type; only what the service has confirmed counts.
+    """The resources of a run, counted by effect and type once the service has confirmed them.
+
+    In a dry run, they are counted once they are planned and checked.
 
     effects: those to report. is_dry: whether nothing is stored. owned: created computers that have
     an owner; None if they are not counted. lines_in_progress: the first line of each batch of rows.

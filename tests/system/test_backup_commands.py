@@ -34,7 +34,9 @@ def test_a_backup_of_a_running_service_is_restored_into_another_directory(
 
     assert run("backup", *options, file) == f"Wrote 2 counters, 1 persons to {file}\n"
     service.request("/persons", person("Ada"))
-    assert "Restored 2 counters, 1 persons of 20" in run("restore", "--data-dir", other, file)
+    assert "Restored 2 counters, 1 persons from the backup of 20" in run(
+        "restore", "--data-dir", other, file
+    )
 
     in_use = error_message([*COMMAND, "restore", *options, file], environment())
     assert in_use == f"registry: a service uses the data directory {data}: stop it first\n"

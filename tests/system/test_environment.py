@@ -11,6 +11,7 @@ import pytest
 from tests.system.service import TIMEOUT
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+COMMANDS = ("serve", "seed", "import", "export", "backup", "restore", "check", "token", "upgrade")
 TOOLS = ("bash", "dirname", "cmp", "cp", "mkdir", "rm", "flock")
 
 PYTHON = """#!/bin/sh
@@ -21,7 +22,7 @@ case "$*" in
     *ensurepip*) exit {without_venv} ;;
     "-m venv --clear .venv") rm -rf .venv; mkdir -p .venv/bin; cp bin/python3 .venv/bin/python ;;
     "-c import pip") ;;
-    *) echo "$PWD $*" >>calls; exit {offline} ;;
+    *) echo "$PWD $*" >>calls; echo "$REGISTRY_DATA_DIR" >data_dir; exit {offline} ;;
 esac
 """
 
@@ -45,12 +46,12 @@ def install(program: Path, script: str) -> None:
     program.chmod(0o755)
 
 
-def run(root: Path, script: str, *arguments: str) -> str:
+def run(root: Path, script: str, *arguments: str, **variables: str) -> str:
     """Run a script from outside the checkout; return its error message, empty on success."""
     done = subprocess.run(  # noqa: S603 - the script of this checkout
         [root / "scripts" / script, *arguments],
         cwd=root.parent,
-        env={"PATH": str(root / "bin")},
+        env={"PATH": str(root / "bin"), **variables},
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
@@ -145,23 +146,21 @@ def test_a_missing_venv_module_is_reported_with_the_package_to_install(checkout:
     assert "install python3.99-venv" in run(checkout, "environment", "requirements.txt")
 
 
-@pytest.mark.parametrize("command", ["check", "seed", "serve", "token"])
-def test_a_script_runs_the_command_of_its_name_in_the_checkout(
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_script_runs_the_command_of_its_name_in_the_directory_of_the_caller(
     command: str, checkout: Path
 ) -> None:
-    assert run(checkout, command, "--data-dir", "my data", "--port=1") == ""
-    assert calls(checkout) == [
-        "-m pip --requirement=requirements.txt",
-        f"-m registry {command} --data-dir my data --port=1",
-    ]
+    assert run(checkout, command, "--data-dir", "my data", "a file") == ""
+    assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
+    assert calls(checkout.parent) == [f"-P -m registry {command} --data-dir my data a file"]
 
 
-@pytest.mark.parametrize("command", ["backup", "export", "import", "restore"])
-def test_a_script_with_a_file_runs_its_command_in_the_directory_of_the_caller(
-    command: str, checkout: Path
-) -> None:
-    assert run(checkout, command, "a file") == ""
-    assert calls(checkout.parent) == [f"-m registry {command} a file"]
+def test_only_the_default_data_directory_is_relative_to_the_checkout(checkout: Path) -> None:
+    data_dir = checkout.parent / "data_dir"
+    assert run(checkout, "command") == ""
+    assert data_dir.read_text() == f"{checkout}/data\n"
+    assert run(checkout, "serve", REGISTRY_DATA_DIR="my data") == ""
+    assert data_dir.read_text() == "my data\n"
 
 
 def test_bench_runs_the_benchmark_with_its_arguments(checkout: Path) -> None:

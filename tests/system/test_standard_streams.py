@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 
 import pytest
@@ -25,6 +26,7 @@ async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
         ("--version", "| true", 141, ""),
         ("export -", ">/dev/full", 1, "cannot write the export: No space left on device"),
         ("export -", ">&-", 1, "standard output is closed"),
+        ("token list", ">&-", 1, "standard output is closed"),
         ("token list", ">/dev/full", 1, "cannot write to standard output: No space left on device"),
         ("import -", "<&-", 2, "-: standard input is closed"),
         ("import -", "</dev/null", 2, "-: the file is empty"),
@@ -36,3 +38,20 @@ def test_a_stream_that_cannot_be_used_is_reported_in_one_line_unless_nobody_read
     command = f"{shlex.join(COMMAND)} {arguments} {redirection}"
     done = run_command(["bash", "-o", "pipefail", "-c", command], variables)
     assert (done.returncode, done.stderr) == (status, errors and f"registry: {errors}\n")
+
+
+def test_notes_are_not_written_to_the_output_if_standard_error_is_closed(
+    variables: dict[str, str],
+) -> None:
+    command = f"{shlex.join(COMMAND)} export - --fields first_name 2>&-"
+    done = run_command(["bash", "-c", command], variables)
+    assert (done.returncode, set(done.stdout.splitlines())) == (0, {"first_name", "Ada"})
+
+
+async def test_no_token_is_stored_if_standard_output_is_closed(
+    variables: dict[str, str], database: Database
+) -> None:
+    command = f"{shlex.join(COMMAND)} token create --name ci --scope read >&-"
+    done = await asyncio.to_thread(run_command, ["bash", "-c", command], variables)
+    assert (done.returncode, done.stderr) == (1, "registry: standard output is closed\n")
+    assert await database.tokens.count_documents({}) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import shlex
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.system.conftest import Start
 from tests.system.service import (
     COMMAND,
     TIMEOUT,
+    Service,
     environment,
     error_message,
     person,
@@ -73,18 +75,21 @@ def test_more_connections_are_served_than_a_shell_allows_open_files(
         assert service.request("/persons")["meta"] == {"count": 0}
 
 
-def test_a_service_whose_output_cannot_be_written_logs_its_urls(tmp_path: Path) -> None:
-    with Path("/dev/full").open("w") as full:
-        process = subprocess.Popen(  # noqa: S603 - the service
-            [*COMMAND, "--data-dir", tmp_path],
-            env=environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    assert process.stderr
-    line = process.stderr.readline()
-    assert "WARNING Standard output (No space left on device): Registry ready: API http" in line
+@pytest.mark.parametrize(
+    ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "closed")]
+)
+def test_a_service_whose_output_cannot_be_written_logs_its_urls(
+    redirection: str, reason: str, tmp_path: Path
+) -> None:
+    command = shlex.join([*COMMAND, "--data-dir", str(tmp_path)])
+    process = subprocess.Popen(  # noqa: S603 - the service
+        ["bash", "-c", f"exec {command} {redirection}"],  # noqa: S607 - bash is on the PATH
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = Service.read_line(process.stderr)
+    assert f"WARNING Standard output ({reason}): Registry ready: API http" in line
     process.terminate()
     assert (process.communicate(timeout=TIMEOUT)[1], process.returncode) == ("", 0)
 

@@ -29,7 +29,7 @@ from registry.settings import Settings
 from registry.storage.client import connect
 from registry.storage.repository import Repository
 from registry.transfer import exporter
-from registry.transfer.client import Client, open_client
+from registry.transfer.client import Client, TransferError, open_client
 from registry.transfer.csv_rows import read_csv
 from registry.transfer.exporter import Exporter
 from registry.transfer.importer import Importer, ImportOptions
@@ -329,6 +329,24 @@ async def test_of_an_invalid_row_with_many_serials_nothing_is_stored(
     assert await stored(api) == ([["Alan", "Turing", "Alan Turing", None]], [])
 
 
+class Contended(Unchecked):
+    """A client beside another one, which removes a resource that this one is about to remove."""
+
+    async def execute(
+        self, operations: Sequence[Operation], *, is_dry: bool = False
+    ) -> list[Mapping[str, Any]]:
+        if operations[0]["op"] == "remove":
+            await super().execute(operations[:1])
+        return await super().execute(operations, is_dry=is_dry)
+
+
+async def test_a_row_that_cannot_be_removed_again_ends_the_import(api: Api) -> None:
+    row = f"Ada,Lovelace,,{';'.join(f'A-{n}' for n in range(1_100))};{'x' * 256}\n"
+    async with ClientSession(f"{api.origin}/") as session:
+        with pytest.raises(TransferError, match="line 2 is stored in part, and cannot be undone"):
+            await import_rows(Contended(session), row)
+
+
 async def test_a_row_moves_thousands_of_computers_to_another_person_or_none(
     api: Api, client: Client
 ) -> None:
@@ -344,13 +362,26 @@ async def test_a_row_moves_thousands_of_computers_to_another_person_or_none(
     assert {owner for _, owner in computers} == {"Alan Turing"}
 
 
-async def test_a_row_continues_the_person_of_the_row_before(api: Api, client: Client) -> None:
+@pytest.mark.parametrize(
+    ("options", "effects_", "computers"),
+    [
+        (ImportOptions(), {"CREATED": (3, 7)}, [1, 5, 1]),
+        (MATCH, {"CREATED": (2, 7), "UNCHANGED": (1, 0)}, [6, 1]),
+    ],
+)
+async def test_a_row_continues_the_person_of_the_row_before(
+    options: ImportOptions,
+    effects_: dict[str, tuple[int, int]],
+    computers: list[int],
+    api: Api,
+    client: Client,
+) -> None:
     rows = "Ada,Lovelace,,A-1\nAda,Lovelace,,A-2;A-3\nAda,Lovelace,,;A-4\nAda,Lovelace,,;A-5;A-6\n"
-    tally, invalid = await import_rows(client, f"{rows}Alan,Turing,,A-7\n")
-    assert (effects(tally), invalid) == ({"CREATED": (3, 7)}, [])
+    tally, invalid = await import_rows(client, f"{rows}Alan,Turing,,A-7\n", options)
+    assert (effects(tally), invalid) == (effects_, [])
     document = (await api.get("/persons?include=computers")).document
     linkages = [one["relationships"]["computers"]["data"] for one in document["data"]]
-    assert list(map(len, linkages)) == [1, 5, 1]
+    assert list(map(len, linkages)) == computers
 
 
 @pytest.mark.parametrize("options", [DRY, MATCH, ImportOptions()])
@@ -572,6 +603,18 @@ async def test_seed_creates_the_generated_persons_and_computers(api: Api, run: R
     assert (len(persons), len(computers)) == (100, 300)
 
 
+async def test_seed_ends_with_one_line_if_the_service_rejects_the_data(
+    serve: Serve, settings: Settings, run: RunCommand
+) -> None:
+    api = await serve(settings=replace(settings, unique=("computer.serial",)))
+    few = ("--url", api.origin, "--persons", "1", "--computers", "1")
+    assert (await run(seed, *few)).status == 0
+    done = await run(seed, *few)
+    assert (done.status, done.output, len(done.errors)) == (1, "", 1)
+    reason = "serial: Another `computer` has this `serial`."
+    assert done.errors[0].startswith(f"registry: the service rejects the data: {reason}; created 1")
+
+
 async def test_the_access_token_is_a_variable(
     serve: Serve, secured: Settings, grant: Grant, run: RunCommand
 ) -> None:
@@ -621,6 +664,12 @@ async def test_a_file_that_cannot_be_read_is_reported_in_one_line(
     expected = reason if content else "No such file or directory"
     assert (done.status, done.output) == (2, "")
     assert done.errors == [f"registry: {path}: {expected}"]
+
+
+async def test_a_file_that_fails_while_it_is_read_is_reported_in_one_line(run: RunCommand) -> None:
+    done = await run(import_, "/proc/self/mem")
+    assert (done.status, done.output) == (2, "")
+    assert done.errors == ["registry: /proc/self/mem: Input/output error"]
 
 
 @pytest.fixture
@@ -725,6 +774,35 @@ async def test_an_export_is_filtered_sorted_and_limited_to_fields(
     await import_rows(client, STAFF)
     done = await run(export, "-", *arguments, **database_variables)
     assert (done.status, done.output) == (0, expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--type", "computer"), [",,,X-1", ",,,X-2", "Ada,Lovelace,,A-1"]),
+        ((), ["Ada,Lovelace,,A-1", "Eve,Moneypenny,,"]),
+        (("--filter", "first_name=Eve"), ["Eve,Moneypenny,,"]),
+    ],
+)
+async def test_records_whose_ids_are_not_integers_are_exported_with_what_is_valid(
+    arguments: tuple[str, ...],
+    expected: list[str],
+    client: Client,
+    database: Database,
+    database_variables: dict[str, str],
+    run: RunCommand,
+) -> None:
+    await import_rows(client, "Ada,Lovelace,,A-1\n")
+    names = {"first_name": "Eve", "last_name": "Moneypenny", "email": None}
+    await database.persons.insert_one({"_id": {"a": 1}, **names})
+    await database.computers.insert_many(
+        [
+            {"_id": 7, "serial": "X-1", "person": {"a": 1}},
+            {"_id": {"a": 1}, "serial": "X-2", "person": [1]},
+        ]
+    )
+    done = await run(export, "-", *arguments, **database_variables)
+    assert (done.status, sorted(done.output.splitlines()[1:])) == (0, expected)
 
 
 async def test_an_export_shows_one_point_in_time(

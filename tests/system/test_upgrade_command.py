@@ -36,7 +36,7 @@ def test_the_data_of_a_service_is_upgraded_while_it_runs_or_is_stopped(
     assert "keeps the data in the format of MongoDB 5.0, " in line
     assert upgrade(tmp_path) == "Raised the format of the data from MongoDB 5.0 to 6.0.\n"
     assert service.stop() == 0
-    assert upgrade(tmp_path) == "The data has the format of MongoDB 6.0 already.\n"
+    assert upgrade(tmp_path) == "The data have the format of MongoDB 6.0 already.\n"
 
 
 def test_the_members_of_a_cluster_are_not_upgraded() -> None:

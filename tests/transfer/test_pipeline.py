@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
@@ -37,3 +38,17 @@ async def test_a_failure_stops_further_items_after_those_in_progress() -> None:
             pass
     assert 0 < len(started) <= IN_FLIGHT
     assert finished == started[1:]
+
+
+async def test_items_in_progress_are_finished_if_the_results_are_not_read_to_the_end() -> None:
+    started, finished = [], []
+
+    async def process(number: int) -> None:
+        started.append(number)
+        await asyncio.sleep(0)
+        finished.append(number)
+
+    async with aclosing(pipelined(iter(range(100)), process)) as results:
+        await anext(results)
+    assert len(started) == IN_FLIGHT
+    assert finished == started

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from registry.transfer import progress
@@ -19,3 +21,13 @@ def test_a_line_is_written_every_few_seconds(
     assert capsys.readouterr().err == (
         "6,000 rows, 1,000 per second\n12,000 rows, 1,091 per second\n"
     )
+
+
+def test_nothing_is_shown_if_standard_error_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with shown_progress("rows", 2) as shown:
+        shown.add(1)
+        shown.note("line 2: not valid")
+    assert capsys.readouterr().out == ""

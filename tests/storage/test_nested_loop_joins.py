@@ -408,3 +408,28 @@ async def test_the_targets_of_a_group_are_read_first_if_few_records_link_to_it(
     assert [ids(window) for window, _, _ in costs] == [expected] * 2
     first, second = (commands for _, commands, _ in costs)
     assert second == first - 3  # whether the type is large, records, their targets
+
+
+async def test_many_records_without_a_target_are_not_read_before_a_large_group(
+    pairs: Database,
+) -> None:
+    await pairs.monitors.insert_many(
+        {"_id": number, "user_id": None} for number in range(2_001, 12_001)
+    )
+    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
+    page = CursorPage(SIZE, reader.cursors)
+    with patch.multiple(target_groups, _MAX_GROUP=100):
+        window, _, examined = await cost(pairs, reader.window(page))
+    assert ids(window) == list(range(2_000, 2_000 - SIZE, -1))
+    assert examined < 10_000
+
+
+async def test_many_invalid_foreign_keys_of_external_writers_do_not_stop_a_page(
+    pairs: Database,
+) -> None:
+    await pairs.monitors.insert_many(
+        {"_id": number, "user_id": number + 0.5} for number in range(2_001, 4_001)
+    )
+    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
+    window = await reader.window(CursorPage(SIZE, reader.cursors))
+    assert ids(window) == list(range(2_000, 2_000 - SIZE, -1))

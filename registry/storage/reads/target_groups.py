@@ -145,10 +145,9 @@ class TargetGroups:
         """Read records in order until enough of them have a target in the group of the search.
 
         is_large: whether the group has more than _MAX_GROUP targets; if it proves to have fewer,
-        and few records have one of them, finds these by the targets instead. If most have one
-        target that is not in the group, begins again without these.
+        and few records have one of them, finds these by the targets instead. If more than half of
+        the records have one target outside the group, or none, begins again without these records.
         """
-        name = self._foreign_key
         records, offset, count = list[Record](), 0, _READ_PER_RESULT * size
         while True:
             found = await find_first(self._reads.find, search.own, order, count, offset)
@@ -156,8 +155,7 @@ class TargetGroups:
             records += members
             if len(records) >= size or len(found) < count:
                 return records[:size]
-            if frequent := self._frequent_target(found, members):
-                other = search.where({name: {"$ne": frequent}})
+            if other := self._without_frequent_target(search, found, members):
                 return await self._filter(other, order, size, is_large=is_large)
             offset += count
             # A quarter more than are needed at the rate so far, but at most twice as many.
@@ -170,11 +168,21 @@ class TargetGroups:
                 is_large = True
             count = min(1 + needed, 2 * offset, ONE_BATCH)
 
-    def _frequent_target(self, found: Sequence[Record], members: Sequence[Record]) -> int | None:
-        """Return the target of more than half of the records that were found, if not a member."""
-        ((key, count),) = Counter(key_of(one, self._foreign_key) for one in found).most_common(1)
-        is_member = key in {key_of(one, self._foreign_key) for one in members}
-        return None if is_member or 2 * count <= len(found) else key
+    def _without_frequent_target(
+        self, search: Search, found: Sequence[Record], members: Sequence[Record]
+    ) -> Search | None:
+        """Exclude records with the target, or without one, that more than half of those found have.
+
+        members: those found that satisfy the search. None if they have this target, or if there is
+        none, or if it is excluded already: invalid foreign keys of external writers count as null.
+        """
+        name = self._foreign_key
+        ((key, count),) = Counter(key_of(one, name) for one in found).most_common(1)
+        other = {name: {"$ne": key}}
+        is_member = key in {key_of(one, name) for one in members}
+        if is_member or 2 * count <= len(found) or other in search.own:
+            return None
+        return search.where(other)
 
     async def _members(self, search: Search, records: Sequence[Record]) -> list[Record]:
         """Return those of the records whose target satisfies the conditions on its fields."""

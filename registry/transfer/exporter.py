@@ -62,7 +62,7 @@ class Exporter:
         """Yield the rows in the order of the query, in chunks.
 
         Without filters, computers without an owner follow the persons, one per row. Raises
-        Unavailable, QueryTimeout or Overloaded.
+        Unavailable, QueryTimeout or BulkheadFull.
         """
         is_of_persons = self._resource.type == PERSON
         parts = [self._person_part() if is_of_persons else self._computer_part(self._query)]

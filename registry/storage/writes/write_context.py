@@ -1,4 +1,4 @@
-"""What the writes of one database share."""
+"""The write paths of one database, and what they share."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ _MAX_SMALL_TRANSACTIONS = 16
 
 
 class WriteContext:
-    """The ways to write to one database.
+    """The write paths of one database, and the limits and transactions that they share.
 
     in_progress: the writes that have begun. transactions, large_transactions: those of small and of
     large requests, whose retries do not delay the others. small_transactions: limits those that

@@ -24,7 +24,7 @@ from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import DuplicateValue, RecordNotFound
 from registry.storage.idempotency import IdempotencyKey
 from registry.storage.maintenance import Maintenance
-from registry.storage.reads.commands import Commands, PointInTime
+from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.lookups import Lookups
 from registry.storage.reads.read_context import ReadContext
 from registry.storage.records import Versions, Written, version_of
@@ -60,7 +60,7 @@ class Repository:
         self._bulkheads = Bulkheads.of(settings)
         self._bulkheads.expose()
         self._backlog = Backlog()
-        commands = Commands(database)
+        commands = ReadCommands(database)
         self._lookups = Lookups(commands, graph)
         self._reads = ReadContext(commands, graph, settings, self._bulkheads, self._backlog)
         self._writes = WriteContext(database, graph, commands)

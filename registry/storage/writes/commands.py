@@ -14,7 +14,7 @@ from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
 from registry.storage.command_durations import observed
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 from registry.storage.records import one_of
 
 MILLISECONDS = 5_000
@@ -46,7 +46,7 @@ class Reply:
 class WriteCommands:
     """The commands for one type. The methods raise PyMongoError."""
 
-    def __init__(self, database: Database, reads: Commands, resource: Resource) -> None:
+    def __init__(self, database: Database, reads: ReadCommands, resource: Resource) -> None:
         self._database = database
         self._reads = reads
         self._collection = resource.collection

@@ -5,7 +5,7 @@ import asyncio
 from registry.model.graph import Graph
 from registry.storage.client import Database
 from registry.storage.orphaned_transactions import OrphanedTransactions
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 from registry.storage.transactions import Transactions
 from registry.storage.writes.attribute_updates import AttributeUpdates
 from registry.storage.writes.commands import WriteCommands
@@ -27,7 +27,7 @@ class WriteContext:
     take a thread each. insertions, keyed_insertions, attribute_updates: by resource.
     """
 
-    def __init__(self, database: Database, graph: Graph, commands: Commands) -> None:
+    def __init__(self, database: Database, graph: Graph, commands: ReadCommands) -> None:
         orphans = OrphanedTransactions(database)
         self.counters = Counters(database, graph)
         self.in_progress = WritesInProgress()

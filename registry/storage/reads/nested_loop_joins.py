@@ -73,19 +73,19 @@ class NestedLoopJoin:
 
         conditions: the filters, and those on the sort keys that the page begins after.
         """
-        joined = JoinConditions(*split(conditions))
+        separated = JoinConditions(*split(conditions))
         if self._can_sort_all is None:
             self._can_sort_all = not await self._are_many(filters)
         if self._can_sort_all:
             return await self._reads.sort_all(conditions, order, size, 0)
         # A page that begins among equal keys often has only few records left.
-        if _has_equality(joined.own[len(filters) :]):
-            count = await self._reads.count(_MAX_SORTED_FIRST + 1, joined.own)
+        if _has_equality(separated.own[len(filters) :]):
+            count = await self._reads.count(_MAX_SORTED_FIRST + 1, separated.own)
             if not count:
                 return []
             if count <= _MAX_SORTED_FIRST:
                 return await self._reads.sort_all(conditions, order, size, 0)
-        return await self._find(joined, order, size)
+        return await self._find(separated, order, size)
 
     async def _are_many(self, filters: Conditions) -> bool:
         """Whether more than _MAX_SORTED_FIRST records satisfy the filters."""

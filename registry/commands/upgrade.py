@@ -29,7 +29,7 @@ async def _upgrade(settings: Settings) -> None:
         )
     async with open_database(settings) as database:
         before = await raise_format(database.client)
-    if before.data == before.newest:
-        note(f"The data have the format of MongoDB {before.newest} already.")
+    if before.data == before.own:
+        note(f"The data have the format of MongoDB {before.own} already.")
     else:
-        note(f"Raised the format of the data from MongoDB {before.data} to {before.newest}.")
+        note(f"Raised the format of the data from MongoDB {before.data} to {before.own}.")

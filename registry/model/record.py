@@ -14,7 +14,8 @@ VERSION = "version"
 """The stored field that is incremented on every write, for optimistic concurrency control."""
 
 WRITE_ID = "write_id"
-"""The stored field that identifies the batch that wrote the attributes last; never returned."""
+"""The stored field that identifies the batch that last wrote the attributes outside a transaction;
+never returned."""
 
 TEXT_BLOCK = "text_block"
 """The stored field with the id of the text block that has the texts of the record; never returned.

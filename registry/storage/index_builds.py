@@ -11,7 +11,7 @@ from pymongo import IndexModel
 from pymongo.errors import OperationFailure
 
 from registry.storage.client import Database
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 
 _log = logging.getLogger("registry")
 
@@ -37,7 +37,7 @@ async def build(database: Database, collection: str, indexes: Sequence[IndexMode
 
 async def _build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
     # Otherwise a thread would wait for the build, and delay the end of the process.
-    async with Commands(database).ended_if_cancelled() as session:
+    async with ReadCommands(database).cancellable_session() as session:
         with pymongo.timeout(BUILD_SECONDS):
             await database[collection].create_indexes(indexes, session=session)
 

@@ -105,6 +105,12 @@ def new_record(resource: Resource, id_: int, change: Change, time: str) -> Recor
     return record | {name: text.compute(record) for name, text in resource.computed.items()}
 
 
+def one_of(ids: Sequence[int]) -> Any:
+    """Return the condition that a field has one of these ids, at least one."""
+    # At 1 connection, a list of one id takes 17.5 % more CPU time of mongod.
+    return {"$in": ids} if len(ids) > 1 else ids[0]
+
+
 def id_filter(id_: int, versions: Versions) -> dict[str, Any]:
     """Return the query for the record with this id, provided it has one of the versions."""
     if versions is None:

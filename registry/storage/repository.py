@@ -24,7 +24,7 @@ from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import DuplicateValue, RecordNotFound
 from registry.storage.idempotency import IdempotencyKey
 from registry.storage.maintenance import Maintenance
-from registry.storage.reads.commands import Commands, PointInTime
+from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.lookups import Lookups
 from registry.storage.reads.read_context import ReadContext
 from registry.storage.records import Versions, Written, version_of
@@ -33,7 +33,7 @@ from registry.storage.transactions import TransactionConflict
 from registry.storage.unique_indexes import UniqueIndexes
 from registry.storage.visible_fields import visible_fields
 from registry.storage.writes import atomic_operations
-from registry.storage.writes.atomic_operations import Performed
+from registry.storage.writes.atomic_operations import Executed
 from registry.storage.writes.deletions import delete
 from registry.storage.writes.record_updates import UpdateRequest
 from registry.storage.writes.unit_of_work import WriteRequest
@@ -60,7 +60,7 @@ class Repository:
         self._bulkheads = Bulkheads.of(settings)
         self._bulkheads.expose()
         self._backlog = Backlog()
-        commands = Commands(database)
+        commands = ReadCommands(database)
         self._lookups = Lookups(commands, graph)
         self._reads = ReadContext(commands, graph, settings, self._bulkheads, self._backlog)
         self._writes = WriteContext(database, graph, commands)
@@ -107,10 +107,9 @@ class Repository:
         return Snapshot(self._lookups, self._reads, PointInTime(time))
 
     async def snapshot_for(self, resource: Resource, query: Query) -> Snapshot:
-        """Return a snapshot of the latest state for a query. Raises Unavailable.
+        """Complete the computed fields that a query uses, and return a snapshot for it.
 
-        First stores computed fields that external writers left out, if the query filters or sorts
-        by them.
+        It shows the latest state. Raises Unavailable.
         """
         await self._computed_fields.complete_for(resource, query)
         return self.snapshot()
@@ -125,8 +124,8 @@ class Repository:
     ) -> Written:
         """Store a new resource with its links and return what was written.
 
-        read_back: whether related resources will be read at the time of the write, which is unknown
-        otherwise. Raises RecordNotFound if a linkage names resources that do not exist, or
+        read_back: whether related resources will be read as of the write, for which its commit time
+        has to be known. Raises RecordNotFound if a linkage names resources that do not exist, or
         DuplicateValue; then nothing is stored.
         """
         self._disk_space.require()
@@ -141,7 +140,7 @@ class Repository:
         try:
             return await self._writes.counters.retry_if_taken(insert)
         except DuplicateValue as taken:
-            await self._identify(taken)
+            await self._add_holder(taken)
             raise
 
     async def _insert_plain(self, resource: Resource, change: Change) -> Written:
@@ -183,10 +182,10 @@ class Repository:
     ) -> Written:
         """Update a resource and its links and return what was written.
 
-        Members of other resources move. read_back: whether related resources will be read at the
-        time of the write, which is unknown otherwise. Raises RecordNotFound, also if a linkage
-        names resources that do not exist, VersionConflict or DuplicateValue; then nothing is
-        changed.
+        Members of other resources move. read_back: whether related resources will be read as of the
+        write, for which its commit time has to be known. key: only with linkages and without
+        read_back, as other updates store no result. Raises RecordNotFound, also if a linkage names
+        resources that do not exist, VersionConflict or DuplicateValue; then nothing is changed.
         """
         self._disk_space.require()
         if change.attributes:
@@ -201,7 +200,7 @@ class Repository:
                 update = UpdateRequest(id_, change, versions)
                 written = await self._update_attributes(resource, update)
         except DuplicateValue as taken:
-            await self._identify(taken)
+            await self._add_holder(taken)
             raise
         if written is None:
             raise RecordNotFound.by_id(resource.type, id_)
@@ -256,7 +255,7 @@ class Repository:
 
     async def execute(
         self, operations: Sequence[Operation], key: IdempotencyKey | None = None
-    ) -> Performed:
+    ) -> Executed:
         """Execute all operations in order, or none.
 
         Raises RecordNotFound or DuplicateValue with the pointer into the first operation that
@@ -268,24 +267,24 @@ class Repository:
         is_large = sum(1 + one.change.size for one in operations) > _LARGE
         transactions = self._writes.large_transactions if is_large else self._writes.transactions
 
-        async def attempt() -> Performed:
+        async def attempt() -> Executed:
             ids = await atomic_operations.allocate_ids(operations, self._writes.counters)
-            execution = partial(atomic_operations.execute, operations, ids, key)
+            work = partial(atomic_operations.execute, operations, ids, key)
             async with nullcontext() if is_large else self._writes.small_transactions:
-                committed = await transactions.run(execution)
+                committed = await transactions.run(work)
             return committed.result
 
         bulkheads = self._bulkheads
         bulkhead = bulkheads.large_transactions if is_large else bulkheads.small_requests
-        execution = partial(self._writes.counters.retry_if_taken, attempt)
+        retried = partial(self._writes.counters.retry_if_taken, attempt)
         try:
-            return await bulkhead.complete(execution, self._writes.in_progress)
+            return await bulkhead.complete(retried, self._writes.in_progress)
         except DuplicateValue as taken:
-            await self._identify(taken)
+            await self._add_holder(taken)
             raise
 
-    async def _identify(self, taken: DuplicateValue) -> None:
-        """Add the id of the resource that has the value. Raises Overloaded."""
+    async def _add_holder(self, taken: DuplicateValue) -> None:
+        """Set the id of the resource that has the value. Raises BulkheadFull."""
         async with self._bulkheads.small_requests:
             taken.id = await self._unique_indexes.find_id(taken)
 

@@ -18,7 +18,7 @@ from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.errors import StorageError, translated_errors
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 from registry.storage.tokens import COLLECTION
 
 _VALID_SECONDS = 0.9
@@ -61,7 +61,7 @@ class TokenLookups:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._commands = Commands(database)
+        self._commands = ReadCommands(database)
         self._bulkhead = Bulkheads.of(settings).small_requests
         self._batcher = Batcher(
             self._find_batch, name="tokens", limits=BatchLimits(_BATCH_SIZE, _MAX_IN_FLIGHT)

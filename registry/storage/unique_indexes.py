@@ -22,7 +22,7 @@ from registry.storage.client import Database
 from registry.storage.duplicates import describe_duplicates
 from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
 from registry.storage.index_builds import build
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 
 _log = logging.getLogger("registry")
 
@@ -47,7 +47,7 @@ _INDEX_NOT_FOUND = 27
 class UniqueIndexes:
     """The unique indexes of all types."""
 
-    def __init__(self, database: Database, graph: Graph, commands: Commands) -> None:
+    def __init__(self, database: Database, graph: Graph, commands: ReadCommands) -> None:
         self._database = database
         self._graph = graph
         self._commands = commands

@@ -15,7 +15,7 @@ import pytest
 from registry.compound import stream
 from registry.settings import Settings
 from registry.storage.reads import listings, related_pages
-from registry.storage.reads.commands import Commands, Found
+from registry.storage.reads.commands import Found, ReadCommands
 from tests.conftest import LIMITS, Serve
 from tests.support import Api, Database
 
@@ -481,7 +481,7 @@ async def test_related_attributes_are_those_at_the_time_of_the_document(
 ) -> None:
     for first in ("Ada", "Alan", "Grace"):
         await api.computer(first, await api.person(first, "Liskov"))
-    run, is_first = Commands.run, True
+    run, is_first = ReadCommands.run, True
 
     async def run_then_write(*arguments: Any) -> Found:
         nonlocal is_first
@@ -492,7 +492,7 @@ async def test_related_attributes_are_those_at_the_time_of_the_document(
             await database.computers.update_many({}, {"$set": {"person": None}})
         return found
 
-    monkeypatch.setattr(Commands, "run", run_then_write)
+    monkeypatch.setattr(ReadCommands, "run", run_then_write)
     response = await api.get(f"/computers?filter[owner.last_name]=Liskov&include=owner{page}")
     assert response.ids == (["1", "2"] if page else ["1", "2", "3"])
     names = {one["attributes"]["last_name"] for one in response.document["included"]}

@@ -47,6 +47,15 @@ def test_a_program_that_ignores_its_termination_is_killed(
     wait_until_gone(tmp_path / "home")
 
 
+def test_the_signal_that_killed_the_shell_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    command = ("/bin/sh", "-c", "kill -9 $PPID")
+    with (tmp_path / "log").open("w+b") as log:
+        child = ChildProcess(command, tmp_path / "home", log)
+        assert child.wait() == "signal 9 (Killed)"
+        child.stop()
+
+
 def test_a_program_that_ignores_its_termination_is_killed_after_its_parent_was(
     tmp_path: Path,
 ) -> None:

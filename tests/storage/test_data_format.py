@@ -28,6 +28,21 @@ def earlier() -> Path:
     return earlier_mongod.install()
 
 
+def refusal(directory: Path, mongod: str, error: str) -> str:
+    """Return how a mongod that logs an error of the format is reported."""
+    log = Log.open(directory / "mongod.log")
+    with log.file:
+        log.begin()
+        for entry in (
+            {"id": 23403, "s": "I", "attr": {"buildInfo": {"version": mongod}}},
+            {"id": 20573, "s": "F", "attr": {"error": f"UPGRADE PROBLEM: {error}"}},
+        ):
+            log.file.write(json.dumps(entry).encode() + b"\n")
+        conflict = version_conflict(log)
+    assert conflict is not None
+    return conflict
+
+
 async def format_error(data_dir: Path, mongod: Path | None = None) -> str:
     return (await start_error(data_dir, mongod)).removeprefix("mongod does not start: ")
 
@@ -58,9 +73,20 @@ async def test_data_that_is_two_versions_older_is_refused_with_the_version_betwe
     message = await format_error(tmp_path)
     assert re.match(
         r"mongod 6\.0\.\d+ cannot open data in the format of MongoDB 4\.4: first choose "
-        r"mongod 5\.0 with --mongod, and raise the format with `python -m registry upgrade`",
+        r"mongod 5\.0 with --mongod, and raise the format with `\S+ upgrade`",
         message,
     )
+
+
+def test_the_upgrade_command_is_named_as_the_user_runs_this_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for argument, command in (
+        ("/venv/bin/registry", "`registry upgrade`"),
+        ("/a/registry/__main__.py", "`python -m registry upgrade`"),
+    ):
+        monkeypatch.setattr(sys, "argv", [argument])
+        assert command in refusal(tmp_path, "8.0.4", 'document: { version: "6.0" }. See')
 
 
 async def test_files_of_a_later_storage_engine_are_refused_as_such(tmp_path: Path) -> None:
@@ -95,16 +121,7 @@ async def test_files_of_a_later_storage_engine_are_refused_as_such(tmp_path: Pat
 def test_versions_that_are_not_at_hand_are_named_too(
     mongod: str, error: str, advice: str, tmp_path: Path
 ) -> None:
-    log = Log.open(tmp_path / "mongod.log")
-    with log.file:
-        log.begin()
-        for entry in (
-            {"id": 23403, "s": "I", "attr": {"buildInfo": {"version": mongod}}},
-            {"id": 20573, "s": "F", "attr": {"error": f"UPGRADE PROBLEM: {error}"}},
-        ):
-            log.file.write(json.dumps(entry).encode() + b"\n")
-        conflict = version_conflict(log)
-    assert conflict is not None
+    conflict = refusal(tmp_path, mongod, error)
     assert conflict.partition(": ")[2].startswith(advice)
 
 

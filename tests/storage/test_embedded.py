@@ -24,6 +24,7 @@ from pymongo.errors import AutoReconnect
 
 from registry.settings import Settings
 from registry.storage.mongod import data_directory, embedded, supervision
+from registry.storage.mongod.unix_socket import running_uri
 from tests.mongods import Client, client_of, running, start_error
 from tests.storage.waiting import eventually
 
@@ -145,6 +146,20 @@ async def test_ordinary_transactions_are_not_logged(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         lines = (tmp_path / "mongod.log").read_bytes()[size:].decode().splitlines()
     assert not [line for line in lines if "durationMillis" in line]
+
+
+def test_a_service_that_stops_while_its_socket_is_looked_for_is_not_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.readlink
+
+    def readlink(path: Path) -> Path:
+        path.unlink()
+        return read(path)
+
+    (tmp_path / "socket-left").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(Path, "readlink", readlink)
+    assert running_uri(Settings(data_dir=tmp_path)) is None
 
 
 async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) -> None:
@@ -273,7 +288,7 @@ async def test_a_start_waits_for_a_previous_mongod_and_names_it(
 async def test_an_unwritable_directory_is_rejected(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = await start_error(tmp_path / place)
-    assert message.startswith(f"cannot write to data directory {tmp_path / place} (")
+    assert message.startswith(f"cannot use data directory {tmp_path / place} (")
     assert "REGISTRY_DATA_DIR" in message
 
 

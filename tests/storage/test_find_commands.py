@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 from tests.mongods import client_of
 from tests.proxy import Effect, Proxy
 from tests.support import CommandLog, Database, open_cursors
@@ -26,18 +26,18 @@ async def numbered(database: Database) -> Database:
 
 
 async def test_a_query_takes_one_command(numbered: Database, commands: CommandLog) -> None:
-    records, _ = await Commands(numbered).find("computers", QUERY, ID, sort={"_id": -1})
+    records, _ = await ReadCommands(numbered).find("computers", QUERY, ID, sort={"_id": -1})
     assert [record["_id"] for record in records] == list(range(COUNT - 1, 1, -1))
     assert commands.names() == ["find"]
     stages: list[dict[str, Any]] = [{"$match": QUERY}, {"$sort": {"_id": 1}}]
-    records, _ = await Commands(numbered).aggregate("computers", stages)
+    records, _ = await ReadCommands(numbered).aggregate("computers", stages)
     assert [record["_id"] for record in records] == list(range(2, COUNT))
     assert commands.names() == ["aggregate"]
 
 
 async def test_a_collection_that_does_not_exist_is_empty_at_some_time(numbered: Database) -> None:
     await numbered.computers.drop()
-    commands = Commands(numbered)
+    commands = ReadCommands(numbered)
     records, time = await commands.find("computers", QUERY, ID)
     assert records == []
     assert await commands.find("computers", QUERY, ID, time) == ([], time)
@@ -46,7 +46,9 @@ async def test_a_collection_that_does_not_exist_is_empty_at_some_time(numbered: 
 async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open(
     numbered: Database, commands: CommandLog
 ) -> None:
-    records, _ = await Commands(numbered).find("computers", QUERY, ID, sort={"_id": 1}, batchSize=3)
+    records, _ = await ReadCommands(numbered).find(
+        "computers", QUERY, ID, sort={"_id": 1}, batchSize=3
+    )
     assert [record["_id"] for record in records] == list(range(2, COUNT))
     assert commands.names()[:3] == ["find", "killCursors", "find"]
     assert await open_cursors(numbered) == 0
@@ -55,7 +57,7 @@ async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open
 async def test_more_records_than_a_reply_has_room_for_are_all_found(database: Database) -> None:
     text = "x" * 1_000_000
     await database.computers.insert_many({"_id": number, "serial": text} for number in range(20))
-    records, _ = await Commands(database).find("computers", {}, {"serial": True})
+    records, _ = await ReadCommands(database).find("computers", {}, {"serial": True})
     assert sorted(record["_id"] for record in records) == list(range(20))
 
 
@@ -68,7 +70,7 @@ async def test_a_query_is_sent_again_if_its_connection_is_lost(
         async with client_of(proxy.uri) as client:
             await client.admin.command("ping")  # the driver sends `hello` before
             proxy.verb, proxy.effect, proxy.once = verb, effect, True
-            records, _ = await Commands(client[numbered.name]).find("computers", QUERY, ID)
+            records, _ = await ReadCommands(client[numbered.name]).find("computers", QUERY, ID)
     assert proxy.affected
     assert len(records) == COUNT - 2
 
@@ -82,7 +84,7 @@ async def test_an_unavailable_database_is_waited_for_once(
             proxy.stop()
             caplog.set_level("DEBUG", "pymongo.serverSelection")
             with pytest.raises(ServerSelectionTimeoutError):
-                await Commands(client.nothing).find("computers", {}, ID)
+                await ReadCommands(client.nothing).find("computers", {}, ID)
             assert caplog.text.count("Server selection failed") == 1
 
 
@@ -90,18 +92,18 @@ async def test_a_query_that_the_database_refuses_is_not_sent_again(
     database: Database, commands: CommandLog
 ) -> None:
     with pytest.raises(OperationFailure):
-        await Commands(database).find("computers", {"$nonsense": 1}, ID)
+        await ReadCommands(database).find("computers", {"$nonsense": 1}, ID)
     assert commands.names() == ["find"]
 
 
 async def test_a_session_is_used_again_unless_its_commands_were_ended(numbered: Database) -> None:
-    commands = Commands(numbered)
-    async with commands.ended_if_cancelled() as first:
+    commands = ReadCommands(numbered)
+    async with commands.cancellable_session() as first:
         pass
     with pytest.raises(asyncio.CancelledError):
-        async with commands.ended_if_cancelled() as second:
+        async with commands.cancellable_session() as second:
             raise asyncio.CancelledError
-    async with commands.ended_if_cancelled() as third:
+    async with commands.cancellable_session() as third:
         pass
     assert second is first
     assert third is not first

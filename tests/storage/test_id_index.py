@@ -20,7 +20,7 @@ from pymongo.errors import AutoReconnect
 from registry.model.record import MAX_ID
 from registry.storage.reads import change_streams, id_index
 from registry.storage.reads.change_streams import ChangesUnavailable
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 from registry.storage.reads.id_index import IdIndex, IdPosition, Located
 from tests.mongods import client_of, program_of
 from tests.proxy import Effect, Proxy
@@ -51,7 +51,7 @@ def commands(commands: CommandLog, monkeypatch: pytest.MonkeyPatch) -> CommandLo
 @pytest.fixture
 async def index(stored: Database) -> AsyncIterator[IdIndex]:
     """The index of the computers, which is loaded."""
-    index = IdIndex(Commands(stored), "computers")
+    index = IdIndex(ReadCommands(stored), "computers")
     await check(index, stored)
     yield index
     await index.close()
@@ -103,7 +103,7 @@ async def test_the_index_is_exact_while_others_insert_and_delete(
 ) -> None:
     choose, all_ids = random.Random(5), [Int64(one) for one in ids]  # noqa: S311 - the same ones
     await database.counters.insert_one({"_id": "computer"})
-    index = IdIndex(Commands(database), "computers")
+    index = IdIndex(ReadCommands(database), "computers")
     for _ in range(4):
         await database.computers.delete_many({})
         if chosen := choose.sample(all_ids, len(all_ids) // 2):
@@ -171,7 +171,7 @@ async def test_the_total_includes_ids_that_are_not_integers(
         await stored.computers.delete_one({"_id": one})
         await check(index, stored)
     await insert(stored, other_ids)
-    loaded_later = IdIndex(Commands(stored), "computers")
+    loaded_later = IdIndex(ReadCommands(stored), "computers")
     for each in (index, loaded_later):
         assert (await located(each))[::2] == (1_006, None)
     await stored.computers.delete_many({"_id": {"$in": other_ids}})
@@ -198,7 +198,7 @@ async def test_the_indexes_of_two_processes_are_exact(
     index: IdIndex, stored: Database, mongodb_uri: str
 ) -> None:
     async with client_of(mongodb_uri) as client:
-        other = IdIndex(Commands(client[stored.name]), "computers")
+        other = IdIndex(ReadCommands(client[stored.name]), "computers")
         for number in range(20):
             await client[stored.name].computers.insert_one({"_id": -number})
             await stored.computers.delete_one({"_id": 7 * number})
@@ -232,7 +232,7 @@ async def test_changes_whose_reply_is_lost_are_read_again(
     with Proxy(mongodb_uri).running() as proxy:
         proxy.verb, proxy.once = "getMore", True
         async with client_of(proxy.uri) as client:
-            index = IdIndex(Commands(client[stored.name]), "computers")
+            index = IdIndex(ReadCommands(client[stored.name]), "computers")
             await check(index, stored)
             proxy.effect = effect
             await stored.computers.delete_many({"_id": {"$lt": 10}})
@@ -258,7 +258,7 @@ async def test_changes_are_not_lost_if_the_caller_is_cancelled(
 async def test_changes_are_read_up_to_the_time_of_the_snapshot(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands = Commands(stored)
+    commands = ReadCommands(stored)
     now = await commands.now()
     stream, never = commands.changes("computers", now), Timestamp(now.time + 3_600, 0)
     await stored.computers.insert_one({"_id": 2_000})
@@ -300,7 +300,7 @@ async def test_the_blocks_grow_with_the_distance_of_the_ids(
 async def test_loading_continues_when_no_call_waits_for_it(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = IdIndex(Commands(stored), "computers")
+    index = IdIndex(ReadCommands(stored), "computers")
     with monkeypatch.context() as patch:
         patch.setattr(id_index, "_MAX_WAIT_SECONDS", 0.001)
         assert await index.locate(FIRST) is None
@@ -332,7 +332,7 @@ async def test_no_cursor_stays_open_without_calls(
 ) -> None:
     monkeypatch.setattr(id_index, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(id_index, "_IDLE_SECONDS", 0.1)
-    index = IdIndex(Commands(stored), "computers")
+    index = IdIndex(ReadCommands(stored), "computers")
     await located(index)
     assert await open_cursors(stored) == 1
     await stored.computers.delete_one({"_id": 1})
@@ -350,7 +350,7 @@ async def test_changes_are_read_between_calls(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(id_index, "_POLL_SECONDS", 0.01)
-    index = IdIndex(Commands(stored), "computers")
+    index = IdIndex(ReadCommands(stored), "computers")
     await located(index)
     await stored.computers.delete_one({"_id": 1})
 
@@ -377,7 +377,7 @@ async def test_the_index_is_exact_after_mongod_was_killed_and_after_an_election(
             database = client.registry
             await database.counters.insert_one({"_id": "computer"})
             await insert(database, range(1, 1_001))
-            index = IdIndex(Commands(database), "computers")
+            index = IdIndex(ReadCommands(database), "computers")
             await check(index, database)
             hasty = database.computers.with_options(write_concern=WriteConcern(1, j=False))
             for number in range(3):

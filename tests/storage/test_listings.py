@@ -21,7 +21,7 @@ from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.collection_queries import CollectionQuery
-from registry.storage.reads.commands import Commands, PointInTime
+from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.read_context import ReadContext
 from tests.support import Api, CommandLog, Database, Response
@@ -204,7 +204,7 @@ async def with_concurrent_write(
         )
         database = client[settings.database]
         bulkheads = Bulkheads.of(Settings())
-        context = ReadContext(Commands(database), GRAPH, Settings(), bulkheads, Backlog())
+        context = ReadContext(ReadCommands(database), GRAPH, Settings(), bulkheads, Backlog())
         person, point = GRAPH["person"], PointInTime()
         try:
             yield (

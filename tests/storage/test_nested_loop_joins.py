@@ -28,7 +28,7 @@ from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads import nested_loop_joins, target_groups
 from registry.storage.reads.collection_queries import CollectionQuery
-from registry.storage.reads.commands import Commands, PointInTime
+from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.filter_queries import match
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.read_context import ReadContext
@@ -93,8 +93,8 @@ FILTERS = st.sampled_from(
 
 LIMITS = st.fixed_dictionaries(
     {
-        "_FEW": st.integers(1, 2),
-        "_MAX_SORTED": st.integers(0, 2),
+        "_MAX_SORTED_FIRST": st.integers(1, 2),
+        "_MAX_SORTED_LATER": st.integers(0, 2),
         "_MANY_TARGETS": st.integers(1, 4),
         "_MIN_TARGETS": st.integers(1, 4),
         "_MAX_TARGETS": st.integers(1, 4),
@@ -105,7 +105,7 @@ GROUP_LIMITS = st.fixed_dictionaries(
     {
         "_MAX_GROUP": st.integers(1, 4),
         "_MANY_KNOWN": st.integers(0, 3),
-        "_MAX_SORTED": st.integers(1, 8),
+        "_MAX_SORTED_GROUP": st.integers(1, 8),
         "_MAX_READ": st.integers(1, 8),
         "_SMALL_GROUP": st.integers(0, 2),
         "_READ_PER_RESULT": st.integers(1, 2),
@@ -147,7 +147,7 @@ class Reader:
     def __init__(self, database: Database, resource: Resource, sort: str) -> None:
         settings = Settings()
         bulkheads = Bulkheads.of(settings)
-        self.context = ReadContext(Commands(database), GRAPH, settings, bulkheads, Backlog())
+        self.context = ReadContext(ReadCommands(database), GRAPH, settings, bulkheads, Backlog())
         self.database = database
         self.resource = resource
         self.order = parse_sort(sort, resource, GRAPH)
@@ -272,7 +272,7 @@ async def test_keys_of_targets_that_do_not_exist_count_as_null_among_few_records
     )
     page = CursorPage(10, (reader := Reader(prepared, MONITORS, "user.last_name")).cursors)
     assert ids(await reader.window(page)) == [2, 3, 1]
-    monkeypatch.setattr(nested_loop_joins, "_FEW", 1)
+    monkeypatch.setattr(nested_loop_joins, "_MAX_SORTED_FIRST", 1)
     assert ids(await reader.window(page)) == [3, 1]
 
 
@@ -408,3 +408,28 @@ async def test_the_targets_of_a_group_are_read_first_if_few_records_link_to_it(
     assert [ids(window) for window, _, _ in costs] == [expected] * 2
     first, second = (commands for _, commands, _ in costs)
     assert second == first - 3  # whether the type is large, records, their targets
+
+
+async def test_many_records_without_a_target_are_not_read_before_a_large_group(
+    pairs: Database,
+) -> None:
+    await pairs.monitors.insert_many(
+        {"_id": number, "user_id": None} for number in range(2_001, 12_001)
+    )
+    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
+    page = CursorPage(SIZE, reader.cursors)
+    with patch.multiple(target_groups, _MAX_GROUP=100):
+        window, _, examined = await cost(pairs, reader.window(page))
+    assert ids(window) == list(range(2_000, 2_000 - SIZE, -1))
+    assert examined < 10_000
+
+
+async def test_many_invalid_foreign_keys_of_external_writers_do_not_stop_a_page(
+    pairs: Database,
+) -> None:
+    await pairs.monitors.insert_many(
+        {"_id": number, "user_id": number + 0.5} for number in range(2_001, 4_001)
+    )
+    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
+    window = await reader.window(CursorPage(SIZE, reader.cursors))
+    assert ids(window) == list(range(2_000, 2_000 - SIZE, -1))

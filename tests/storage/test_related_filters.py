@@ -11,7 +11,7 @@ import pytest
 
 from registry.settings import Settings
 from registry.storage.reads import related_pages
-from registry.storage.reads.commands import Command, Commands, Found
+from registry.storage.reads.commands import Command, Found, ReadCommands
 from tests.conftest import Serve
 from tests.storage.test_overload import bulkheads
 from tests.support import Api, CommandLog, Database
@@ -146,13 +146,13 @@ async def recorded(
     """Return the commands that a request for a collection runs, with what they found."""
     reads: list[tuple[Command, Found]] = []
 
-    async def run(self: Commands, command: Command, *arguments: Any) -> Found:
+    async def run(self: ReadCommands, command: Command, *arguments: Any) -> Found:
         found = await original(self, command, *arguments)
         reads.append((command, found))
         return found
 
-    original = Commands.run
-    monkeypatch.setattr(Commands, "run", run)
+    original = ReadCommands.run
+    monkeypatch.setattr(ReadCommands, "run", run)
     response = await api.get(path)
     assert response.status == 200, response.document
     return [(command, found) for command, found in reads if "counters" not in command.values()]

@@ -22,7 +22,7 @@ from registry.storage import orphaned_transactions
 from registry.storage.backups import back_up, open_backup, restore
 from registry.storage.client import APP_NAME
 from registry.storage.errors import DuplicateValue
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 from registry.storage.records import Written
 from registry.storage.unique_indexes import UniqueIndexes
 from registry.storage.writes import insertions
@@ -122,7 +122,7 @@ async def test_the_indexes_follow_the_setting(
     )
     graph = Graph(RESOURCES)
     await asyncio.gather(
-        *(UniqueIndexes(database, graph, Commands(database)).prepare() for _ in range(4))
+        *(UniqueIndexes(database, graph, ReadCommands(database)).prepare() for _ in range(4))
     )
     assert await unique_indexes(database) == set()
 

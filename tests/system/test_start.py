@@ -139,7 +139,7 @@ def test_a_data_directory_in_use_is_reported(start: Start) -> None:
 def test_a_read_only_data_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = start_error(REGISTRY_DATA_DIR=str(tmp_path / "file" / "data"))
-    assert "cannot write to data directory" in message
+    assert "cannot use data directory" in message
     assert "REGISTRY_DATA_DIR" in message
 
 

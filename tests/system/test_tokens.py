@@ -104,7 +104,7 @@ def test_a_directory_without_data_is_reported_and_not_created(
     command.run("revoke", "ci", "--data-dir", missing, status=message)
     assert not missing.exists()
     invalid = tmp_path / ("x" * 300)
-    message = f"registry: cannot write to data directory {invalid} (File name too long)"
+    message = f"registry: cannot use data directory {invalid} (File name too long)"
     command.run("list", "--data-dir", invalid, status=f"{message}: {ADVICE}")
 
 

@@ -34,9 +34,9 @@ kill "$watcher" 2>/dev/null
 command -p rm -rf "$PWD"
 exit "$status"
 """
-"""Terminates the program when standard input receives a line, or closes because this process has
-ended; only then must it kill the program as well. Background commands of a shell read /dev/null
-instead of standard input, hence descriptor 3."""
+"""Terminates the program when standard input receives a line, or is closed because this process
+has ended. In the second case it also kills the program if it does not stop, as nobody else will.
+Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
 
 
 class ChildProcess:
@@ -64,8 +64,9 @@ class ChildProcess:
         status = self._shell.poll()
         if status is None:
             return None
-        if status > 128:
-            return f"signal {status - 128} ({signal.strsignal(status - 128)})"
+        number = -status if status < 0 else status - 128  # of the shell, or of the program
+        if number > 0:
+            return f"signal {number} ({signal.strsignal(number)})"
         return f"status {status}"
 
     def wait(self) -> str:

@@ -20,53 +20,56 @@ _PREVIOUS_SECONDS = 30.0
 _COMMAND_SECONDS = 3.0  # most commands on the data directory of a stopped service take less
 
 
-def database_directory(home: Path) -> Path:
+def db_path(data_dir: Path) -> Path:
     """Return the directory in which mongod stores the database."""
-    return home / "mongodb"
+    return data_dir / "mongodb"
 
 
 def has_data(settings: Settings) -> bool:
     """Return whether a mongod has ever run on `settings.data_dir`. Raises StartError."""
-    home = settings.data_dir.absolute()
-    with writing(home):
-        return (database_directory(home) / "WiredTiger").is_file()
+    data_dir = settings.data_dir.absolute()
+    with start_errors(data_dir):
+        return (db_path(data_dir) / "WiredTiger").is_file()
 
 
 @asynccontextmanager
-async def locked(home: Path) -> AsyncIterator[None]:
-    """Create the data directory if it is missing, and lock it, at most until this process ends.
+async def locked(data_dir: Path) -> AsyncIterator[None]:
+    """Hold the lock of the data directory, which is created if missing.
 
-    Raises StartError if another process has locked it, or it cannot be written to.
+    The lock ends with this process at the latest. Raises StartError if another process has locked
+    the directory, or it cannot be written to.
     """
-    with writing(home):
-        for directory in (home, database_directory(home)):
+    with start_errors(data_dir):
+        for directory in (data_dir, db_path(data_dir)):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = (home / "lock").open("a+")
+        file = (data_dir / "lock").open("a+")
     with file:
-        await _lock(file, home)
-        await _wait_for_previous(database_directory(home) / "mongod.lock")
+        await _lock(file, data_dir)
+        await _wait_for_previous(db_path(data_dir) / "mongod.lock")
         yield
 
 
-async def _lock(file: TextIO, home: Path) -> None:
+async def _lock(file: TextIO, data_dir: Path) -> None:
     deadline = time.monotonic() + _COMMAND_SECONDS
     while not _try_lock(file):
         if time.monotonic() > deadline:
             file.seek(0)
-            reason = f"data directory {home} is in use by another registry (process {file.read()})"
-            raise StartError(f"{reason}, a service or a command: stop it, or {_ADVICE}")
+            user = f"another registry (process {file.read()}), a service or a command"
+            raise StartError(
+                f"data directory {data_dir} is in use by {user}: stop it, or {_ADVICE}"
+            )
         await asyncio.sleep(_POLL_SECONDS)
-    with writing(home):
+    with start_errors(data_dir):
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
 
 
 @contextmanager
-def opened_log(home: Path) -> Iterator[Log]:
+def opened_log(data_dir: Path) -> Iterator[Log]:
     """Open the log of mongod for a new start, and close it at the end. Raises StartError."""
-    with writing(home):
-        log = Log.open(home / "mongod.log")
+    with start_errors(data_dir):
+        log = Log.open(data_dir / "mongod.log")
         log.begin()
     with log.file:
         yield log
@@ -98,10 +101,10 @@ def _try_lock(file: TextIO) -> bool:
 
 
 @contextmanager
-def writing(home: Path) -> Iterator[None]:
+def start_errors(data_dir: Path) -> Iterator[None]:
     """Raise StartError instead of the OSErrors of the block."""
     try:
         yield
     except OSError as error:
-        reason = f"cannot write to data directory {home} ({error.strerror})"
+        reason = f"cannot use data directory {data_dir} ({error.strerror})"
         raise StartError(f"{reason}: {_ADVICE}") from error

@@ -6,13 +6,14 @@ the format is raised to its own, earlier versions can no longer open the data.
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from motor.motor_asyncio import AsyncIOMotorClient
 
+from registry.installation import program
 from registry.storage.mongod.log import Log
 
-Client = AsyncIOMotorClient[dict[str, Any]]
+MongoClient: TypeAlias = AsyncIOMotorClient[dict[str, Any]]
 
 _FORMAT = re.compile(r"version(?:: \"| value ')(\d+)\.(\d+)")
 """The format in the errors of mongod: that of the stored document, or, from 8.0, of its version."""
@@ -36,12 +37,12 @@ class DataFormat:
     data: str
 
     @property
-    def newest(self) -> str:
-        """The format of this mongod."""
+    def own(self) -> str:
+        """The format that this mongod writes."""
         return ".".join(self.mongod.split(".")[:2])
 
 
-async def read_format(client: Client) -> DataFormat:
+async def read_format(client: MongoClient) -> DataFormat:
     """Return the format of the data of a mongod. Raises PyMongoError."""
     build = await client.admin.command("buildInfo")
     name = "featureCompatibilityVersion"
@@ -49,13 +50,13 @@ async def read_format(client: Client) -> DataFormat:
     return DataFormat(build["version"], parameters[name]["version"])
 
 
-async def raise_format(client: Client) -> DataFormat:
+async def raise_format(client: MongoClient) -> DataFormat:
     """Raise the format of the data to that of their mongod; return the format before.
 
     It may be repeated, also after an interruption. Raises PyMongoError.
     """
     before = await read_format(client)
-    command: dict[str, Any] = {"setFeatureCompatibilityVersion": before.newest}
+    command: dict[str, Any] = {"setFeatureCompatibilityVersion": before.own}
     if int(before.mongod.partition(".")[0]) >= _CONFIRMED_FROM:
         command["confirm"] = True
     await client.admin.command(command)
@@ -81,7 +82,7 @@ def _refusal(mongod: str, major: int, minor: int) -> str:
     if steps := _steps(mongod, major):
         return (
             f"{refused}: first choose mongod {', then '.join(steps)} with --mongod, "
-            "and raise the format with `python -m registry upgrade` each time"
+            f"and raise the format with `{program()} upgrade` each time"
         )
     return f"{refused}: choose mongod {major}.{minor} with --mongod"
 

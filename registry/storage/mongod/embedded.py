@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import OperationFailure, PyMongoError
 
+from registry.installation import program
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongod.binary import find_binary
 from registry.storage.mongod.child_process import ChildProcess
-from registry.storage.mongod.data_directory import database_directory, locked, opened_log
-from registry.storage.mongod.data_format import read_format, version_conflict
+from registry.storage.mongod.data_directory import db_path, locked, opened_log
+from registry.storage.mongod.data_format import MongoClient, read_format, version_conflict
 from registry.storage.mongod.log import Log
-from registry.storage.mongod.supervision import Program, Supervisor
+from registry.storage.mongod.supervision import Program, ProgramSupervisor
 from registry.storage.mongod.unix_socket import MEMBER, SOCKET, socket_directory, uri_of
 
 _OPTIONS = (
@@ -50,21 +50,21 @@ async def mongod(
     even after kill -9, and is not bound to an event loop. Raises StartError if it cannot run.
     """
     binary = find_binary(settings.mongod)
-    home = settings.data_dir.absolute()
+    data_dir = settings.data_dir.absolute()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(locked(home))
-        log = stack.enter_context(opened_log(home))
-        sockets = stack.enter_context(socket_directory(home))
-        data = ("--dbpath", str(database_directory(home)))
+        await stack.enter_async_context(locked(data_dir))
+        log = stack.enter_context(opened_log(data_dir))
+        sockets = stack.enter_context(socket_directory(data_dir))
+        data = ("--dbpath", str(db_path(data_dir)))
         command = [str(binary), *data, "--wiredTigerCacheSizeGB", _cache_gib(), *_OPTIONS]
 
         def start() -> ChildProcess:
             sockets.mkdir(mode=0o700, exist_ok=True)  # removed when mongod ends
             return ChildProcess(command, sockets, log.file)
 
-        ready = partial(_wait_for_socket, sockets / SOCKET)
-        program = Program("mongod", start, ready, home, log, on_failure)
-        supervisor = Supervisor(program, child := start())
+        ready = partial(_wait_for_restart, sockets / SOCKET)
+        supervised = Program("mongod", start, ready, data_dir, log, on_failure)
+        supervisor = ProgramSupervisor(supervised, child := start())
         try:
             uri = await _started(child, sockets / SOCKET, log)
             supervisor.start()
@@ -80,8 +80,8 @@ async def _started(child: ChildProcess, path: Path, log: Log) -> str:
             await _wait_for_socket(path, child)
             await _wait_for_primary(uri)
     except (TimeoutError, ChildProcessError, PyMongoError) as error:
-        reason = version_conflict(log) or log.first_error() or str(error)
-        reason = reason or f"it was not ready after {_START_SECONDS:g} s"
+        late = f"it was not ready after {_START_SECONDS:g} s"
+        reason = version_conflict(log) or log.first_error() or str(error) or late
         raise StartError(f"mongod does not start: {reason} (its log is {log})") from error
     return uri
 
@@ -92,20 +92,24 @@ def _cache_gib() -> str:
     return f"{min(max(0.25, quarter), 2.0):.2f}"
 
 
-async def _wait_for_socket(path: Path, child: ChildProcess) -> None:
+async def _wait_for_restart(path: Path, child: ChildProcess) -> None:
     async with asyncio.timeout(_START_SECONDS):
-        while not (ending := child.ending()):
-            with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-                client.connect(str(path))
-                return
-            await asyncio.sleep(_POLL_SECONDS)
+        await _wait_for_socket(path, child)
+
+
+async def _wait_for_socket(path: Path, child: ChildProcess) -> None:
+    while not (ending := child.ending()):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            return
+        await asyncio.sleep(_POLL_SECONDS)
     raise ChildProcessError(f"it ended with {ending}")
 
 
 async def _wait_for_primary(uri: str) -> None:
     """Initiate the replica set if there is none yet, and wait until it accepts writes."""
     # Used here only: a client that connected before the initiation assumes no session support.
-    client = AsyncIOMotorClient[dict[str, Any]](uri, serverSelectionTimeoutMS=5000)
+    client: MongoClient = AsyncIOMotorClient(uri, serverSelectionTimeoutMS=5000)
     try:
         while not (hello := await client.admin.command("hello"))["isWritablePrimary"]:
             if "isreplicaset" in hello:  # not a member of a set yet, or not yet known to be one
@@ -114,16 +118,17 @@ async def _wait_for_primary(uri: str) -> None:
         data_format = await read_format(client)
     finally:
         client.close()
-    if data_format.data != data_format.newest:
+    if data_format.data != data_format.own:
         _log.info(
             "mongod %s keeps the data in the format of MongoDB %s, so that version can still open "
-            "it: `python -m registry upgrade` raises the format",
+            "it: `%s upgrade` raises the format",
             data_format.mongod,
             data_format.data,
+            program(),
         )
 
 
-async def _initiate(client: AsyncIOMotorClient[dict[str, Any]]) -> None:
+async def _initiate(client: MongoClient) -> None:
     members = [{"_id": 0, "host": MEMBER}]
     try:
         await client.admin.command("replSetInitiate", {"_id": "registry", "members": members})

@@ -32,19 +32,19 @@ class Program:
     """A program that can be started repeatedly.
 
     start: starts it. wait_until_ready: raises TimeoutError or ChildProcessError if it does not
-    become ready. home: where it stores its data. on_failure: called with the reason, on another
+    become ready. data_dir: where it stores its data. on_failure: called with the reason, on another
     thread, if it cannot be restarted.
     """
 
     name: str
     start: Callable[[], ChildProcess]
     wait_until_ready: Callable[[ChildProcess], Coroutine[None, None, None]]
-    home: Path
+    data_dir: Path
     log: Log
     on_failure: Callable[[str], None]
 
 
-class Supervisor:
+class ProgramSupervisor:
     """Restarts a program on a thread of its own, so it is not bound to an event loop.
 
     The pauses between restarts increase, and their number is bounded; while the disk is full, the
@@ -78,20 +78,25 @@ class Supervisor:
 
     def _watch(self) -> None:
         restarts, started = 0, time.monotonic()
-        while (reason := self._wait_for_end()) and not self._stopping.is_set():
+        while (reason := self._await_failure()) and not self._stopping.is_set():
             if time.monotonic() - started >= _STABLE_SECONDS:
                 restarts = 0
-            if not self._wait_for_space():
-                if restarts == len(_PAUSES):
-                    self._give_up(reason)
-                    return
+            if not self._can_start():
+                self._wait_for_space()
+            elif restarts == len(_PAUSES):
+                self._give_up(reason)
+                return
+            else:
                 self._stopping.wait(_PAUSES[restarts])
                 restarts += 1
             started = time.monotonic()
             self._restart()
 
-    def _wait_for_end(self) -> str | None:
-        """Return why the program has ended, None if it was stopped."""
+    def _await_failure(self) -> str | None:
+        """Wait until the program ends; clean up, log it, and return the reason.
+
+        Returns None if the program was stopped.
+        """
         ending = self._child.wait()
         program = self._program
         with self._lock:
@@ -109,18 +114,15 @@ class Supervisor:
             f"(its log is {program.log})"
         )
 
-    def _wait_for_space(self) -> bool:
-        """Return whether the disk was full, after it has space again."""
-        if self._can_start():
-            return False
+    def _wait_for_space(self) -> None:
+        """Wait until the disk has space to start the program, or it is to be stopped."""
         _log.error("%s is restarted when the disk has free space", self._program.name)
         while not self._can_start() and not self._stopping.wait(_SPACE_SECONDS):
             pass
-        return True
 
     def _can_start(self) -> bool:
         try:
-            return has_space(self._program.home, START_BYTES)
+            return has_space(self._program.data_dir, START_BYTES)
         except OSError:
             return True  # the start then fails for the same reason
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from registry.settings import Settings
-from registry.storage.mongod.data_directory import writing
+from registry.storage.mongod.data_directory import start_errors
 
 SOCKET = "mongodb-27017.sock"
 
@@ -17,7 +17,7 @@ MEMBER = f"./{SOCKET}"
 """The member of the replica set. mongod runs in the directory of its socket, so this name, which
 is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
 
-_MAX_HOME_LENGTH = 60
+_MAX_DATA_DIR_LENGTH = 60
 """Maximum characters of a data directory that contains the socket, whose path is limited to 103
 bytes (macOS) or 107 (Linux)."""
 
@@ -27,15 +27,15 @@ def running_uri(settings: Settings) -> str | None:
 
     Raises StartError.
     """
-    home = settings.data_dir.absolute()
-    with writing(home):
-        directories = list(home.glob("socket-*"))
+    data_dir = settings.data_dir.absolute()
+    with start_errors(data_dir):
+        directories = list(data_dir.glob("socket-*"))
     for directory in directories:
-        path = (directory.readlink() if directory.is_symlink() else directory) / SOCKET
         with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            path = (directory.readlink() if directory.is_symlink() else directory) / SOCKET
             client.connect(str(path))
             # In /tmp, somebody else may have taken the name of a socket that is left over.
-            if path.stat().st_uid == home.stat().st_uid:
+            if path.stat().st_uid == data_dir.stat().st_uid:
                 return uri_of(path)
     return None
 
@@ -46,18 +46,19 @@ def uri_of(path: Path) -> str:
 
 
 @contextmanager
-def socket_directory(home: Path) -> Iterator[Path]:
-    """Create the directory of the socket; if it is not in `home`, a link there leads to it."""
-    with writing(home):
-        for found in home.glob("socket-*"):  # after a system crash
+def socket_directory(data_dir: Path) -> Iterator[Path]:
+    """Create the directory of the socket; if it is not in `data_dir`, a link there leads to it."""
+    with start_errors(data_dir):
+        for found in data_dir.glob("socket-*"):  # after a system crash
             if found.is_symlink():
                 found.unlink()
             else:
                 shutil.rmtree(found, ignore_errors=True)
-        plain = str(home).isascii() and len(str(home)) <= _MAX_HOME_LENGTH
-        parent = home if plain else "/tmp"  # noqa: S108 - a short path; mkdtemp makes it private
+        plain = str(data_dir).isascii() and len(str(data_dir)) <= _MAX_DATA_DIR_LENGTH
+        # mkdtemp makes it private.
+        parent = data_dir if plain else "/tmp"  # noqa: S108 - a short path
         directory = Path(tempfile.mkdtemp(prefix="socket-", dir=parent))
-        link = home / directory.name
+        link = data_dir / directory.name
         if not plain:
             link.symlink_to(directory)
     try:

@@ -102,7 +102,7 @@ class CollectionQuery:
             async with bulkheads.small_requests:
                 yield
             return
-        async with bulkheads.heavy_queries, self.context.commands.ended_if_cancelled() as session:
+        async with bulkheads.heavy_queries, self.context.commands.cancellable_session() as session:
             self._session = session
             await self._narrow()
             try:
@@ -132,7 +132,8 @@ class CollectionQuery:
     ) -> list[Record]:
         """Return at most `size` records that satisfy the conditions, which include the filters.
 
-        The records may be shared with other requests: callers must not modify them.
+        The records may be shared with other requests: callers must not modify them, except by
+        `make_ids_hashable`.
         """
         if offset <= MAX_OFFSET and self._is_range_scan(conditions):
             direction = DESCENDING if order[0].descending else ASCENDING
@@ -188,7 +189,7 @@ class CollectionQuery:
     ) -> AsyncGenerator[list[Record]]:
         """Read page after page, as no cursor yields the records of a join in order."""
         heavy_queries = self.context.bulkheads.heavy_queries
-        async with self.context.commands.ended_if_cancelled() as session:
+        async with self.context.commands.cancellable_session() as session:
             self._session = session
             async with heavy_queries:
                 await self._narrow()
@@ -211,7 +212,7 @@ class CollectionQuery:
         is_heavy = not self.is_indexed
         async with AsyncExitStack() as resources:
             if is_heavy:
-                session = await resources.enter_async_context(commands.ended_if_cancelled())
+                session = await resources.enter_async_context(commands.cancellable_session())
                 self._session = session
             async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
                 time = self.point.time = self.point.time or await commands.now()
@@ -266,7 +267,7 @@ class CollectionQuery:
             self._sort_all,
             self.run,
         )
-        return NestedLoopJoin(fields, reads, self.context.large_sets)
+        return NestedLoopJoin(fields, reads, self.context.plan_hints)
 
     async def _read(
         self, conditions: Conditions, order: Order, size: int, offset: int

@@ -64,11 +64,11 @@ class Found(NamedTuple):
     time: Timestamp
 
 
-class Commands:
+class ReadCommands:
     """The read commands of one database. The methods raise PyMongoError.
 
     time: that of the snapshot to read; None for the latest, which has every write acknowledged
-    before the call, whichever service or process sent it. session: one of `ended_if_cancelled`;
+    before the call, whichever service or process sent it. session: that of a `cancellable_session`;
     None for commands that end soon by themselves.
     """
 
@@ -128,7 +128,7 @@ class Commands:
         return await observed(next(iter(command)), opening)
 
     @asynccontextmanager
-    async def ended_if_cancelled(self) -> AsyncIterator[Session]:
+    async def cancellable_session(self) -> AsyncIterator[Session]:
         """Yield a session whose commands MongoDB ends when the caller is cancelled.
 
         Otherwise, each would occupy a thread until its time limit. A user that may run commands

@@ -15,7 +15,7 @@ from pymongo.errors import PyMongoError
 from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.reads.block_counts import BlockCounts, Place
 from registry.storage.reads.change_streams import ChangeStream, ChangesUnavailable
-from registry.storage.reads.commands import Command, Commands
+from registry.storage.reads.commands import Command, ReadCommands
 
 _MIN_BLOCK_BITS = 8
 """A block has 256 ids or more. If it has gaps, a page skips half of it on average."""
@@ -93,7 +93,7 @@ class IdIndex:
     by default, ten seconds have passed.
     """
 
-    def __init__(self, commands: Commands, collection: str) -> None:
+    def __init__(self, commands: ReadCommands, collection: str) -> None:
         self._commands = commands
         self._collection = collection
         self._loaded: _Loaded | None = None

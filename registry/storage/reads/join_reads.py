@@ -22,7 +22,7 @@ from registry.storage.visible_fields import only
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class JoinConditions:
     """Conditions on records themselves, and on the fields of their targets."""
 
     own: Conditions
@@ -39,7 +39,7 @@ class Search:
         return all(accepts_null(one) for condition in self.related for one in condition.values())
 
     def where(self, *conditions: Mapping[str, Any]) -> Self:
-        """Return the search for those of the records that satisfy these conditions too."""
+        """Return these conditions and further ones."""
         own, related = split(conditions)
         return replace(self, own=[*self.own, *own], related=[*self.related, *related])
 
@@ -82,34 +82,39 @@ class JoinReads:
         return found[0]["count"] if found else 0
 
     async def find_targets(
-        self, search: Search, projection: Mapping[str, Any], **options: Any
+        self, conditions: JoinConditions, projection: Mapping[str, Any], **options: Any
     ) -> list[Record]:
         """Return the targets of records. options: those of the command."""
-        query = self.on_targets(search)
+        query = self.on_targets(conditions)
         return await self.run(self._command(self.target.collection, query, projection, **options))
 
-    def on_targets(self, search: Search) -> Conditions:
+    def on_targets(self, conditions: JoinConditions) -> Conditions:
         """Return the conditions on the targets of the records."""
         related = [
             {path.removeprefix(f"{self.path}."): one for path, one in condition.items()}
-            for condition in search.related
+            for condition in conditions.related
         ]
         keys = [
             {"_id": condition[self.relationship.foreign_key]}
-            for condition in search.own
+            for condition in conditions.own
             if condition.keys() == {self.relationship.foreign_key}
         ]
         return [*related, *keys]
 
     async def sort_some(
-        self, search: Search, order: Order, limit: int, *last: Stage, join: Stage | None = None
+        self,
+        conditions: JoinConditions,
+        order: Order,
+        limit: int,
+        *last: Stage,
+        join: Stage | None = None,
     ) -> list[Record]:
         """Find at most so many records by the index of the foreign key, then sort them.
 
         join: the stage that adds the related fields. last: stages after the sort.
         """
         pipeline: list[Stage] = [
-            {"$match": all_of(search.own)},
+            {"$match": all_of(conditions.own)},
             {"$sort": {self.relationship.foreign_key: 1, "_id": 1}},
             {"$limit": limit},
             *([join] if join else []),

@@ -41,7 +41,7 @@ class Listing:
         The response counts as a stream until the context ends, unless it is small.
         """
         with translated_errors(self._context.seconds):
-            query = await self._narrowed_query()
+            query = await self._query_by_ids()
         related = query.names_related
         async with (
             aclosing(related_batches(query, CHUNK)) if related else query.stream(CHUNK) as batches,
@@ -56,16 +56,16 @@ class Listing:
             async for records in batches:
                 yield records
 
-    async def _narrowed_query(self) -> CollectionQuery:
-        """Return the query without conditions on related resources, if an index finds a few."""
-        query, large_sets = self._query, self._context.large_sets
+    async def _query_by_ids(self) -> CollectionQuery:
+        """Return the query by ids instead of related resources, if indexes find few of these."""
+        query, plan_hints = self._query, self._context.plan_hints
         key = query.resource, tuple(query.filters)
-        if not is_narrowed_by_indexes(query) or large_sets.has(key):
+        if not is_narrowed_by_indexes(query) or plan_hints.has(key):
             return query
         async with self._context.bulkheads.small_requests:
             query = query.with_filters(await narrowed(query, FEW))
         if query.names_related:
-            large_sets.add(key)
+            plan_hints.add(key)
         return query
 
     async def all(self) -> list[Record]:
@@ -74,9 +74,9 @@ class Listing:
             return [record async for chunk in chunks for record in chunk]
 
     async def window(self, page: Page) -> Window:
-        """Return a page. Its records are shared with other requests: callers must not modify them.
+        """Return a page. Concurrent requests for the same page share its queries and records.
 
-        Concurrent requests for the same page share its queries.
+        So callers must not modify the records, except by `make_ids_hashable`.
         """
         point = self._query.point
         key = *self._query.key, page, point.time
@@ -99,7 +99,7 @@ class Listing:
 
     async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):
-            query = await self._narrowed_query()
+            query = await self._query_by_ids()
             if query.names_related:
                 window = await related_page(query, page, _read)
             else:

@@ -13,8 +13,8 @@ from itertools import groupby
 from registry.jsonapi.sorting import Key, Order
 from registry.model.record import Record
 from registry.storage.reads.bounded_sorts import find_first
-from registry.storage.reads.join_reads import JoinReads, Search
-from registry.storage.reads.large_sets import LargeSets
+from registry.storage.reads.join_reads import JoinConditions, JoinReads
+from registry.storage.reads.plan_hints import PlanHints
 from registry.storage.reads.sort_keys import (
     Conditions,
     before,
@@ -28,17 +28,17 @@ from registry.storage.reads.target_groups import NO_TARGET, TargetGroup, TargetG
 from registry.storage.records import key_of
 from registry.storage.visible_fields import only
 
-_FEW = 1_000
+_MAX_SORTED_FIRST = 1_000
 """Records that are joined and sorted all at once in the first place, which takes 10 ms."""
 
-_MAX_SORTED = 10_000
+_MAX_SORTED_LATER = 10_000
 """Records that are joined and sorted all at once if few targets have any: 70 ms."""
 
 _MIN_TARGETS, _MAX_TARGETS = 16, 1_000
 """Targets per batch. The first batch has a quarter more than the page has records."""
 
 _MANY_TARGETS = 2_000
-"""Targets that are read before the records are counted, up to _MAX_SORTED."""
+"""Targets that are read before the records are counted, up to _MAX_SORTED_LATER."""
 
 _MAX_RECORDS = 6
 """Records of a batch for each that is needed; a batch that has more is divided."""
@@ -50,19 +50,19 @@ class NestedLoopJoin:
     The targets are those of one to-one relationship.
 
     fields: the related fields of the order. Those of records without a target are null.
-    large_sets: types with more than _FEW records, relationships with many records without a target,
-    and large groups of targets.
+    plan_hints: types with more than _MAX_SORTED_FIRST records, relationships with many records
+    without a target, and groups of targets that are large or have few records.
 
     Foreign keys of external writers that name no target are in no index of the targets: their
     records are left out, unless so few satisfy the filters that all are sorted; then their related
     fields are null, too.
     """
 
-    def __init__(self, fields: Sequence[str], reads: JoinReads, large_sets: LargeSets) -> None:
+    def __init__(self, fields: Sequence[str], reads: JoinReads, plan_hints: PlanHints) -> None:
         self._fields = fields
         self._reads = reads
-        self._groups = TargetGroups(reads, large_sets)
-        self._large_sets = large_sets
+        self._groups = TargetGroups(reads, plan_hints)
+        self._plan_hints = plan_hints
         self._untargeted = reads.resource, reads.relationship
         self._can_sort_all: bool | None = None
 
@@ -73,90 +73,95 @@ class NestedLoopJoin:
 
         conditions: the filters, and those on the sort keys that the page begins after.
         """
-        search = Search(*split(conditions))
+        separated = JoinConditions(*split(conditions))
         if self._can_sort_all is None:
             self._can_sort_all = not await self._are_many(filters)
         if self._can_sort_all:
             return await self._reads.sort_all(conditions, order, size, 0)
-        if any("$eq" in one for part in search.own[len(filters) :] for one in part.values()):
-            count = await self._reads.count(_FEW + 1, search.own)
+        # A page that begins among equal keys often has only few records left.
+        if _has_equality(separated.own[len(filters) :]):
+            count = await self._reads.count(_MAX_SORTED_FIRST + 1, separated.own)
             if not count:
                 return []
-            if count <= _FEW:
+            if count <= _MAX_SORTED_FIRST:
                 return await self._reads.sort_all(conditions, order, size, 0)
-        return await self._find(search, order, size)
+        return await self._find(separated, order, size)
 
     async def _are_many(self, filters: Conditions) -> bool:
-        """Whether more than _FEW records satisfy the filters."""
+        """Whether more than _MAX_SORTED_FIRST records satisfy the filters."""
         if filters:
-            return await self._reads.are_more(_FEW, filters)
+            return await self._reads.are_more(_MAX_SORTED_FIRST, filters)
         resource = self._reads.resource
-        if not self._large_sets.has(resource):
-            if not await self._reads.are_more(_FEW, []):
+        if not self._plan_hints.has(resource):
+            if not await self._reads.are_more(_MAX_SORTED_FIRST, []):
                 return False
-            self._large_sets.add(resource)
+            self._plan_hints.add(resource)
         return True
 
     async def _find(
-        self, search: Search, order: Order, size: int, group: TargetGroup | None = None
+        self, conditions: JoinConditions, order: Order, size: int, group: TargetGroup | None = None
     ) -> list[Record]:
         """Find records. group: what is known of the targets, if they form a group."""
         if order[0].relationship:
-            return await self._find_related(search, order, size)
+            return await self._find_related(conditions, order, size)
         if any(key.relationship for key in order):
-            return await self._find_tied(search, order, size)
-        if search.related:
-            return await self._groups.find(search, order, size, group)
-        return await find_first(self._reads.find, search.own, order, size)
+            return await self._find_tied(conditions, order, size)
+        if conditions.related:
+            return await self._groups.find(conditions, order, size, group)
+        return await find_first(self._reads.find, conditions.own, order, size)
 
-    async def _find_tied(self, search: Search, order: Order, size: int) -> list[Record]:
+    async def _find_tied(self, conditions: JoinConditions, order: Order, size: int) -> list[Record]:
         """Find records in an order whose first key is their own, and others are related.
 
         Sorts all records up to the last one by the first key, unless many are equal to that.
         """
         key, find = order[0], self._reads.find
-        last = [] if search.related else await find(search.own, order[:1], 1, size - 1)
+        last = [] if conditions.related else await find(conditions.own, order[:1], 1, size - 1)
         if not last:
-            return await self._reads.sort_all(search.all, order, size, 0)
+            return await self._reads.sort_all(conditions.all, order, size, 0)
         value = value_of(last[0], key)
-        tied = search.where(equal(key, value))
-        if not await self._reads.are_more(_FEW, tied.own):
-            conditions = [*search.own, *up_to(key, value)]
-            return await self._reads.sort_all(conditions, order, size, 0)
+        tied = conditions.where(equal(key, value))
+        if not await self._reads.are_more(_MAX_SORTED_FIRST, tied.own):
+            bounds = up_to(key, value)
+            return await self._reads.sort_all([*conditions.own, *bounds], order, size, 0)
         records: list[Record] = []
         if preceding := before(key, value):
-            records = await self._reads.sort_all([*search.own, *preceding], order, size, 0)
+            records = await self._reads.sort_all([*conditions.own, *preceding], order, size, 0)
         return records + await self._find(tied, order[1:], size - len(records))
 
-    async def _find_related(self, search: Search, order: Order, size: int) -> list[Record]:
+    async def _find_related(
+        self, conditions: JoinConditions, order: Order, size: int
+    ) -> list[Record]:
         """Find records in an order whose first key is related."""
         key, count = order[0], max(_MIN_TARGETS, size + size // 4)
-        records, rest, read, is_counted = list[Record](), search, 0, False
+        records, rest, read, is_counted = list[Record](), conditions, 0, False
         while True:
             groups, has_more = await self._next_groups(rest, key, count)
-            records += await self._join(search, groups, order, size - len(records))
+            records += await self._join(conditions, groups, order, size - len(records))
             if len(records) >= size or not has_more:
                 return records
             following = beyond(key, groups[-1].value_of(key))
             if not following:
                 return records
-            rest = search.where(*following)
+            rest = conditions.where(*following)
             read += count
             if read >= _MANY_TARGETS and not is_counted:
-                if not await self._reads.are_more(_MAX_SORTED, search.own):
-                    return await self._reads.sort_all(search.all, order, size, 0)
+                if not await self._reads.are_more(_MAX_SORTED_LATER, conditions.own):
+                    return await self._reads.sort_all(conditions.all, order, size, 0)
                 is_counted = True
             count = max(count, min(2 * count, _MAX_TARGETS))
 
     async def _next_groups(
-        self, search: Search, key: Key, count: int
+        self, conditions: JoinConditions, key: Key, count: int
     ) -> tuple[list[TargetGroup], bool]:
         """Return the first groups of targets, and whether others follow."""
         name = key.stored_name
         sort = dict.fromkeys((name, "_id"), -1 if key.descending else 1)
-        targets = await self._reads.find_targets(search, only(self._fields), sort=sort, limit=count)
+        targets = await self._reads.find_targets(
+            conditions, only(self._fields), sort=sort, limit=count
+        )
         has_more = len(targets) == count
-        if search.includes_untargeted and not (key.descending and has_more):
+        if conditions.includes_untargeted and not (key.descending and has_more):
             targets.insert(len(targets) if key.descending else 0, NO_TARGET)
         groups = [
             TargetGroup(list(group)) for _, group in groupby(targets, lambda one: one.get(name))
@@ -168,7 +173,7 @@ class NestedLoopJoin:
         return groups, has_more
 
     async def _join(
-        self, search: Search, groups: Sequence[TargetGroup], order: Order, size: int
+        self, conditions: JoinConditions, groups: Sequence[TargetGroup], order: Order, size: int
     ) -> list[Record]:
         """Return the first records that link to the targets of groups.
 
@@ -176,51 +181,51 @@ class NestedLoopJoin:
         """
         if not groups or size <= 0:
             return []
-        place = self._large_group(groups)
-        if place is None:
+        index = self._large_group(groups)
+        if index is None:
             limit = _MAX_RECORDS * max(size, _MIN_TARGETS)
-            joined = await self._join_all(search, groups, order, limit + 1)
+            joined = await self._join_all(conditions, groups, order, limit + 1)
             if len(joined) <= limit:
                 return joined[:size]
-            place = self._most_frequent(joined, groups)
-        records = await self._join(search, groups[:place], order, size)
+            index = self._most_frequent(joined, groups)
+        records = await self._join(conditions, groups[:index], order, size)
         if len(records) < size:
-            records += await self._join_group(search, groups[place], order, size - len(records))
-        following = groups[place + 1 :]
-        return records + await self._join(search, following, order, size - len(records))
+            records += await self._join_group(conditions, groups[index], order, size - len(records))
+        following = groups[index + 1 :]
+        return records + await self._join(conditions, following, order, size - len(records))
 
     def _large_group(self, groups: Sequence[TargetGroup]) -> int | None:
-        """Return the place of a group that probably has many records; None if none has."""
-        for place, group in enumerate(groups):
+        """Return the index of a group that probably has many records; None if none has."""
+        for index, group in enumerate(groups):
             if not group.is_complete or (
-                None in group.ids and self._large_sets.has(self._untargeted)
+                None in group.ids and self._plan_hints.has(self._untargeted)
             ):
-                return place
+                return index
         return None
 
     def _most_frequent(self, joined: Sequence[Record], groups: Sequence[TargetGroup]) -> int:
-        """Return the place of the group with the target to which most records link."""
+        """Return the index of the group with the target to which most records link."""
         counts = Counter(key_of(record, self._reads.relationship.foreign_key) for record in joined)
         ((most, _),) = counts.most_common(1)
         if most is None:
-            self._large_sets.add(self._untargeted)
-        places = (place for place, group in enumerate(groups) if most in group.ids)
-        return next(places, 0)  # external keys may be no integers
+            self._plan_hints.add(self._untargeted)
+        indexes = (index for index, group in enumerate(groups) if most in group.ids)
+        return next(indexes, 0)  # foreign keys of external writers may not be integers
 
     async def _join_group(
-        self, search: Search, group: TargetGroup, order: Order, size: int
+        self, conditions: JoinConditions, group: TargetGroup, order: Order, size: int
     ) -> list[Record]:
         """Return the first records that link to the targets of a group."""
         target, *others = group.targets
         keys = order[:1]
         if group.is_complete and not others:
             keys = tuple(key for key in order if key.relationship)
-        tied = search.where(*(equal(key, target.get(key.stored_name)) for key in keys))
+        tied = conditions.where(*(equal(key, target.get(key.stored_name)) for key in keys))
         rest = tuple(key for key in order if key not in keys)
         return await self._find(tied, rest, size, group)
 
     async def _join_all(
-        self, search: Search, groups: Sequence[TargetGroup], order: Order, limit: int
+        self, conditions: JoinConditions, groups: Sequence[TargetGroup], order: Order, limit: int
     ) -> list[Record]:
         """Return all records that link to the targets of groups, or some if they exceed the limit.
 
@@ -230,7 +235,11 @@ class NestedLoopJoin:
         targets = [target for group in groups for target in group.targets]
         ids = [target["_id"] for target in targets]
         index = {"$indexOfArray": [{"$literal": ids}, {"$ifNull": [f"${key}", None]}]}
-        target = {"$set": {self._reads.path: {"$arrayElemAt": [{"$literal": targets}, index]}}}
+        join = {"$set": {self._reads.path: {"$arrayElemAt": [{"$literal": targets}, index]}}}
         return await self._reads.sort_some(
-            search.where({key: {"$in": ids}}), order, limit, join=target
+            conditions.where({key: {"$in": ids}}), order, limit, join=join
         )
+
+
+def _has_equality(conditions: Conditions) -> bool:
+    return any("$eq" in one for condition in conditions for one in condition.values())

@@ -13,7 +13,7 @@ from bson.timestamp import Timestamp
 
 from registry.model.record import MAX_ID, Record
 from registry.storage.batching import Batcher, BatchLimits
-from registry.storage.reads.commands import Commands, Found
+from registry.storage.reads.commands import Found, ReadCommands
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
 from registry.storage.visible_fields import only
@@ -73,7 +73,7 @@ class RangeScans:
     third id is deleted.
     """
 
-    def __init__(self, commands: Commands, collection: str) -> None:
+    def __init__(self, commands: ReadCommands, collection: str) -> None:
         self._commands = commands
         self._collection = collection
         self._ids_are_dense = True  # as long as few records are deleted

@@ -1,4 +1,4 @@
-"""What the reads of one database share."""
+"""What the collection queries of one database share."""
 
 from bson.timestamp import Timestamp
 
@@ -8,9 +8,9 @@ from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.reads.commands import Commands, PointInTime
+from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.id_index import IdIndex
-from registry.storage.reads.large_sets import LargeSets
+from registry.storage.reads.plan_hints import PlanHints
 from registry.storage.reads.range_scans import RangeScans
 
 _MAX_CALLERS = 256
@@ -18,17 +18,17 @@ _MAX_CALLERS = 256
 
 
 class ReadContext:
-    """What all collection queries of one database share.
+    """The indexes, shared fetches and limits of the collection queries of one database.
 
     seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
     id_indexes, range_scans: by type. pages, totals, bulkheads: coalescing, and the limits on
-    queries in progress. backlog: indexes and text blocks that are not complete. large_sets: those
-    that queries have found.
+    queries in progress. backlog: indexes and text blocks that are not complete. plan_hints: what
+    recent queries found about sets of records.
     """
 
     def __init__(
         self,
-        commands: Commands,
+        commands: ReadCommands,
         graph: Graph,
         settings: Settings,
         bulkheads: Bulkheads,
@@ -47,7 +47,7 @@ class ReadContext:
         )
         self.bulkheads = bulkheads
         self.backlog = backlog
-        self.large_sets = LargeSets()
+        self.plan_hints = PlanHints()
 
     async def close(self) -> None:
         """Stop reading in the background, and end the sessions."""

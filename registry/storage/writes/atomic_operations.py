@@ -21,7 +21,7 @@ from registry.storage.writes.unit_of_work import (
 
 
 @dataclass(frozen=True, slots=True)
-class Performed:
+class Executed:
     """Executed operations, their placeholders replaced by ids, each with the record it has written.
 
     is_replayed: whether an earlier request with the same idempotency key has executed them. The
@@ -53,7 +53,7 @@ async def execute(
     ids: Mapping[int, int],
     key: IdempotencyKey | None,
     transaction: Transaction,
-) -> Performed:
+) -> Executed:
     """Execute operations in order, unless the key has a result. ids: by placeholder.
 
     Raises PyMongoError, IdTaken, RecordNotFound or DuplicateValue with the pointer into the first
@@ -65,21 +65,21 @@ async def execute(
     await results.load([key])
     if (records := results.get(key)) is not None:
         return _replayed(operations, records)
-    performed = await _execute(operations, ids, transaction)
-    results.add(key, [(one.resource, _shown(one, record)) for one, record in performed.operations])
+    executed = await _execute(operations, ids, transaction)
+    results.add(key, [(one.resource, _shown(one, record)) for one, record in executed.operations])
     await results.flush()
-    return performed
+    return executed
 
 
-def _replayed(operations: Sequence[Operation], records: Sequence[Record]) -> Performed:
+def _replayed(operations: Sequence[Operation], records: Sequence[Record]) -> Executed:
     pairs = list(zip(operations, records, strict=True))
     ids = {
         one.target.id: record["_id"]
         for one, record in pairs
         if one.verb is Verb.CREATE and one.target.id is not None
     }
-    performed = [(one.with_assigned_ids(ids), record) for one, record in pairs]
-    return Performed(performed, is_replayed=True)
+    executed = [(one.with_assigned_ids(ids), record) for one, record in pairs]
+    return Executed(executed, is_replayed=True)
 
 
 def _shown(operation: Operation, record: Record) -> Record:
@@ -89,15 +89,15 @@ def _shown(operation: Operation, record: Record) -> Record:
 
 async def _execute(
     operations: Sequence[Operation], ids: Mapping[int, int], transaction: Transaction
-) -> Performed:
-    performed: list[tuple[Operation, Record]] = []
+) -> Executed:
+    executed: list[tuple[Operation, Record]] = []
     for group in _groups([operation.with_assigned_ids(ids) for operation in operations]):
         if group[0].verb is Verb.DELETE:
             records = [await _delete(operation, transaction) for operation in group]
         else:
-            records = await _write(group, len(performed), transaction)
-        performed += zip(group, records, strict=True)
-    return Performed(performed)
+            records = await _write(group, len(executed), transaction)
+        executed += zip(group, records, strict=True)
+    return Executed(executed)
 
 
 def _groups(operations: Iterable[Operation]) -> Iterator[list[Operation]]:

@@ -1,6 +1,6 @@
 """The commands that create and update records of one type, each with a time limit on the server.
 
-The driver does not retry them: the `write_id` of the records tells whether a lost command was
+The driver does not retry them: the `write_id` of the records shows whether a lost command was
 executed.
 """
 
@@ -14,7 +14,8 @@ from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
 from registry.storage.command_durations import observed
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
+from registry.storage.records import one_of
 
 MILLISECONDS = 5_000
 """The time limit of a command, shorter than the wait of the client: once the client gives up, the
@@ -45,7 +46,7 @@ class Reply:
 class WriteCommands:
     """The commands for one type. The methods raise PyMongoError."""
 
-    def __init__(self, database: Database, reads: Commands, resource: Resource) -> None:
+    def __init__(self, database: Database, reads: ReadCommands, resource: Resource) -> None:
         self._database = database
         self._reads = reads
         self._collection = resource.collection
@@ -55,9 +56,8 @@ class WriteCommands:
         """Return the records with these ids, as the majority has acknowledged them."""
         if not ids:
             return []
-        # At 1 connection, a list of one id takes 17.5 % more CPU time of mongod.
-        query = {"_id": {"$in": ids} if len(ids) > 1 else ids[0]}
-        return (await self._reads.find(self._collection, query, projection)).records
+        found = await self._reads.find(self._collection, {"_id": one_of(ids)}, projection)
+        return found.records
 
     async def insert(self, records: Sequence[Record], milliseconds: int = MILLISECONDS) -> Reply:
         """Insert records, all but the rejected ones.

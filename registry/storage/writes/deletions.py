@@ -18,7 +18,7 @@ async def delete(
 ) -> Record | None:
     """Delete a resource and all links to it; return its last record, None if there is none.
 
-    Related resources get their next version, of this author. Raises PyMongoError, or
+    The versions of related resources are incremented, with this author. Raises PyMongoError, or
     VersionConflict if the record has none of the versions.
     """
     collection, session = transaction.collection(resource), transaction.session

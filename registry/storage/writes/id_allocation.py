@@ -72,9 +72,10 @@ class Counters:
         return await self._blocks[resource.type].take(count)
 
     async def retry_if_taken(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Return what `write` returns, which allocates ids; retry once above all stored ids.
+        """Call `write`, which allocates ids, and return its result.
 
-        An external writer may have stored ids beyond the counter. Raises Unavailable.
+        If an id is taken, as an external writer has stored ids beyond the counter, continue above
+        all stored ids and call it once more. Raises Unavailable.
         """
         try:
             return await write()

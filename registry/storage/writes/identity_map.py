@@ -83,8 +83,8 @@ class IdentityMap:
         members = [(id_, key_of(self._records[id_], field)) for id_ in linkage.ids]
         return [(id_, current) for id_, current in members if current != owner]
 
-    def operations(self) -> Iterator[tuple[Hashable, WriteOperation]]:
-        """Yield the operations, with the id of the record; None for several records."""
+    def take_operations(self) -> Iterator[tuple[Hashable, WriteOperation]]:
+        """Yield the operations, once: each with the id of its record, None for several records."""
         for id_, is_new in self._in_order.items():
             values = self._changed.pop(id_, {})
             # As later changes left it: inserting and then updating it would write it twice.

@@ -34,8 +34,8 @@ from registry.storage.writes_in_progress import WritesInProgress
 
 _LOCK_MILLISECONDS = 1_000
 """The time limit of a command if attributes are unique. MongoDB then waits for transactions that
-have written the same values: the longest delay of the others in the batch, which usually takes 10
-ms."""
+have written the same values: the longest delay of the others in the batch; a batch usually takes
+10 ms."""
 
 _ATTEMPTS = MILLISECONDS // _LOCK_MILLISECONDS
 
@@ -126,9 +126,10 @@ class Insertions:
     async def _insert_again(
         self, records: Sequence[Record], *, may_be_late: bool
     ) -> dict[int, StorageError]:
-        """Insert records that a lost command may have inserted. may_be_late: or may yet insert.
+        """Insert records that a lost command may have inserted.
 
-        At most one of the commands stores a record; the other finds its id or a value taken.
+        may_be_late: whether that command may still be executed. At most one of the commands stores
+        a record; the other finds its id or a value taken.
         """
         errors = await self._insert_all(records)
         taken = [id_ for id_, error in errors.items() if not isinstance(error, Unavailable)]

@@ -19,7 +19,7 @@ _Creation: TypeAlias = tuple[Change, IdempotencyKey]
 class KeyedInsertions:
     """Creates resources of one type whose idempotency keys are expected to be new.
 
-    It takes fewer commands than LinkWrites, which has to be used if a key is not.
+    It takes fewer commands than LinkWrites, which is needed if a key already has a result.
     """
 
     def __init__(self, resource: Resource, transactions: Transactions, counters: Counters) -> None:

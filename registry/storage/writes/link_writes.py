@@ -68,7 +68,7 @@ class LinkWrites:
             return await self._writes.begin(_write_alone(request, self._transactions))
 
     async def write_large(self, request: WriteRequest) -> Written | None:
-        """Do the same as `write` in a transaction of its own: a large request delays its batch."""
+        """Do the same as `write`, in a transaction of its own: it would delay its batch."""
         return await _write_alone(request, self._large_transactions)
 
     async def close(self) -> None:
@@ -150,20 +150,22 @@ def _outcomes(committed: Committed[list[WriteOutcome]]) -> list[WriteOutcome]:
 
 
 def _split(requests: Sequence[WriteRequest]) -> Iterator[list[WriteRequest]]:
+    """Divide requests into transactions.
+
+    They are bounded in identifiers, write each unique attribute once, and end with a request that
+    is read back.
+    """
     batch: list[WriteRequest] = []
     identifiers, set_unique = 0, set[tuple[str, int | None]]()
     for request in requests:
         added, resource = request.change.size, (request.resource.type, request.id)
         is_set_again = resource in set_unique and request.sets_unique
-        if batch and (identifiers + added > _MAX_IDENTIFIERS or is_set_again):
+        is_too_large = identifiers + added > _MAX_IDENTIFIERS
+        if batch and (is_too_large or is_set_again or batch[-1].is_read_back):
             yield batch
             batch, identifiers, set_unique = [], 0, set()
         batch.append(request)
         identifiers += added
         if request.sets_unique:
             set_unique.add(resource)
-        if request.is_read_back:
-            yield batch
-            batch, identifiers, set_unique = [], 0, set()
-    if batch:
-        yield batch
+    yield batch

@@ -49,8 +49,8 @@ class OptimisticUpdates:
         self._commands = commands
         self._visible = visible(resource)
 
-    async def pending(self, updates: RecordUpdates, modified: int | None = None) -> RecordUpdates:
-        """Read the records, and compute the updates that have not been applied; return those.
+    async def reload(self, updates: RecordUpdates, modified: int | None = None) -> RecordUpdates:
+        """Read the records, apply the requests to those not yet written; return their updates.
 
         modified: how many records the last command has updated; None if unknown. Raises
         PyMongoError.
@@ -89,7 +89,7 @@ class OptimisticUpdates:
             except OperationFailure as error:
                 if len(pending) == 1 and error.code not in _LOCKED:
                     raise
-                return await self.pending(pending)
+                return await self.reload(pending)
             else:
                 if reply.is_acknowledged and reply.count == len(pending):
                     for update in pending.values():
@@ -99,7 +99,7 @@ class OptimisticUpdates:
                     modified = reply.count
                 else:  # Replication is slow, not a lock: the next command waits for it.
                     milliseconds = MILLISECONDS
-            pending = await self.pending(pending, modified)
+            pending = await self.reload(pending, modified)
         return {}
 
     def _parts(self, updates: RecordUpdates) -> list[RecordUpdates]:

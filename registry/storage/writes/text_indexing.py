@@ -167,10 +167,10 @@ class TextIndexing:
         return newest[ID] if newest else NO_BLOCK
 
     async def _remove_outdated(self, count: int, newest: int) -> None:
-        """Check the next blocks; the records of those that have lost most of them leave them.
+        """Check the next blocks; remove those that have lost most of their records.
 
-        newest: the first block that is not checked. As the newest one is never removed, no other
-        gets its number.
+        Their other records are then outside of blocks. newest: the first block that is not checked.
+        As the newest one is never removed, no other gets its number.
         """
         query = {ID: {"$gt": self._last_checked, "$lt": newest}, _FILLING: None}
         found = self._blocks.find(query, only(()), sort=_OLDEST, limit=count)

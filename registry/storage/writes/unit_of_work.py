@@ -221,13 +221,14 @@ class UnitOfWork:
     def _link_target(self, linkage: Linkage, before: Record, authorship: Record) -> None:
         targets = self._identity_maps[linkage.relationship.target]
         previous = key_of(before, linkage.relationship.foreign_key)
-        if previous != linkage.linked_ids:
+        new = next(iter(linkage.ids), None)
+        if previous != new:
             targets.increment_version(previous, authorship)
-            targets.increment_version(next(iter(linkage.ids), None), authorship)
+            targets.increment_version(new, authorship)
 
     async def _flush(self, requests: Sequence[WriteRequest]) -> None:
         for type_name, identity_map in self._identity_maps.items():
-            resource, operations = self._graph[type_name], identity_map.operations()
+            resource, operations = self._graph[type_name], identity_map.take_operations()
             collection = self._transaction.collection(resource)
             while chunk := list(islice(operations, _MAX_OPERATIONS)):
                 try:

@@ -1,11 +1,11 @@
-"""What the writes of one database share."""
+"""The write paths of one database, and what they share."""
 
 import asyncio
 
 from registry.model.graph import Graph
 from registry.storage.client import Database
 from registry.storage.orphaned_transactions import OrphanedTransactions
-from registry.storage.reads.commands import Commands
+from registry.storage.reads.commands import ReadCommands
 from registry.storage.transactions import Transactions
 from registry.storage.writes.attribute_updates import AttributeUpdates
 from registry.storage.writes.commands import WriteCommands
@@ -20,14 +20,14 @@ _MAX_SMALL_TRANSACTIONS = 16
 
 
 class WriteContext:
-    """The ways to write to one database.
+    """The write paths of one database, and the limits and transactions that they share.
 
     in_progress: the writes that have begun. transactions, large_transactions: those of small and of
     large requests, whose retries do not delay the others. small_transactions: limits those that
     take a thread each. insertions, keyed_insertions, attribute_updates: by resource.
     """
 
-    def __init__(self, database: Database, graph: Graph, commands: Commands) -> None:
+    def __init__(self, database: Database, graph: Graph, commands: ReadCommands) -> None:
         orphans = OrphanedTransactions(database)
         self.counters = Counters(database, graph)
         self.in_progress = WritesInProgress()

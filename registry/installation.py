@@ -6,7 +6,9 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
-IS_CHECKOUT = (Path(__file__).parents[1] / "setup.py").is_file()
+_ROOT = Path(__file__).parents[1]
+
+IS_CHECKOUT = (_ROOT / "setup.py").is_file()
 """Whether this package is in a checkout, where scripts run the commands."""
 
 DATA_DIR = Path("data") if IS_CHECKOUT else user_data_path("registry", appauthor=False)
@@ -15,6 +17,11 @@ DATA_DIR = Path("data") if IS_CHECKOUT else user_data_path("registry", appauthor
 
 SWAGGER_UI = Path(sys.prefix, "share", "swagger-ui")
 """The directory into which scripts/swagger-ui installs the required version of Swagger UI."""
+
+
+def is_default(data_dir: Path) -> bool:
+    """Return whether commands use this data directory if they are not told another one."""
+    return data_dir.absolute() == _ROOT / DATA_DIR
 
 
 def program() -> str:

@@ -2,7 +2,7 @@
 
 import shlex
 
-from registry.installation import command
+from registry.installation import command, is_default
 from registry.settings import Settings, flag
 from registry.storage.tokens import Tokens
 
@@ -25,7 +25,7 @@ def _command_for_token(settings: Settings) -> str:
     """Return the command that creates a token in the database that the service uses."""
     words = [*command("token"), "create", "--name", "NAME", "--scope", "write"]
     defaults = Settings()
-    if settings.data_dir != defaults.data_dir:
+    if not is_default(settings.data_dir):
         words += [flag("data_dir"), str(settings.data_dir.absolute())]
     if settings.database != defaults.database:
         words += [flag("database"), settings.database]

@@ -49,6 +49,7 @@ STORAGE_LAYERS = [
     "connection_pool",
     "command_durations",
     "client",
+    "session_pool",
     "snapshot_session",
     "backups",
     "availability",

@@ -37,9 +37,11 @@ async def build(database: Database, collection: str, indexes: Sequence[IndexMode
 
 async def _build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
     # Otherwise a thread would wait for the build, and delay the end of the process.
-    async with ReadCommands(database).cancellable_session() as session:
+    commands = ReadCommands(database)
+    async with commands.cancellable_session() as session:
         with pymongo.timeout(BUILD_SECONDS):
             await database[collection].create_indexes(indexes, session=session)
+    await commands.close()
 
 
 async def _log_progress(database: Database, collection: str) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -25,6 +25,7 @@ from registry.storage.client import Database
 from registry.storage.command_durations import observed
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.orphaned_transactions import OrphanedTransactions
+from registry.storage.session_pool import SessionPool
 
 _Result = TypeVar("_Result")
 
@@ -97,12 +98,11 @@ class Transactions:
         self._graph = graph
         self._orphans = orphans
         self._turn = asyncio.Lock()
-        self._idle: list[AsyncIOMotorClientSession] = []
+        self._sessions = SessionPool(database)
 
     async def close(self) -> None:
         """End the sessions, after the last transaction."""
-        while self._idle:
-            await self._idle.pop().end_session()
+        await self._sessions.close()
 
     async def run(
         self, callback: Callable[[Transaction], Awaitable[_Result]]
@@ -136,7 +136,7 @@ class Transactions:
         """
         with translated_errors():
             try:
-                async with self._session() as session:
+                async with self._sessions.session() as session:
                     running = self._run_in_transaction(callback, session)
                     result = await observed("transaction", running)
                     # The stubs of motor declare this property as a method.
@@ -147,21 +147,6 @@ class Transactions:
                 if error.has_error_label("TransientTransactionError"):
                     raise TransactionConflict from error
                 raise
-
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
-        """Yield a session. One without errors is used again, which saves two calls of motor."""
-        if self._idle:
-            session = self._idle.pop()
-        else:  # Causally consistent, each transaction would wait for the time of the one before.
-            client = self._database.client
-            session = await client.start_session(causal_consistency=False)
-        try:
-            yield session
-        except BaseException:
-            await session.end_session()
-            raise
-        self._idle.append(session)
 
     async def _run_in_transaction(
         self,

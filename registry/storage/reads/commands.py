@@ -23,6 +23,7 @@ from registry.storage.client import Database
 from registry.storage.command_durations import observed
 from registry.storage.reads.change_streams import ChangeStream
 from registry.storage.records import ONE_BATCH, Stage
+from registry.storage.session_pool import SessionPool
 
 Command: TypeAlias = dict[str, Any]
 """A `find` or `aggregate` command."""
@@ -75,12 +76,11 @@ class ReadCommands:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._latest = _LatestSnapshot(database)
-        self._sessions: list[Session] = []
+        self._sessions = SessionPool(database)
 
     async def close(self) -> None:
         """End the sessions."""
-        while self._sessions:
-            await self._sessions.pop().end_session()
+        await self._sessions.close()
 
     async def find(
         self,
@@ -134,20 +134,14 @@ class ReadCommands:
         Otherwise, each would occupy a thread until its time limit. A user that may run commands
         may also end its own (`killSessions`).
         """
-        client = self._database.client
-        if self._sessions:
-            session = self._sessions.pop()
-        else:
-            session = await client.start_session(causal_consistency=False)
-        try:
-            yield session
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError):
+        async with self._sessions.session() as session:
+            try:
+                yield session
+            except asyncio.CancelledError:
+                command = {"killSessions": [session.session_id]}
                 with suppress(PyMongoError):  # the time limit then ends them
-                    await client.admin.command({"killSessions": [session.session_id]})
-            await session.end_session()
-            raise
-        self._sessions.append(session)  # as motor starts and ends one in a thread
+                    await self._database.client.admin.command(command)
+                raise
 
     async def now(self) -> Timestamp:
         """Return the time of the latest snapshot."""

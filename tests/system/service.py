@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import IO, Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import orjson
@@ -157,9 +159,20 @@ class Service:
         with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - http
             return orjson.loads(response.read())
 
+    def read(self, path: str) -> Any:
+        """GET a path, again while the database is unavailable; return the document."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                return self.request(path)
+            except HTTPError as error:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                    raise AssertionError(error.read().decode()) from None
+                time.sleep(0.1)
+
     def names(self) -> list[str]:
         """Return the first names of all persons."""
-        persons = self.request("/persons")["data"]
+        persons = self.read("/persons")["data"]
         return [person["attributes"]["first_name"] for person in persons]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:

@@ -31,8 +31,7 @@ main()
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start) -> None:
-    # Longer than the recovery of mongod takes on a busy machine.
-    service = start("--workers", workers, "--request-seconds", str(TIMEOUT))
+    service = start("--workers", workers)
     service.request("/persons", person("Grace"))
     killed = service.mongod
     os.kill(killed, signal.SIGKILL)
@@ -50,7 +49,7 @@ def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start
 
 
 def test_the_service_continues_when_the_shell_that_runs_mongod_was_killed(start: Start) -> None:
-    service = start("--request-seconds", str(TIMEOUT))
+    service = start()
     service.request("/persons", person("Grace"))
     killed = service.mongod
     (shell,) = children(service.process.pid)
@@ -87,7 +86,7 @@ def test_the_service_exits_with_the_reason_when_mongod_cannot_be_restarted(
 
 
 def test_a_killed_service_leaves_no_mongod_that_it_has_restarted(start: Start) -> None:
-    service = start("--request-seconds", str(TIMEOUT))
+    service = start()
     os.kill(service.mongod, signal.SIGKILL)
     assert service.names() == []
     mongod = service.mongod

@@ -211,6 +211,7 @@ class _IncludeResolver:
         related = await self._find_members(resource, list(members), relationship, size)
         key, loaded = relationship.foreign_key, self._loaded[relationship.target]
         async for chunk in in_chunks(related):
+            make_ids_hashable(chunk)
             for record in chunk:
                 if (owner := key_of(record, key)) in members:
                     members[owner].append(record["_id"])
@@ -231,13 +232,8 @@ class _IncludeResolver:
         target, key = self._graph[relationship.target], relationship.foreign_key
         attributes = self._query.attributes(target)
         if size is None:
-            members = await self._snapshot.find(target, key, ids, attributes)
-        else:
-            members = await self._snapshot.find_first(
-                resource, relationship, ids, size + 1, attributes
-            )
-        make_ids_hashable(members)
-        return members
+            return await self._snapshot.find(target, key, ids, attributes)
+        return await self._snapshot.find_first(resource, relationship, ids, size + 1, attributes)
 
 
 def _without_none(ids: Iterable[Any]) -> set[int]:

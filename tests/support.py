@@ -83,9 +83,11 @@ class Api:
     async def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send a document as JSON, or bytes unchanged."""
+        """Send a document as JSON, or bytes, which an iterator may yield, unchanged."""
         data = json.dumps(body).encode() if isinstance(body, dict | list) else body
-        data = io.BytesIO(data) if data else data  # aiohttp warns of large bytes objects
+        data = (
+            io.BytesIO(data) if data and isinstance(data, bytes) else data
+        )  # aiohttp warns of large bytes objects
         sent = {"Content-Type": MEDIA_TYPE} | dict(headers or {})
         async with self.client.request(method, path, data=data, headers=sent) as response:
             content = await response.read()

@@ -24,6 +24,10 @@ from registry.jsonapi.errors import MalformedRequest, RequestTimeout
 _MAX_WAITING = 2
 """Reading pauses when so many requests wait for the response to another one of the connection."""
 
+_READ_BUFFER = 2**16
+"""Reading pauses when twice as many bytes of a body wait. The event loop reads up to 256,000 at a
+time, so a body that nothing reads yet takes as many; with aiohttp's default, up to 1 MiB."""
+
 _TLS_BUFFER = 2**12
 """Bytes that may wait for encrypted ones to be sent. With a limit of less than the session tickets,
 which wait after a handshake, a TLS connection of the event loop would never be read."""
@@ -58,6 +62,7 @@ class Connection(web.RequestHandler):
             keepalive_timeout=limits.idle_seconds,
             lingering_time=limits.linger_seconds,
             max_line_size=limits.target_bytes,
+            read_bufsize=_READ_BUFFER,
             # Otherwise, the bodies of rejected requests would be decompressed to be discarded.
             auto_decompress=False,
             access_log=None,  # type: ignore[arg-type] # None turns it off: `record` replaces it

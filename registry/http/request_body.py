@@ -9,12 +9,14 @@ from registry.http.app_keys import DEADLINES, LIMITS
 from registry.http.decoding import decoded, undecodable
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, RequestTimeout
+from registry.offloading import MAX_INLINE_BYTES
 
 
-async def read_body(request: web.Request, extension: str | None = None) -> bytes:
-    """Return the body. extension: the URI of the extension that its media type must name.
+def check_body(request: web.Request, extension: str | None = None) -> None:
+    """Check what the head says of the body, before that is received.
 
-    Raises UnsupportedMediaType, BodyTooLarge, RequestTimeout or MalformedRequest.
+    extension: the URI of the extension that its media type must name. Raises UnsupportedMediaType,
+    BodyTooLarge or MalformedRequest.
     """
     content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
     content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
@@ -23,6 +25,17 @@ async def read_body(request: web.Request, extension: str | None = None) -> bytes
         _check_transfer_coding(request)
     elif size > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
+
+
+def may_be_large(request: web.Request) -> bool:
+    """Whether the body may have more than MAX_INLINE_BYTES, once it is decoded."""
+    size = request.content_length
+    return size is None or size > MAX_INLINE_BYTES or hdrs.CONTENT_ENCODING in request.headers
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Return the body, decoded. Raises BodyTooLarge, RequestTimeout or MalformedRequest."""
+    limits = request.app[LIMITS]
     try:
         body = await _receive(request, limits.arrival_seconds)
     except TimeoutError as error:

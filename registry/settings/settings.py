@@ -137,6 +137,14 @@ class Settings:
     large_transactions: Annotated[
         int, _count, "writes of more than 100 resources in progress per worker"
     ] = max(1, CORES // 2)
+    large_bodies: Annotated[
+        int,
+        _count,
+        "request bodies of more than 50 kB per worker, from their arrival to the response",
+    ] = 32 * CORES
+    large_documents: Annotated[
+        int, _count, "such bodies per worker that are parsed, from then to the response"
+    ] = 2 * CORES
     queue_length: Annotated[
         int, integer(0, 999_999), "requests that may wait for each of these limits"
     ] = 2_000

@@ -139,12 +139,15 @@ class Bulkheads:
 
     small_requests: reads by id, pages along an index, small writes. heavy_queries: what no index
     serves. streams: collections without `page`. large_transactions: writes of many resources.
+    large_bodies, large_documents: requests with large bodies, and those that are parsed.
     """
 
     small_requests: Bulkhead
     heavy_queries: Bulkhead
     streams: Bulkhead
     large_transactions: Bulkhead
+    large_bodies: Bulkhead
+    large_documents: Bulkhead
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

@@ -46,7 +46,8 @@ _LARGE = 100
 class Repository:
     """The resources of one database.
 
-    settings: the limits of queries and of operations in progress. Methods that write raise
+    settings: the limits of queries and of operations in progress. bulkheads: these operations; the
+    methods enter all but those of large bodies and documents. Methods that write raise
     Unavailable, BulkheadFull and DiskNearlyFull. A write that has begun is completed even if its
     caller is cancelled. With an idempotency key, it is executed once within a day: a repeated call
     returns the result of the first one that succeeded, or raises FingerprintMismatch if its
@@ -57,17 +58,17 @@ class Repository:
         self._database = database
         self._disk_space = DiskSpace(database)
         self._availability = Availability(database)
-        self._bulkheads = Bulkheads.of(settings)
-        self._bulkheads.expose()
+        self.bulkheads = Bulkheads.of(settings)
+        self.bulkheads.expose()
         self._backlog = Backlog()
         commands = ReadCommands(database)
         self._lookups = Lookups(commands, graph)
-        self._reads = ReadContext(commands, graph, settings, self._bulkheads, self._backlog)
+        self._reads = ReadContext(commands, graph, settings, self.bulkheads, self._backlog)
         self._writes = WriteContext(database, graph, commands)
         self._unique_indexes = UniqueIndexes(database, graph, commands)
         self._computed_fields = ComputedFields(database, graph)
         self._maintenance = Maintenance(
-            database, graph, self._computed_fields, self._bulkheads, self._backlog
+            database, graph, self._computed_fields, self.bulkheads, self._backlog
         )
 
     async def prepare(self) -> None:
@@ -144,14 +145,14 @@ class Repository:
             raise
 
     async def _insert_plain(self, resource: Resource, change: Change) -> Written:
-        async with self._bulkheads.small_requests:
+        async with self.bulkheads.small_requests:
             return Written(await self._writes.insertions[resource].insert(change))
 
     async def _insert_keyed(
         self, resource: Resource, change: Change, key: IdempotencyKey
     ) -> Written:
         with suppress(TransactionConflict):  # usually because the key has a result
-            async with self._bulkheads.small_requests:
+            async with self.bulkheads.small_requests:
                 return Written(await self._writes.keyed_insertions[resource].insert(change, key))
         return await self._insert_linked(resource, change, key=key)
 
@@ -209,7 +210,7 @@ class Repository:
     async def _update_attributes(
         self, resource: Resource, request: UpdateRequest
     ) -> Written | None:
-        async with self._bulkheads.small_requests:
+        async with self.bulkheads.small_requests:
             record = await self._writes.attribute_updates[resource].update(request)
         return None if record is None else Written(record)
 
@@ -250,7 +251,7 @@ class Repository:
                 )
             return committed.result
 
-        if await self._bulkheads.small_requests.complete(attempt, self._writes.in_progress) is None:
+        if await self.bulkheads.small_requests.complete(attempt, self._writes.in_progress) is None:
             raise RecordNotFound.by_id(resource.type, id_)
 
     async def execute(
@@ -274,7 +275,7 @@ class Repository:
                 committed = await transactions.run(work)
             return committed.result
 
-        bulkheads = self._bulkheads
+        bulkheads = self.bulkheads
         bulkhead = bulkheads.large_transactions if is_large else bulkheads.small_requests
         retried = partial(self._writes.counters.retry_if_taken, attempt)
         try:
@@ -285,14 +286,14 @@ class Repository:
 
     async def _add_holder(self, taken: DuplicateValue) -> None:
         """Set the id of the resource that has the value. Raises BulkheadFull."""
-        async with self._bulkheads.small_requests:
+        async with self.bulkheads.small_requests:
             taken.id = await self._unique_indexes.find_id(taken)
 
     async def _write_links(self, request: WriteRequest) -> Written | None:
         if request.change.size > _LARGE:
             write = partial(self._writes.link_writes.write_large, request)
-            return await self._bulkheads.large_transactions.complete(
+            return await self.bulkheads.large_transactions.complete(
                 write, self._writes.in_progress
             )
-        async with self._bulkheads.small_requests:
+        async with self.bulkheads.small_requests:
             return await self._writes.link_writes.write(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from registry.http.app_keys import REPOSITORY
 from registry.metrics.families import COMMANDS
 from registry.settings import Settings
+from registry.storage.bulkheads import Bulkheads
 from tests.conftest import Serve
 from tests.support import Api
 
@@ -43,13 +44,12 @@ async def test_a_health_check_is_never_cached_and_names_its_methods(api: Api) ->
 async def test_a_service_is_ready_while_all_bulkheads_are_full(
     serve: Serve, settings: Settings
 ) -> None:
-    names = ("small_requests", "heavy_queries", "streams", "large_transactions")
-    limits: dict[str, Any] = {**dict.fromkeys(names, 1), "queue_seconds": 0.001}
+    limits: dict[str, Any] = {**dict.fromkeys(Bulkheads.__slots__, 1), "queue_seconds": 0.001}
     api = await serve(settings=replace(settings, **limits))
-    bulkheads = api.client.server.app[REPOSITORY]._bulkheads  # type: ignore[attr-defined]
+    bulkheads = api.client.server.app[REPOSITORY].bulkheads  # type: ignore[attr-defined]
     async with AsyncExitStack() as stack:
-        for field in fields(bulkheads):
-            await stack.enter_async_context(getattr(bulkheads, field.name))
+        for name in bulkheads.__slots__:
+            await stack.enter_async_context(getattr(bulkheads, name))
         assert (await api.get("/persons/1")).status == 503
         assert (await check(api, "GET", "/health/ready"))[0] == 200
 

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import gzip
 import inspect
+import io
 import logging
 
 import pytest
@@ -112,6 +113,24 @@ async def test_a_body_larger_than_the_buffer_is_received(start: Start) -> None:
     body = bytes(900_000)
     async with client.post("/", data=body) as response:
         assert await response.read() == body
+
+
+async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -> None:
+    """aiohttp pauses reading when twice its buffer has arrived, at the next read of the loop."""
+    received: list[int] = []
+
+    async def wait(request: web.Request) -> web.Response:
+        while request.content.total_bytes <= 2**17:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # in which all of it would arrive
+        received.append(request.content.total_bytes)
+        return web.Response(body=await request.read())
+
+    body = bytes(1_000_000)
+    client = await start(wait, LONG_LIMITS)
+    async with client.post("/", data=io.BytesIO(body)) as response:
+        assert await response.read() == body
+    assert received[0] <= 2**17 + 256_000
 
 
 async def test_a_compressed_body_is_not_decompressed_unless_a_view_reads_it(start: Start) -> None:

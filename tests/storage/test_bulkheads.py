@@ -172,9 +172,10 @@ async def test_an_operation_to_complete_does_not_begin_if_its_caller_leaves_the_
 
 
 def test_each_bulkhead_has_the_limit_of_its_setting() -> None:
-    settings = Settings(small_requests=1, heavy_queries=2, streams=3, large_transactions=4)
+    names = Bulkheads.__slots__
+    settings = Settings(**{name: limit for limit, name in enumerate(names, 1)})  # type: ignore[arg-type]
     bulkheads = Bulkheads.of(settings)
-    for name in bulkheads.__slots__:
+    for name in names:
         message = str(getattr(bulkheads, name).wait_error())
         assert f"{name.replace('_', ' ')} in progress, {getattr(settings, name)}" in message
 

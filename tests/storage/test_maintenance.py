@@ -83,7 +83,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
     monkeypatch.setattr(Indexes, "build", wait)
     await fill(database, 10)
     api = await serve(settings=replace(settings, heavy_queries=1, queue_length=0))
-    async with repository(api)._bulkheads.heavy_queries:
+    async with repository(api).bulkheads.heavy_queries:
         assert (await api.get("/persons?page[size]=2")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=last_name")).status == 503

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import struct
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -58,14 +60,15 @@ def repository_of(api: Api) -> Repository:
 
 
 def bulkheads(api: Api) -> Bulkheads:
-    return repository_of(api)._bulkheads
+    return repository_of(api).bulkheads
 
 
 @pytest.fixture
 async def busy_api(serve: Serve, settings: Settings) -> Api:
     """A service with one slot of each class but small requests, and no patience."""
-    limits = {"heavy_queries": 1, "streams": 1, "large_transactions": 1, "queue_seconds": 0.001}
-    api = await serve(settings=replace(settings, **limits))  # type: ignore[arg-type]
+    names = ("heavy_queries", "streams", "large_transactions", "large_bodies", "large_documents")
+    limits: dict[str, Any] = {**dict.fromkeys(names, 1), "queue_seconds": 0.001}
+    api = await serve(settings=replace(settings, **limits))
     await api.person()
     return api
 
@@ -129,6 +132,55 @@ async def test_large_transactions_beyond_the_limit_get_503_and_small_ones_do_not
         await assert_overloaded(await link(101), "large transactions")
         assert (await link(100)).status == 200
     assert (await link(101)).status == 200
+
+
+PERSON = orjson.dumps(
+    {"data": {"type": "person", "attributes": {"first_name": "A", "last_name": "B"}}}
+)
+LARGE = PERSON.ljust(50_001)
+ZIPPED = gzip.compress(LARGE)
+GZIP = {"Content-Encoding": "gzip"}
+
+
+async def parts_of(body: bytes) -> AsyncIterator[bytes]:
+    """Yield a body, which is sent in chunks, as its length is unknown."""
+    yield body
+
+
+async def test_large_bodies_beyond_the_limit_get_503_and_small_ones_do_not(busy_api: Api) -> None:
+    async def post(body: Any, headers: Mapping[str, str] = {}) -> Any:
+        return await busy_api.request("POST", "/persons", body, headers)
+
+    async with bulkheads(busy_api).large_bodies:
+        await assert_overloaded(await post(LARGE), "large bodies")
+        await assert_overloaded(await post(ZIPPED, GZIP), "large bodies")
+        await assert_overloaded(await post(parts_of(PERSON)), "large bodies")
+        assert (await post(PERSON.ljust(50_000))).status == 201
+    async with bulkheads(busy_api).large_documents:
+        await assert_overloaded(await post(LARGE), "large documents")
+        await assert_overloaded(await post(ZIPPED, GZIP), "large documents")
+        assert (await post(parts_of(PERSON))).status == 201
+    assert (await post(LARGE)).status == 201
+    assert (await post(ZIPPED, GZIP)).status == 201
+    assert (await post(LARGE.replace(b"{", b" "))).status == 400
+    assert bulkheads(busy_api).are_idle
+
+
+async def test_a_large_body_whose_client_is_gone_leaves_its_slot(busy_api: Api) -> None:
+    slots = bulkheads(busy_api).large_bodies
+
+    async def is_idle() -> bool:
+        return slots.is_idle
+
+    async def is_full() -> bool:
+        return not slots.is_idle
+
+    _, writer = await asyncio.open_connection("127.0.0.1", busy_api.client.port)
+    head = f"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: {MEDIA_TYPE}\r\n"
+    writer.write(f"{head}Content-Length: {len(LARGE)}\r\n\r\n".encode() + LARGE[:-1])
+    assert await eventually(is_full)
+    reset(writer)
+    assert await eventually(is_idle)
 
 
 async def test_a_large_collection_of_a_resource_is_a_stream(

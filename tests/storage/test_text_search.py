@@ -352,7 +352,7 @@ async def test_indexing_leaves_time_to_requests_in_progress(
         await sleep(0)
 
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
-    async with repository(indexed)._bulkheads.streams if not is_idle else nullcontext():
+    async with repository(indexed).bulkheads.streams if not is_idle else nullcontext():
         monkeypatch.setattr(asyncio, "sleep", pause)
         await repository(indexed)._maintenance._text_indexing["person"].index()
     assert any(pauses) is not is_idle

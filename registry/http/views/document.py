@@ -1,6 +1,7 @@
 """The base class of views of documents: dispatching and reading a request."""
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -9,7 +10,7 @@ from aiohttp import hdrs, web
 from registry.http.app_keys import DEADLINES, PRINCIPAL, PROXIES, REPOSITORY, SETTINGS
 from registry.http.deadlines import Deadlines
 from registry.http.idempotency import idempotency_key
-from registry.http.request_body import read_body
+from registry.http.request_body import check_body, may_be_large, read_body
 from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
@@ -30,6 +31,7 @@ from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
 from registry.settings import Settings
+from registry.storage.bulkheads import Bulkhead
 from registry.storage.idempotency import IdempotencyKey
 from registry.storage.repository import Repository
 
@@ -52,6 +54,7 @@ class DocumentView(web.View):
     types: ClassVar[tuple[Resource, ...]] = ()
     handlers: ClassVar[Mapping[str, _Handler]]
     requirements: ClassVar[Mapping[str, Sequence[Requirement]]]
+    _slots: AsyncExitStack | None = None  # few requests have any
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -71,6 +74,8 @@ class DocumentView(web.View):
                 yield from pause().__await__()
             return (yield from handler(self).__await__())
         finally:
+            if self._slots:
+                yield from self._slots.aclose().__await__()
             deadlines.end(task)
 
     @property
@@ -155,10 +160,15 @@ class DocumentView(web.View):
         """Return the parsed query string and the loaded document.
 
         required_by: returns what the document requires beside its path. extension: as for
-        `read_body`. Raises as `read_body` does, else ApiErrors with the errors of both, else those
-        for what the access token does not allow.
+        `check_body`. Raises as `check_body` and `read_body` do, or BulkheadFull; else ApiErrors
+        with the errors of both, else those for what the access token does not allow.
         """
-        body, errors = await read_body(self.request, extension), ErrorCollector()
+        check_body(self.request, extension)
+        if may_be_large(self.request):
+            await self._enter(self.repository.bulkheads.large_bodies)
+        body, errors = await read_body(self.request), ErrorCollector()
+        if len(body) > MAX_INLINE_BYTES:
+            await self._enter(self.repository.bulkheads.large_documents)
         with errors:
             query = parse_query()
         with errors:
@@ -171,6 +181,12 @@ class DocumentView(web.View):
         errors.raise_any()
         self.authorize(required_by(document))
         return query, document
+
+    async def _enter(self, bulkhead: Bulkhead) -> None:
+        """Occupy a slot until the request ends. Raises BulkheadFull."""
+        if self._slots is None:
+            self._slots = AsyncExitStack()
+        await self._slots.enter_async_context(bulkhead)
 
     async def read_keyed_request(
         self,

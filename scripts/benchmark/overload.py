@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 from aiohttp import ClientSession, ClientTimeout
 
 from benchmark import open_loop
-from benchmark.client import open_client
+from benchmark.client import Request, open_client
 from benchmark.data import fill
 from benchmark.open_loop import OpenLoop
 from benchmark.processes import Server, all_cores
 from benchmark.rounds import Plan
-from benchmark.samples import Overload, Part, Results
+from benchmark.samples import CONSTANT, SERVICE, Overload, Part, Results
 from benchmark.testbed import Testbed
 from benchmark.workloads import Workload, comparison_workloads
 
@@ -38,7 +38,10 @@ _NORMAL = 2.0
 
 
 async def measure_overload(testbed: Testbed, persons: int, plan: Plan, results: Results) -> None:
-    """Put the service, on one core, under three times the load that it can answer."""
+    """Put the service, on one core, under three times the load that it can answer.
+
+    Then the constant server, which shows what so many connections cost without the service.
+    """
     database = "overload"
     await fill(testbed.database(database), persons)
     # The log has a line for each refusal.
@@ -46,13 +49,16 @@ async def measure_overload(testbed: Testbed, persons: int, plan: Plan, results: 
     async with service as server:
         async with open_client(server) as client:
             workloads = await comparison_workloads(client, persons, testbed.new_directory())
+            body = await client.send(Request("GET", "/persons/1"))
         for name in _WORKLOADS:
-            result = await _measure(server, workloads[name], plan)
-            print(f"{Part.OVERLOAD}: {result}", flush=True)
-            results.overloads.append(result)
+            results.overloads.append(await _measure(SERVICE, server, workloads[name], plan))
+    async with testbed.reference(all_cores()[:1], "benchmark.constant") as server:
+        async with open_client(server) as client:
+            await client.send(Request("PUT", "/", body))
+        results.overloads.append(await _measure(CONSTANT, server, workloads["read"], plan))
 
 
-async def _measure(server: Server, workload: Workload, plan: Plan) -> Overload:
+async def _measure(subject: str, server: Server, workload: Workload, plan: Plan) -> Overload:
     address, seconds = urlsplit(server.url), 5 * plan.seconds
 
     def load(connections: int, rate: float) -> OpenLoop:
@@ -73,7 +79,8 @@ async def _measure(server: Server, workload: Workload, plan: Plan) -> Overload:
         memory, end = server.memory - memory, time.perf_counter()
         await asyncio.sleep(_RECOVERY_SECONDS)
     slow = [sent for sent, latency in latencies if latency > _NORMAL * normal and sent > end]
-    return Overload(
+    result = Overload(
+        subject,
         workload.name,
         capacity,
         outcome.succeeded / outcome.seconds,
@@ -84,6 +91,8 @@ async def _measure(server: Server, workload: Workload, plan: Plan) -> Overload:
         memory,
         max(slow, default=end) - end,
     )
+    print(f"{Part.OVERLOAD}: {result}", flush=True)
+    return result
 
 
 @asynccontextmanager

@@ -119,15 +119,17 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Overload:
-    """More requests than a service can answer.
+    """More requests than a server can answer.
 
-    capacity, rate: successful requests per second at its limit, and beyond it. refused, failed:
-    requests with a response of status 503 and the error `overloaded`, and with any other or none.
+    subject: the server. capacity, rate: successful requests per second at its limit, and beyond it.
+    refused, failed: requests with a response of status 503 and the error `overloaded`, and with any
+    other or none.
     withheld: requests that were due while all connections waited for a response. p99: latency of
     the successful ones, in milliseconds. memory: growth in the second half, in bytes. recovery:
     seconds from the end of the load to the last slow response.
     """
 
+    subject: str
     workload: str
     capacity: float
     rate: float

@@ -44,7 +44,7 @@ def tables(results: Results) -> str:
         "**Heavy neighbours**, with 60 conditions on 200,000 computers; latency in ms": (
             _neighbours(results)
         ),
-        "**Overload**, three times what the service can answer, on 2,000 connections": (
+        "**Overload**, three times what the server can answer, on 2,000 connections": (
             _overloads(results)
         ),
     }
@@ -147,12 +147,12 @@ def _neighbours(results: Results) -> Iterator[Sequence[str]]:
 
 def _overloads(results: Results) -> Iterator[Sequence[str]]:
     yield (
-        *("workload", "rate at the limit", "rate beyond it", "ratio", "refused", "failed"),
-        *("withheld", "p99 in ms", "memory growth in MiB", "recovery in s"),
+        *("server", "workload", "rate at the limit", "rate beyond it", "ratio"),
+        *("refused", "failed", "withheld", "p99 in ms", "memory growth in MiB", "recovery in s"),
     )
     for one in results.overloads:
         yield (
-            *(TITLES[one.workload], _number(one.capacity), _number(one.rate)),
+            *(one.subject, TITLES[one.workload], _number(one.capacity), _number(one.rate)),
             *(_ratio(one.rate, one.capacity), f"{one.refused:,}", f"{one.failed:,}"),
             f"{one.withheld:,}",
             *map(_number, (one.p99, one.memory / 2**20, one.recovery)),

@@ -209,11 +209,12 @@ def test_neighbours_are_shown_and_failures_of_cheap_requests_are_counted() -> No
 
 
 def test_the_rate_and_the_recovery_under_overload_are_shown_and_failures_are_counted() -> None:
-    overload = Overload("read", 1_000.0, 800.0, 5, 6, 7_000, 250.0, 2**20, 1.5)
+    overload = Overload("service", "read", 1_000.0, 800.0, 5, 6, 7_000, 250.0, 2**20, 1.5)
     results = Results("a machine", overloads=[overload])
     assert results.failed == 6
     *_, row = rows(table.tables(results))
-    assert row[1:] == ["1,000", "800", "0.8", "5", "6", "7,000", "250", "1.00", "1.50"]
+    assert (row[0], row[2:5]) == ("service", ["1,000", "800", "0.8"])
+    assert row[5:] == ["5", "6", "7,000", "250", "1.00", "1.50"]
     assert ["≥ 0.9", "0.80", "**no**"] in [row[1:] for row in rows(table.tables(results))]
 
 

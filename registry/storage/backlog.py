@@ -11,6 +11,10 @@ MANY_WRITTEN = 8_192
 """Records outside text blocks before maintenance adds them even if nobody searches. A lower number
 would add a record that is written often again and again."""
 
+_TOO_MANY_WRITTEN = 32_768
+"""Records that leave text blocks while others are added, before that becomes urgent. A search
+compares this many in 70 ms."""
+
 
 class Backlog:
     """The indexes and text blocks that are not complete, as far as this process knows.
@@ -22,6 +26,7 @@ class Backlog:
         self.unindexed: set[str] = set()
         self._outside = Counter[str]()
         self._requested: set[str] = set()
+        self._searched: set[str] = set()
         self._has_many = asyncio.Event()
 
     def written(self, type_name: str) -> None:
@@ -34,7 +39,17 @@ class Backlog:
         """Report how many records outside text blocks a search has found."""
         self._outside[type_name] = count
         if count >= MANY_OUTSIDE:
+            self._searched.add(type_name)
             self._request(type_name)
+
+    def is_urgent(self, type_name: str) -> bool:
+        """Whether to add records even if that slows down requests: searches find many outside."""
+        is_searched = type_name in self._searched
+        return is_searched or self._outside[type_name] >= _TOO_MANY_WRITTEN
+
+    def added(self, type_name: str) -> None:
+        """Report that the records outside have been added, but those that have left meanwhile."""
+        self._searched.discard(type_name)
 
     async def types(self) -> list[str]:
         """Wait until there are types of which many records are outside; return and forget them."""

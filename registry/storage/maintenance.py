@@ -46,7 +46,7 @@ class Maintenance:
         self._computed_fields = computed_fields
         self._indexes = Indexes(database, graph, backlog)
         self._text_indexing = {
-            name: TextIndexing(resource, database, bulkheads)
+            name: TextIndexing(resource, database, bulkheads, backlog)
             for name, resource in graph.items()
             if searched_names(resource)
         }
@@ -96,6 +96,7 @@ class Maintenance:
         while True:
             for name in self._text_indexing.keys() & types:
                 await self._retry(self._text_indexing[name].index)
+                self._backlog.added(name)
             self._has_caught_up.set()
             types = await self._backlog.types()
 

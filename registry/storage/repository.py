@@ -292,8 +292,6 @@ class Repository:
     async def _write_links(self, request: WriteRequest) -> Written | None:
         if request.change.size > _LARGE:
             write = partial(self._writes.link_writes.write_large, request)
-            return await self.bulkheads.large_transactions.complete(
-                write, self._writes.in_progress
-            )
+            return await self.bulkheads.large_transactions.complete(write, self._writes.in_progress)
         async with self.bulkheads.small_requests:
             return await self._writes.link_writes.write(request)

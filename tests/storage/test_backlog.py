@@ -6,7 +6,12 @@ import asyncio
 
 import pytest
 
-from registry.storage.backlog import MANY_OUTSIDE, MANY_WRITTEN, Backlog
+from registry.storage.backlog import (
+    _TOO_MANY_WRITTEN,
+    MANY_OUTSIDE,
+    MANY_WRITTEN,
+    Backlog,
+)
 
 
 def write(backlog: Backlog, count: int) -> None:
@@ -40,3 +45,27 @@ async def test_maintenance_begins_after_fewer_writes_if_a_search_has_found_them(
     backlog.found_outside("person", MANY_OUTSIDE)
     backlog.found_outside("computer", MANY_OUTSIDE)
     assert await types_of(backlog) == ["computer", "person"]
+
+
+async def test_maintenance_is_urgent_until_it_has_added_what_a_search_has_found() -> None:
+    backlog = Backlog()
+    write(backlog, MANY_WRITTEN)
+    assert await types_of(backlog) == ["person"]
+    assert not backlog.is_urgent("person")
+    backlog.found_outside("person", MANY_OUTSIDE)
+    assert backlog.is_urgent("person")
+    assert await types_of(backlog) == ["person"]
+    assert backlog.is_urgent("person")
+    backlog.added("person")
+    assert not backlog.is_urgent("person")
+
+
+async def test_maintenance_is_urgent_if_it_falls_behind() -> None:
+    backlog = Backlog()
+    write(backlog, MANY_WRITTEN)
+    assert await types_of(backlog) == ["person"]
+    write(backlog, _TOO_MANY_WRITTEN - 1)
+    assert not backlog.is_urgent("person")
+    backlog.written("person")
+    assert backlog.is_urgent("person")
+    assert not backlog.is_urgent("computer")

@@ -6,6 +6,8 @@ import asyncio
 import random
 import sys
 from contextlib import nullcontext
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -340,19 +342,31 @@ async def test_a_block_that_another_process_fills_is_not_removed(
     assert await blocks.distinct("_id", {"_id": {"$gte": 90}}) == [90, 92, 93, 94, 95]
 
 
-@pytest.mark.parametrize("is_idle", [True, False])
+@pytest.mark.parametrize(
+    ("is_idle", "is_urgent", "pauses"), [(True, False, 0), (False, False, 9), (False, True, 1)]
+)
 async def test_indexing_leaves_time_to_requests_in_progress(
-    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch, is_idle: bool
+    indexed: Api,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    is_idle: bool,
+    is_urgent: bool,
+    pauses: int,
 ) -> None:
-    pauses: list[float] = []
+    clock = count()  # a second passes from each reading to the next; a command has two
+    slept: list[float] = []
     sleep = asyncio.sleep
 
     async def pause(seconds: float) -> None:
-        pauses.append(seconds)
+        slept.append(seconds)
         await sleep(0)
 
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
-    async with repository(indexed).bulkheads.streams if not is_idle else nullcontext():
+    service = repository(indexed)
+    if is_urgent:
+        service._backlog._searched.add("person")
+    async with service.bulkheads.streams if not is_idle else nullcontext():
         monkeypatch.setattr(asyncio, "sleep", pause)
-        await repository(indexed)._maintenance._text_indexing["person"].index()
-    assert any(pauses) is not is_idle
+        monkeypatch.setattr(text_indexing, "time", SimpleNamespace(monotonic=clock.__next__))
+        await service._maintenance._text_indexing["person"].index()
+    assert {*filter(None, slept)} == ({2 * pauses} if pauses else set())

@@ -13,6 +13,7 @@ from pymongo.write_concern import WriteConcern
 from registry.model.record import TEXT_BLOCK, Record
 from registry.model.resource import Resource
 from registry.model.stored_fields import ID
+from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.errors import DUPLICATE_KEY
@@ -38,6 +39,10 @@ _CHECKS_PER_BLOCK = 2
 _CONFLICT_SECONDS = 1.0
 """The pause after a conflict with another process that adds the same records."""
 
+_PAUSES = 9
+"""Pauses after each command, as long as that took, while there are requests. With one, the rates of
+updates and creates are 12 and 16 % lower."""
+
 _LOG_SECONDS = 5.0
 
 _FILLING = "_filling"
@@ -51,10 +56,13 @@ class TextIndexing:
     A block is stored before its number is, in those of its records whose texts are still the same.
     So at each point in time every record is either in its block or outside. A transaction for both
     would take three times the CPU time of mongod. Ids and versions of resources stay as they are.
-    bulkheads: of the requests, which get at least half of the time.
+    bulkheads: of the requests, which get nine tenths of the time; half of it if it is urgent to add
+    records. backlog: says whether it is.
     """
 
-    def __init__(self, resource: Resource, database: Database, bulkheads: Bulkheads) -> None:
+    def __init__(
+        self, resource: Resource, database: Database, bulkheads: Bulkheads, backlog: Backlog
+    ) -> None:
         self._resource = resource
         self._records = database[resource.collection]
         self._blocks = database[collection_of(resource)]
@@ -62,6 +70,7 @@ class TextIndexing:
         self._members = self._records.with_options(write_concern=WriteConcern(1))
         self._filled = self._blocks.with_options(write_concern=WriteConcern(1))
         self._bulkheads = bulkheads
+        self._backlog = backlog
         self._names = searched_names(resource)
         self._last_checked = NO_BLOCK
 
@@ -94,7 +103,8 @@ class TextIndexing:
             if 2 * added < BLOCK_SIZE * len(blocks):
                 await asyncio.sleep(_CONFLICT_SECONDS)
             elif not self._bulkheads.are_idle:
-                await asyncio.sleep(time.monotonic() - began)
+                pauses = 1 if self._backlog.is_urgent(self._resource.type) else _PAUSES
+                await asyncio.sleep(pauses * (time.monotonic() - began))
 
     async def _outside(self, after: int | None) -> list[Record]:
         """Return the first records outside blocks after an id; mark those that no block can hold.

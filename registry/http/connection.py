@@ -25,8 +25,8 @@ _MAX_WAITING = 2
 """Reading pauses when so many requests wait for the response to another one of the connection."""
 
 _READ_BUFFER = 2**16
-"""Reading pauses when twice as many bytes of a body wait. The event loop reads up to 256,000 at a
-time, so a body that nothing reads yet takes as many; with aiohttp's default, up to 1 MiB."""
+"""Reading pauses when more than twice as many bytes of a body wait. As the event loop reads up to
+256,000 at a time, a body that waits takes at most 0.4 MB; with aiohttp's default, 0.8 MB."""
 
 _TLS_BUFFER = 2**12
 """Bytes that may wait for encrypted ones to be sent. With a limit of less than the session tickets,

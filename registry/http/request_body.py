@@ -1,22 +1,28 @@
 """The body of a request: received within limits of size and time, and decoded."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion11
 
 from registry.http.app_keys import DEADLINES, LIMITS
 from registry.http.decoding import decoded, undecodable
+from registry.http.limits import Limits
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, RequestTimeout
 from registry.offloading import MAX_INLINE_BYTES
 
 
-def check_body(request: web.Request, extension: str | None = None) -> None:
-    """Check what the head says of the body, before that is received.
+async def read_body(
+    request: web.Request, admit: Callable[[], Awaitable[None]], extension: str | None = None
+) -> bytes:
+    """Return the body, decoded.
 
-    extension: the URI of the extension that its media type must name. Raises UnsupportedMediaType,
-    BodyTooLarge or MalformedRequest.
+    admit: waits until a large body may be in memory; called once more than MAX_INLINE_BYTES have
+    arrived and others follow, or if a decoded body is larger. extension: the URI of the extension
+    that the media type must name. Raises UnsupportedMediaType, BodyTooLarge, RequestTimeout or
+    MalformedRequest, or what `admit` raises.
     """
     content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
     content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
@@ -25,26 +31,21 @@ def check_body(request: web.Request, extension: str | None = None) -> None:
         _check_transfer_coding(request)
     elif size > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
-
-
-def may_be_large(request: web.Request) -> bool:
-    """Whether the body may have more than MAX_INLINE_BYTES, once it is decoded."""
-    size = request.content_length
-    return size is None or size > MAX_INLINE_BYTES or hdrs.CONTENT_ENCODING in request.headers
-
-
-async def read_body(request: web.Request) -> bytes:
-    """Return the body, decoded. Raises BodyTooLarge, RequestTimeout or MalformedRequest."""
-    limits = request.app[LIMITS]
     try:
-        body = await _receive(request, limits.arrival_seconds)
+        body = await _receive(request, limits, admit)
     except TimeoutError as error:
         raise RequestTimeout("body", limits.arrival_seconds) from error
     except web.RequestPayloadError as error:
         raise undecodable() from error
     if len(body) > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
-    return decoded(body, request.headers.get(hdrs.CONTENT_ENCODING), limits.body_bytes)
+    if encoding := request.headers.get(hdrs.CONTENT_ENCODING):
+        try:
+            return decoded(body, encoding, min(MAX_INLINE_BYTES, limits.body_bytes))
+        except BodyTooLarge:
+            await admit()
+            return decoded(body, encoding, limits.body_bytes)
+    return body
 
 
 async def defer_continue(_: web.Request) -> None:
@@ -60,16 +61,35 @@ def _check_transfer_coding(request: web.Request) -> None:
         raise MalformedRequest("The only supported `Transfer-Encoding` is `chunked`.")
 
 
-async def _receive(request: web.Request, seconds: float) -> bytes:
+async def _receive(
+    request: web.Request, limits: Limits, admit: Callable[[], Awaitable[None]]
+) -> bytes:
     content = request.content
     if content.is_eof():  # most arrive with the head: creating takes 7.5 % more CPU otherwise
         return content.read_nowait()
     deadlines = request.app[DEADLINES]
     deadlines.stop()
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(limits.arrival_seconds):
         if hdrs.EXPECT in request.headers and request.version >= HttpVersion11:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # of the response, which has not begun
-        body = await request.read()
+        body = await _receive_rest(content, limits.body_bytes, admit)
     deadlines.start()
     return body
+
+
+async def _receive_rest(
+    content: StreamReader, limit: int, admit: Callable[[], Awaitable[None]]
+) -> bytes:
+    """Return the body, or a part that is longer than a limit.
+
+    `Request.read` would keep the body in memory until the next request of the connection.
+    """
+    body, is_admitted = bytearray(), False
+    while not content.at_eof() and len(body) <= limit:
+        # Before reading, which would let more arrive.
+        if content.total_bytes > MAX_INLINE_BYTES and not is_admitted and not content.is_eof():
+            await admit()
+            is_admitted = True
+        body += await content.readany()
+    return bytes(body)

@@ -33,7 +33,7 @@ def make_ids_hashable(records: Iterable[Record]) -> None:
     """Replace ids that are documents by their text."""
     for record in records:
         if record["_id"].__class__ is dict:
-            record["_id"] = hashable_id(record["_id"])
+            record["_id"] = str(record["_id"])
 
 
 @dataclass(frozen=True, slots=True)

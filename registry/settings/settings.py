@@ -140,10 +140,10 @@ class Settings:
     large_bodies: Annotated[
         int,
         _count,
-        "request bodies of more than 50 kB per worker, from their arrival to the response",
+        "requests in progress per worker whose body of more than 50 kB arrives in parts",
     ] = 32 * CORES
     large_documents: Annotated[
-        int, _count, "such bodies per worker that are parsed, from then to the response"
+        int, _count, "requests in progress per worker whose body of more than 50 kB has arrived"
     ] = 2 * CORES
     queue_length: Annotated[
         int, integer(0, 999_999), "requests that may wait for each of these limits"

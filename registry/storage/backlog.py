@@ -11,9 +11,9 @@ MANY_WRITTEN = 8_192
 """Records outside text blocks before maintenance adds them even if nobody searches. A lower number
 would add a record that is written often again and again."""
 
-_TOO_MANY_WRITTEN = 32_768
-"""Records that leave text blocks while others are added, before that becomes urgent. A search
-compares this many in 70 ms."""
+TOO_MANY_WRITTEN = 16_384
+"""Records outside text blocks before it is urgent to add them. A search compares this many in 35
+ms; it does not compare more than 20,000."""
 
 
 class Backlog:
@@ -42,17 +42,23 @@ class Backlog:
             self._searched.add(type_name)
             self._request(type_name)
 
-    def is_urgent(self, type_name: str) -> bool:
-        """Whether to add records even if that slows down requests: searches find many outside."""
-        is_searched = type_name in self._searched
-        return is_searched or self._outside[type_name] >= _TOO_MANY_WRITTEN
+    def is_urgent(self) -> bool:
+        """Whether to add records faster, at the expense of requests.
 
-    def added(self, type_name: str) -> None:
-        """Report that the records outside have been added, but those that have left meanwhile."""
+        A search has found many records outside, or many more were written than added.
+        """
+        return bool(self._searched) or max(self._outside.values(), default=0) >= TOO_MANY_WRITTEN
+
+    def added(self, type_name: str, count: int) -> None:
+        """Report records that were added to text blocks."""
+        self._outside[type_name] = max(0, self._outside[type_name] - count)
+
+    def caught_up(self, type_name: str) -> None:
+        """Report that all records of a type that searches have found outside have been added."""
         self._searched.discard(type_name)
 
-    async def types(self) -> list[str]:
-        """Wait until there are types of which many records are outside; return and forget them."""
+    async def next_types(self) -> list[str]:
+        """Wait until many records of some types are outside; return and forget these types."""
         await self._has_many.wait()
         self._has_many.clear()
         types, self._requested = self._requested, set()

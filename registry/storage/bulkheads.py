@@ -47,7 +47,8 @@ class Bulkhead:
         """Whether no operation is in progress."""
         return self._free == self._limit
 
-    async def __aenter__(self) -> None:
+    async def acquire(self) -> None:
+        """Occupy a slot until `release`. Raises BulkheadFull."""
         if self._free:
             self._free -= 1
             return
@@ -56,8 +57,10 @@ class Bulkhead:
             raise self._error(f"{self._queue} others wait already ({flag('queue_length')})")
         await self._wait(self._seconds)
 
+    __aenter__ = acquire
+
     async def __aexit__(self, *_: object) -> None:
-        self._release()
+        self.release()
 
     @asynccontextmanager
     async def readmit(self) -> AsyncIterator[None]:
@@ -72,7 +75,7 @@ class Bulkhead:
         try:
             yield
         finally:
-            self._release()
+            self.release()
 
     async def complete(
         self, write: Callable[[], Awaitable[_Result]], writes: WritesInProgress
@@ -81,7 +84,7 @@ class Bulkhead:
 
         Raises BulkheadFull, or what the write raises.
         """
-        await self.__aenter__()
+        await self.acquire()
         return await writes.begin(self._release_after(write))
 
     def wait_error(self) -> BulkheadFull:
@@ -94,7 +97,7 @@ class Bulkhead:
         try:
             return await write()
         finally:
-            self._release()
+            self.release()
 
     async def _wait(self, seconds: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -105,15 +108,15 @@ class Bulkhead:
             await place
         except asyncio.CancelledError:
             if not place.cancelled() and place.exception() is None:
-                self._release()  # the slot arrived at the same moment
+                self.release()  # the slot arrived at the same moment
             raise
         finally:
             self._waiting.pop(place, None)
             if timer is not None:
                 timer.cancel()
 
-    def _release(self) -> None:
-        """Pass the slot on to the caller that has waited longest."""
+    def release(self) -> None:
+        """Pass the slot on to the caller that has waited longest, if any waits."""
         while self._waiting:
             place = next(iter(self._waiting))
             del self._waiting[place]
@@ -133,13 +136,18 @@ class Bulkhead:
         return BulkheadFull(detail, self._seconds)
 
 
+_DATABASE = ("small_requests", "heavy_queries", "streams", "large_transactions")
+"""The bulkheads of operations on the database."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bulkheads:
     """The bulkheads of one process, each named as the setting with its limit.
 
     small_requests: reads by id, pages along an index, small writes. heavy_queries: what no index
     serves. streams: collections without `page`. large_transactions: writes of many resources.
-    large_bodies, large_documents: requests with large bodies, and those that are parsed.
+    large_bodies: requests whose large body is arriving, or has arrived in parts. large_documents:
+    those whose large body has arrived.
     """
 
     small_requests: Bulkhead
@@ -166,8 +174,8 @@ class Bulkheads:
 
     @property
     def are_idle(self) -> bool:
-        """Whether no operation of any class is in progress."""
-        return all(getattr(self, field.name).is_idle for field in fields(self))
+        """Whether no operation on the database is in progress."""
+        return all(getattr(self, name).is_idle for name in _DATABASE)
 
 
 def check_connections(settings: Settings) -> None:

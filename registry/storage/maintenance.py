@@ -94,11 +94,12 @@ class Maintenance:
             await self._retry(partial(self._computed_fields.complete, resource))
         types = list(self._not_small)
         while True:
-            for name in self._text_indexing.keys() & types:
-                await self._retry(self._text_indexing[name].index)
-                self._backlog.added(name)
+            for name in types:
+                if indexing := self._text_indexing.get(name):  # if it has text that is searched
+                    await self._retry(indexing.index)
+                    self._backlog.caught_up(name)
             self._has_caught_up.set()
-            types = await self._backlog.types()
+            types = await self._backlog.next_types()
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work; log errors, and repeat it after each."""

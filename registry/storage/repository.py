@@ -46,11 +46,11 @@ _LARGE = 100
 class Repository:
     """The resources of one database.
 
-    settings: the limits of queries and of operations in progress. bulkheads: these operations; the
-    methods enter all but those of large bodies and documents. Methods that write raise
-    Unavailable, BulkheadFull and DiskNearlyFull. A write that has begun is completed even if its
-    caller is cancelled. With an idempotency key, it is executed once within a day: a repeated call
-    returns the result of the first one that succeeded, or raises FingerprintMismatch if its
+    settings: the limits of queries and of operations in progress. bulkheads: the latter; callers
+    enter `large_bodies` and `large_documents`, the methods enter the others. Methods that write
+    raise Unavailable, BulkheadFull and DiskNearlyFull. A write that has begun is completed even if
+    its caller is cancelled. With an idempotency key, it is executed once within a day: a repeated
+    call returns the result of the first one that succeeded, or raises FingerprintMismatch if its
     fingerprint differs.
     """
 

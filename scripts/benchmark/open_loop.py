@@ -56,7 +56,8 @@ class Outcome:
     succeeded: responses of status 2xx. refused: 503 with `Retry-After` and the error `overloaded`.
     failed: other responses and none. withheld: requests that were due while all connections waited
     for a response. p99: of the time from a request to its response of status 2xx, in milliseconds.
-    seconds: from the first request to the last response.
+    seconds: from the first request to the last response. drain_seconds: the part of it after the
+    last request.
     """
 
     succeeded: int = 0
@@ -65,6 +66,7 @@ class Outcome:
     withheld: int = 0
     p99: float = 0.0
     seconds: float = 0.0
+    drain_seconds: float = 0.0
 
 
 async def run(load: OpenLoop, cores: Collection[int]) -> Outcome:
@@ -104,11 +106,11 @@ class _Generator:
             self._send(due - sent)
             sent = due
             await asyncio.sleep(_TICK_SECONDS)
-        end = elapsed + _MAX_WAIT_SECONDS
-        while self.in_progress and elapsed < end:
+        ended = elapsed
+        while self.in_progress and elapsed < ended + _MAX_WAIT_SECONDS:
             await asyncio.sleep(_TICK_SECONDS)
             elapsed = perf_counter() - started
-        self.outcome.seconds = elapsed
+        self.outcome.seconds, self.outcome.drain_seconds = elapsed, elapsed - ended
         self.outcome.failed += self.in_progress
         if ordered := sorted(self.latencies):
             self.outcome.p99 = 1e3 * ordered[len(ordered) * 99 // 100]

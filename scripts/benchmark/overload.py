@@ -74,9 +74,9 @@ async def _measure(subject: str, server: Server, workload: Workload, plan: Plan)
             open_loop.run(load(_CONNECTIONS, _FACTOR * capacity), plan.cores)
         )
         await asyncio.sleep(seconds / 2)  # connections, and what they buffer, take memory first
-        memory = server.memory
+        before = server.memory
         outcome = await overloading
-        memory, end = server.memory - memory, time.perf_counter()
+        growth, end = server.memory - before, time.perf_counter() - outcome.drain_seconds
         await asyncio.sleep(_RECOVERY_SECONDS)
     slow = [sent for sent, latency in latencies if latency > _NORMAL * normal and sent > end]
     result = Overload(
@@ -88,7 +88,7 @@ async def _measure(subject: str, server: Server, workload: Workload, plan: Plan)
         limit.failed + outcome.failed,
         outcome.withheld,
         outcome.p99,
-        memory,
+        growth,
         max(slow, default=end) - end,
     )
     print(f"{Part.OVERLOAD}: {result}", flush=True)

@@ -11,7 +11,7 @@ from typing import Self
 from benchmark.load import Metrics
 
 CONSTANT, NAIVE, SERVICE = "constant", "naive", "service"
-"""The subjects of the parts `servers` and `production`."""
+"""The servers that are compared."""
 
 ONE_WORKER, TWO_WORKERS = "one worker", "two workers"
 """The subjects of the part `workers`."""
@@ -126,7 +126,7 @@ class Overload:
     other or none.
     withheld: requests that were due while all connections waited for a response. p99: latency of
     the successful ones, in milliseconds. memory: growth in the second half, in bytes. recovery:
-    seconds from the end of the load to the last slow response.
+    seconds from the last request of the load to the last slow response.
     """
 
     subject: str

@@ -6,12 +6,7 @@ import asyncio
 
 import pytest
 
-from registry.storage.backlog import (
-    _TOO_MANY_WRITTEN,
-    MANY_OUTSIDE,
-    MANY_WRITTEN,
-    Backlog,
-)
+from registry.storage.backlog import MANY_OUTSIDE, MANY_WRITTEN, TOO_MANY_WRITTEN, Backlog
 
 
 def write(backlog: Backlog, count: int) -> None:
@@ -21,7 +16,7 @@ def write(backlog: Backlog, count: int) -> None:
 
 async def types_of(backlog: Backlog) -> list[str]:
     async with asyncio.timeout(0.01):
-        return await backlog.types()
+        return await backlog.next_types()
 
 
 async def test_maintenance_begins_after_many_writes() -> None:
@@ -51,21 +46,24 @@ async def test_maintenance_is_urgent_until_it_has_added_what_a_search_has_found(
     backlog = Backlog()
     write(backlog, MANY_WRITTEN)
     assert await types_of(backlog) == ["person"]
-    assert not backlog.is_urgent("person")
+    assert not backlog.is_urgent()
     backlog.found_outside("person", MANY_OUTSIDE)
-    assert backlog.is_urgent("person")
+    assert backlog.is_urgent()
     assert await types_of(backlog) == ["person"]
-    assert backlog.is_urgent("person")
-    backlog.added("person")
-    assert not backlog.is_urgent("person")
+    backlog.caught_up("computer")
+    assert backlog.is_urgent()
+    backlog.caught_up("person")
+    assert not backlog.is_urgent()
 
 
-async def test_maintenance_is_urgent_if_it_falls_behind() -> None:
+async def test_maintenance_is_urgent_while_it_is_far_behind() -> None:
     backlog = Backlog()
-    write(backlog, MANY_WRITTEN)
-    assert await types_of(backlog) == ["person"]
-    write(backlog, _TOO_MANY_WRITTEN - 1)
-    assert not backlog.is_urgent("person")
+    write(backlog, TOO_MANY_WRITTEN + 99)
+    backlog.added("person", 100)
+    assert not backlog.is_urgent()
     backlog.written("person")
-    assert backlog.is_urgent("person")
-    assert not backlog.is_urgent("computer")
+    assert backlog.is_urgent()
+    backlog.added("person", 2 * TOO_MANY_WRITTEN)  # also those that were not written here
+    assert not backlog.is_urgent()
+    write(backlog, TOO_MANY_WRITTEN - 1)
+    assert not backlog.is_urgent()

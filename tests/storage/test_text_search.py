@@ -343,7 +343,7 @@ async def test_a_block_that_another_process_fills_is_not_removed(
 
 
 @pytest.mark.parametrize(
-    ("is_idle", "is_urgent", "pauses"), [(True, False, 0), (False, False, 9), (False, True, 1)]
+    ("is_idle", "is_urgent", "factor"), [(True, False, 0), (False, False, 9), (False, True, 1)]
 )
 async def test_indexing_leaves_time_to_requests_in_progress(
     indexed: Api,
@@ -351,9 +351,9 @@ async def test_indexing_leaves_time_to_requests_in_progress(
     monkeypatch: pytest.MonkeyPatch,
     is_idle: bool,
     is_urgent: bool,
-    pauses: int,
+    factor: int,
 ) -> None:
-    clock = count()  # a second passes from each reading to the next; a command has two
+    clock = count(step=2**-6)  # each reading is this many seconds after the one before
     slept: list[float] = []
     sleep = asyncio.sleep
 
@@ -369,4 +369,4 @@ async def test_indexing_leaves_time_to_requests_in_progress(
         monkeypatch.setattr(asyncio, "sleep", pause)
         monkeypatch.setattr(text_indexing, "time", SimpleNamespace(monotonic=clock.__next__))
         await service._maintenance._text_indexing["person"].index()
-    assert {*filter(None, slept)} == ({2 * pauses} if pauses else set())
+    assert {*filter(None, slept)} == ({factor * 2**-6} if factor else set())

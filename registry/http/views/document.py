@@ -1,7 +1,6 @@
 """The base class of views of documents: dispatching and reading a request."""
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import ClassVar, TypeAlias, TypeVar
 
@@ -10,7 +9,7 @@ from aiohttp import hdrs, web
 from registry.http.app_keys import DEADLINES, PRINCIPAL, PROXIES, REPOSITORY, SETTINGS
 from registry.http.deadlines import Deadlines
 from registry.http.idempotency import idempotency_key
-from registry.http.request_body import check_body, may_be_large, read_body
+from registry.http.request_body import read_body
 from registry.http.urls import absolute_url
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
@@ -54,7 +53,7 @@ class DocumentView(web.View):
     types: ClassVar[tuple[Resource, ...]] = ()
     handlers: ClassVar[Mapping[str, _Handler]]
     requirements: ClassVar[Mapping[str, Sequence[Requirement]]]
-    _slots: AsyncExitStack | None = None  # few requests have any
+    _entered: tuple[Bulkhead, ...] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -74,8 +73,8 @@ class DocumentView(web.View):
                 yield from pause().__await__()
             return (yield from handler(self).__await__())
         finally:
-            if self._slots:
-                yield from self._slots.aclose().__await__()
+            for bulkhead in self._entered:
+                bulkhead.release()
             deadlines.end(task)
 
     @property
@@ -160,33 +159,29 @@ class DocumentView(web.View):
         """Return the parsed query string and the loaded document.
 
         required_by: returns what the document requires beside its path. extension: as for
-        `check_body`. Raises as `check_body` and `read_body` do, or BulkheadFull; else ApiErrors
-        with the errors of both, else those for what the access token does not allow.
+        `read_body`. Raises as `read_body` does, or BulkheadFull; else ApiErrors with the errors of
+        both, else those for what the access token does not allow.
         """
-        check_body(self.request, extension)
-        if may_be_large(self.request):
-            await self._enter(self.repository.bulkheads.large_bodies)
-        body, errors = await read_body(self.request), ErrorCollector()
-        if len(body) > MAX_INLINE_BYTES:
-            await self._enter(self.repository.bulkheads.large_documents)
+        bulkheads, errors = self.repository.bulkheads, ErrorCollector()
+        admit = partial(self._enter, bulkheads.large_bodies)
+        body = await read_body(self.request, admit, extension)
+        if is_large := len(body) > MAX_INLINE_BYTES:
+            await self._enter(bulkheads.large_documents)
         with errors:
             query = parse_query()
         with errors:
-            if len(body) <= MAX_INLINE_BYTES:
-                document = load(body)
-            else:
-                document = await offload(
-                    partial(load, body), size=len(body), limit=MAX_INLINE_BYTES
-                )
+            document = (
+                await offload(partial(load, body), size=len(body)) if is_large else load(body)
+            )
         errors.raise_any()
         self.authorize(required_by(document))
         return query, document
 
     async def _enter(self, bulkhead: Bulkhead) -> None:
-        """Occupy a slot until the request ends. Raises BulkheadFull."""
-        if self._slots is None:
-            self._slots = AsyncExitStack()
-        await self._slots.enter_async_context(bulkhead)
+        """Occupy a slot until the request ends, unless it has one. Raises BulkheadFull."""
+        if bulkhead not in self._entered:
+            await bulkhead.acquire()
+            self._entered += (bulkhead,)
 
     async def read_keyed_request(
         self,

@@ -1,6 +1,6 @@
 """`sort` -> sort keys (JSON:API 1.0, Sorting)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from registry.jsonapi.error_collector import ErrorCollector
 from registry.jsonapi.error_details import quoted
@@ -41,8 +41,9 @@ BY_ID: Order = (Key("_id"),)
 def parse_sort(value: str, resource: Resource, graph: Graph) -> Order:
     """Return the requested order; by id if the value is empty.
 
-    The id breaks ties, in the direction of the last key. Raises ApiErrors with an InvalidParameter
-    for each unknown field, and for repeated ones.
+    The id breaks ties, in the direction of the last key; after a field of a related resource, first
+    the id of that: so resources that are related to the same one stay together. Raises ApiErrors
+    with an InvalidParameter for each unknown field, and for repeated ones.
     """
     if not value:
         return BY_ID
@@ -56,7 +57,10 @@ def parse_sort(value: str, resource: Resource, graph: Graph) -> Order:
     errors.raise_any()
     if (None, "_id") in fields:
         return tuple(keys[: fields.index((None, "_id")) + 1])  # ids are unique
-    return (*keys, Key("_id", keys[-1].descending))
+    last = keys[-1]
+    if last.relationship and (last.relationship, "_id") not in fields:
+        keys.append(replace(last, stored_name="_id", attribute=_RESOURCE_ID))
+    return (*keys, Key("_id", last.descending))
 
 
 def sort_names(resource: Resource, graph: Graph) -> list[str]:

@@ -89,9 +89,11 @@ async def resources(database: Database, people: People) -> dict[str, Resources]:
 
 def ordered(resources: Resources, sort: str) -> list[str]:
     """Return the ids in the order of `sort`, computed in Python."""
-    keys = sort.split(",")
+    keys, sign = sort.split(","), "-" if sort.rpartition(",")[2].startswith("-") else ""
+    if keys[-1].removeprefix("-").startswith("owner."):
+        keys.append(f"{sign}owner.id")
     result = list(resources)
-    for key in reversed([*keys, "-id" if keys[-1].startswith("-") else "id"]):
+    for key in reversed([*keys, f"{sign}id"]):
         name = key.removeprefix("-")
         result.sort(
             key=lambda resource: (0,) if resource[name] is None else (1, resource[name]),

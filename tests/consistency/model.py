@@ -115,9 +115,10 @@ class Model:
         conditions = {"and": [*query.conditions, *query.combined]}
         candidates = self.ids(type_name) if ids is None else ids
         selected = [id_ for id_ in candidates if self._matches((type_name, id_), conditions)]
-        descending = bool(query.sort) and query.sort[-1].startswith("-")
-        selected.sort(reverse=descending)
-        for name in reversed(query.sort):
+        last = query.sort[-1] if query.sort else ""
+        sign = "-" if last.startswith("-") else ""
+        ties = [f"{sign}owner.id"] if "." in last else []
+        for name in reversed([*query.sort, *ties, f"{sign}id"]):
             key = name.removeprefix("-")
             values = {id_: self.value((type_name, id_), key) for id_ in selected}
             selected.sort(

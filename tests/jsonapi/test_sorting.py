@@ -44,6 +44,10 @@ def test_a_type_is_sorted_by_its_attributes_and_those_of_to_one_relationships() 
         ("owner", "computer", "person,_id"),
         ("owner.id", "computer", "owner._id,_id"),
         ("-owner.last_name,serial", "computer", "-owner.last_name,serial,_id"),
+        ("owner.last_name", "computer", "owner.last_name,owner._id,_id"),
+        ("serial,-owner.last_name", "computer", "serial,-owner.last_name,-owner._id,-_id"),
+        ("owner.id,owner.email", "computer", "owner._id,owner.email,_id"),
+        ("owner.last_name,id", "computer", "owner.last_name,_id"),
     ],
 )
 def test_the_id_breaks_ties_in_the_direction_of_the_last_key(

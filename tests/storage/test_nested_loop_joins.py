@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
+from math import nan
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 import pytest
+from bson import Decimal128, Int64
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -30,6 +32,7 @@ from registry.storage.reads import nested_loop_joins, target_groups
 from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.filter_queries import match
+from registry.storage.reads.join_reads import JoinReads
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.read_context import ReadContext
 from registry.storage.repository import Repository
@@ -71,7 +74,16 @@ RECORDS: st.SearchStrategy[Records] = st.lists(
     min_size=20,
     max_size=40,
 )
-ORDERS = st.lists(
+BY_USER = st.sampled_from(
+    [
+        "user.first_name,-user.id",
+        "-user.first_name,user.id,-id",
+        "user.first_name,user.id,-id",
+        "-user.first_name,-user.id,brand",
+    ]
+)
+"""Orders that continue by the id of the user, but not all in one direction or to the end."""
+ORDERS = BY_USER | st.lists(
     st.builds(str.__add__, st.sampled_from(["", "-"]), st.sampled_from(SORTS)),
     min_size=1,
     max_size=4,
@@ -323,14 +335,18 @@ async def cost(database: Database, read: Awaitable[Window]) -> tuple[Window, int
 
 
 COSTS = {
-    "user.last_name": (4, 1_500),
-    "-user.last_name": (7, 1_500),
+    # The user at the position, its records, others with this name; then users and their records.
+    "user.last_name": (5, 1_500),
+    "-user.last_name": (8, 1_500),  # a batch of users more, as few of them have records
     "user.last_name,-brand": (6, 5_000),
-    "user.last_name,user.first_name": (5, 1_500),
-    "user.id": (8, 1_500),
+    "user.last_name,user.first_name": (6, 1_500),  # others are looked for by each of both names
+    "user.id": (6, 1_500),
     "user.email,brand": (6, 5_000),
-    "user.first_name": (7, 4_000),
-    "brand,user.last_name": (7, 2_500),
+    "user.first_name": (4, 1_500),  # the user at the position, its records; users, their records
+    "user.first_name,id": (7, 4_000),
+    "user.first_name,-user.id": (6, 1_500),  # a batch of users more
+    # Four times a count, and few records: those that share one key more with the position each.
+    "brand,user.last_name": (9, 2_500),
     "model,user.last_name": (12, 6_000),
 }
 """The commands of a page, and the keys and documents that they examine, at most."""
@@ -377,7 +393,7 @@ async def test_a_few_records_without_a_target_take_no_command_of_their_own(
 
 
 async def test_the_targets_of_a_large_group_are_counted_once_in_a_while(pairs: Database) -> None:
-    reader = Reader(pairs, MONITORS, "user.first_name")
+    reader = Reader(pairs, MONITORS, "user.first_name,id")
     expected = await reader.expected()
     page = CursorPage(SIZE, reader.cursors, expected[SIZE][1])
     for most in (4, 2):  # at first, whether the type and the group are large
@@ -387,10 +403,54 @@ async def test_the_targets_of_a_large_group_are_counted_once_in_a_while(pairs: D
 
 
 async def test_the_targets_that_begin_a_large_group_are_not_counted(pairs: Database) -> None:
-    reader = Reader(pairs, MONITORS, "-user.first_name")
+    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
     window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
     assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
     assert commands == 4  # whether the type is large, the first targets, the records, theirs
+
+
+async def test_a_large_group_is_read_by_the_ids_of_targets(pairs: Database) -> None:
+    reader = Reader(pairs, MONITORS, "-user.first_name")
+    expected = [id_ for id_, _ in await reader.expected()]
+    page = CursorPage(SIZE, reader.cursors)
+    window, commands, examined = await cost(pairs, reader.window(page))
+    assert ids(window) == expected[:SIZE]
+    assert commands == 3  # whether the type is large, the first targets, their records
+    assert examined < 1_500  # a thousand of these by the first command
+    page = replace(page, position=window.last)
+    window, commands, examined = await cost(pairs, reader.window(page))
+    assert ids(window) == expected[SIZE : 2 * SIZE]
+    assert commands == 4  # the target at the position, its records; targets, their records
+    assert examined < 5 * SIZE
+
+
+NUMBERS = [2.0, Int64(2), Decimal128("2"), [3, 2]]
+OTHER_IDS = [True, "2", {"a": 2}, nan]
+"""Foreign keys that MongoDB takes for 2, also in an array, and ids that it takes for no integer."""
+
+
+@pytest.mark.parametrize("key", NUMBERS + OTHER_IDS)
+@pytest.mark.parametrize("sort", ["user.first_name", "-user.first_name", "user.last_name"])
+async def test_foreign_keys_of_any_type_link_to_the_targets_that_mongodb_finds(
+    prepared: Database, monkeypatch: pytest.MonkeyPatch, sort: str, key: Any
+) -> None:
+    others = [key] if any(key is other for other in OTHER_IDS) else []  # `True == 1`
+    await prepared.persons.insert_many(
+        {"_id": id_, "first_name": "Ada", "last_name": f"{9 - number}"}
+        for number, id_ in enumerate([1, 2, 3, *others])
+    )
+    await prepared.monitors.insert_many(
+        {"_id": number, "user_id": user}
+        for number, user in enumerate([3, key, 2, None, 1, key, 2, 3], 1)
+    )
+    reader = Reader(prepared, MONITORS, sort)
+    pages = [CursorPage(size, reader.cursors) for size in range(1, 9)]
+    monkeypatch.setattr(nested_loop_joins, "_MAX_SORTED_FIRST", 1)
+    for targets in (1, 16):
+        monkeypatch.setattr(nested_loop_joins, "_MIN_TARGETS", targets)
+        found = [ids(await reader.window(page)) for page in pages]
+        with patch.object(JoinReads, "find_linked", AsyncMock(return_value=None)):
+            assert found == [ids(await reader.window(page)) for page in pages]
 
 
 async def test_the_targets_of_a_group_are_read_first_if_few_records_link_to_it(
@@ -400,7 +460,7 @@ async def test_the_targets_of_a_group_are_read_first_if_few_records_link_to_it(
     await pairs.monitors.update_many(
         {"_id": {"$gt": 5, "$lte": 1_900}}, [{"$set": {"user_id": {"$add": ["$_id", 100]}}}]
     )
-    reader = Reader(pairs, MONITORS, "-user.first_name")
+    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
     page = CursorPage(SIZE, reader.cursors)
     with patch.multiple(target_groups, _MAX_READ=10, _READ_PER_RESULT=1):
         costs = [await cost(pairs, reader.window(page)) for _ in range(2)]

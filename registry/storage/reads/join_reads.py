@@ -1,10 +1,11 @@
 """The reads of a join: of records, and of the targets of one of their to-one relationships."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from registry.jsonapi.sorting import Order
+from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.reads.bounded_sorts import Find
@@ -17,7 +18,7 @@ from registry.storage.reads.sort_keys import (
     sort_document,
     split,
 )
-from registry.storage.records import ONE_BATCH, Stage
+from registry.storage.records import ONE_BATCH, Stage, key_of
 from registry.storage.visible_fields import only
 
 
@@ -88,6 +89,30 @@ class JoinReads:
         query = self.on_targets(conditions)
         return await self.run(self._command(self.target.collection, query, projection, **options))
 
+    async def find_linked(
+        self, conditions: JoinConditions, targets: Sequence[Record], order: Order, limit: int
+    ) -> list[Record] | None:
+        """Find at most so many records by the index of the foreign key, and join them with targets.
+
+        targets: in an order that continues by the ids of records, all in one direction. None if an
+        external writer stored an id that is not an integer: MongoDB and Python may compare it
+        differently, and an array links to several targets.
+        """
+        name, descending = self.relationship.foreign_key, order[0].descending
+        linked = conditions.where({name: {"$in": [target["_id"] for target in targets]}})
+        by_key = (Key(name, descending), Key(BY_ID[0].stored_name, descending))
+        records = await self.find(linked.own, by_key, limit, 0)
+        if not (_are_keys(targets, "_id") and _are_keys(records, name)):
+            return None
+        groups = defaultdict[int | None, list[Record]](list)
+        for record in records:
+            groups[key_of(record, name)].append(record)
+        return [
+            {**record, RELATED: {self.relationship.name: target}}
+            for target in targets
+            for record in groups.pop(key_of(target, "_id"), ())
+        ]
+
     def on_targets(self, conditions: JoinConditions) -> Conditions:
         """Return the conditions on the targets of the records."""
         related = [
@@ -136,3 +161,8 @@ class JoinReads:
             "batchSize": ONE_BATCH,
             **options,
         }
+
+
+def _are_keys(records: Sequence[Record], field: str) -> bool:
+    """Whether a field has only integers, and null."""
+    return all(key_of(record, field) is not None or record.get(field) is None for record in records)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from registry.jsonapi.sorting import Key, Order
+from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.record import Record
 from registry.storage.reads.bounded_sorts import find_first
 from registry.storage.reads.join_reads import JoinConditions, JoinReads
@@ -184,7 +184,7 @@ class NestedLoopJoin:
         index = self._large_group(groups)
         if index is None:
             limit = _MAX_RECORDS * max(size, _MIN_TARGETS)
-            joined = await self._join_all(conditions, groups, order, limit + 1)
+            joined = await self._join_some(conditions, groups, order, size, limit + 1)
             if len(joined) <= limit:
                 return joined[:size]
             index = self._most_frequent(joined, groups)
@@ -216,6 +216,8 @@ class NestedLoopJoin:
         self, conditions: JoinConditions, group: TargetGroup, order: Order, size: int
     ) -> list[Record]:
         """Return the first records that link to the targets of a group."""
+        if not group.is_complete and _continues_by_id(order):
+            return await self._join_by_id(conditions, group, order, size)
         target, *others = group.targets
         keys = order[:1]
         if group.is_complete and not others:
@@ -224,21 +226,71 @@ class NestedLoopJoin:
         rest = tuple(key for key in order if key not in keys)
         return await self._find(tied, rest, size, group)
 
-    async def _join_all(
-        self, conditions: JoinConditions, groups: Sequence[TargetGroup], order: Order, limit: int
+    async def _join_by_id(
+        self, conditions: JoinConditions, group: TargetGroup, order: Order, size: int
     ) -> list[Record]:
-        """Return all records that link to the targets of groups, or some if they exceed the limit.
+        """Return the first records that link to the targets of a group, in the order of their ids.
+
+        First those of the known targets, which are in this order, then those of the others.
+        """
+        tied = conditions.where(equal(order[0], group.value_of(order[0])))
+        known = [TargetGroup([target]) for target in group.targets]
+        records = await self._join(tied, known, order[1:], size)
+        if len(records) < size:
+            others = tied.where(*beyond(order[1], group.targets[-1]["_id"]))
+            records += await self._find(others, order[1:], size - len(records))
+        return records
+
+    async def _join_some(
+        self,
+        conditions: JoinConditions,
+        groups: Sequence[TargetGroup],
+        order: Order,
+        size: int,
+        limit: int,
+    ) -> list[Record]:
+        """Return the first records that link to the targets of groups.
+
+        size: the number that is needed; more are returned unless an index has the order. If they
+        are as many as the limit, they may be any that link to the targets.
+        """
+        targets = [target for group in groups for target in group.targets]
+        if _is_by_target(order):
+            count = size if _is_target_id(order[0]) else limit
+            records = await self._reads.find_linked(conditions, targets, order, count)
+            if records is not None:
+                return records
+        return await self._join_all(conditions, targets, order, limit)
+
+    async def _join_all(
+        self, conditions: JoinConditions, targets: Sequence[Record], order: Order, limit: int
+    ) -> list[Record]:
+        """Return all records that link to targets, or some if they exceed the limit.
 
         The targets are literals: MongoDB takes 50 times as long to look up each of them again.
         """
         key = self._reads.relationship.foreign_key
-        targets = [target for group in groups for target in group.targets]
         ids = [target["_id"] for target in targets]
         index = {"$indexOfArray": [{"$literal": ids}, {"$ifNull": [f"${key}", None]}]}
         join = {"$set": {self._reads.path: {"$arrayElemAt": [{"$literal": targets}, index]}}}
         return await self._reads.sort_some(
             conditions.where({key: {"$in": ids}}), order, limit, join=join
         )
+
+
+def _is_target_id(key: Key) -> bool:
+    return key.relationship is not None and key.stored_name == BY_ID[0].stored_name
+
+
+def _continues_by_id(order: Order) -> bool:
+    """Whether the second key is the id of the targets, in the direction of the first."""
+    return _is_target_id(order[1]) and order[1].descending == order[0].descending
+
+
+def _is_by_target(order: Order) -> bool:
+    """Whether an order is the one in which targets are read, then that of the ids of records."""
+    is_read = len(order) == 2 or (len(order) == 3 and _continues_by_id(order))
+    return is_read and _is_target_id(order[-2]) and order[-1].descending == order[0].descending
 
 
 def _has_equality(conditions: Conditions) -> bool:

@@ -19,10 +19,10 @@ async def read_body(
 ) -> bytes:
     """Return the body, decoded.
 
-    admit: waits until a large body may be in memory; called once more than MAX_INLINE_BYTES have
-    arrived and others follow, or if a decoded body is larger. extension: the URI of the extension
-    that the media type must name. Raises UnsupportedMediaType, BodyTooLarge, RequestTimeout or
-    MalformedRequest, or what `admit` raises.
+    admit: waits until a large body may be in memory. It is called, possibly more than once, while
+    bytes follow the first MAX_INLINE_BYTES, or if a decoded body is larger. extension: the URI of
+    the extension that the media type must name. Raises UnsupportedMediaType, BodyTooLarge,
+    RequestTimeout or MalformedRequest, or what `admit` raises.
     """
     content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
     content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
@@ -85,11 +85,10 @@ async def _receive_rest(
 
     `Request.read` would keep the body in memory until the next request of the connection.
     """
-    body, is_admitted = bytearray(), False
+    body = bytearray()
     while not content.at_eof() and len(body) <= limit:
         # Before reading, which would let more arrive.
-        if content.total_bytes > MAX_INLINE_BYTES and not is_admitted and not content.is_eof():
+        if content.total_bytes > MAX_INLINE_BYTES and not content.is_eof():
             await admit()
-            is_admitted = True
         body += await content.readany()
     return bytes(body)

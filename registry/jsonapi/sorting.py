@@ -41,9 +41,9 @@ BY_ID: Order = (Key("_id"),)
 def parse_sort(value: str, resource: Resource, graph: Graph) -> Order:
     """Return the requested order; by id if the value is empty.
 
-    The id breaks ties, in the direction of the last key; after a field of a related resource, first
-    the id of that: so resources that are related to the same one stay together. Raises ApiErrors
-    with an InvalidParameter for each unknown field, and for repeated ones.
+    The id breaks ties, in the direction of the last key. After a field of a related resource, the
+    id of that resource does so first, so that resources related to the same one stay together.
+    Raises ApiErrors with an InvalidParameter for each unknown field, and for repeated ones.
     """
     if not value:
         return BY_ID

@@ -32,8 +32,7 @@ def hashable_id(id_: Any) -> Any:
 def make_ids_hashable(records: Iterable[Record]) -> None:
     """Replace ids that are documents by their text."""
     for record in records:
-        if record["_id"].__class__ is dict:
-            record["_id"] = str(record["_id"])
+        record["_id"] = hashable_id(record["_id"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,8 +141,8 @@ def _sort(scope: QueryScope) -> Json:
     names = sort_names(scope.resource, scope.graph)
     description = (
         "The sort fields by precedence, separated by commas; `-` before a name is descending. Null "
-        "sorts before any value. The id breaks ties: after a field of a related resource, first "
-        "the id of that. The default is `id`. Fields: "
+        "sorts before any value. The id breaks ties; after a field of a related resource, the id "
+        "of that resource does so first. The default is `id`. Fields: "
         f"{_code(names)}."
     )
     key = f"-?({'|'.join(map(re.escape, names))})"

@@ -6,11 +6,12 @@ from hashlib import sha256
 
 from aiohttp import hdrs, web
 
+from registry.jsonapi.changes import Versions
 from registry.jsonapi.errors import PreconditionFailed
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.model.stored_fields import ID
-from registry.storage.records import Versions, key_of, version_of
+from registry.storage.records import key_of, version_of
 
 _DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
 _GZIP_SUFFIX = "-gzip"

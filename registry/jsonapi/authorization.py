@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
-from registry.jsonapi.atomic_operations import Operation, operation_position
-from registry.jsonapi.changes import Change
+from registry.jsonapi.atomic_operations import operation_position
+from registry.jsonapi.changes import Change, Write
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
 from registry.jsonapi.errors import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
@@ -88,7 +88,7 @@ def required_by_change(change: Change, graph: Graph) -> Iterator[Requirement]:
         yield Requirement(Action.WRITE, target, pointer=position.pointer)
 
 
-def required_by_operations(operations: Sequence[Operation], graph: Graph) -> Iterator[Requirement]:
+def required_by_operations(operations: Sequence[Write], graph: Graph) -> Iterator[Requirement]:
     """Yield what operations require. operations: all of the request, in order.
 
     Each operation writes the type of its resource and the types that it links it to.

@@ -1,11 +1,16 @@
-"""What a request changes: attributes, and the linkage of relationships."""
+"""What a request writes: the attributes and the linkage of resources."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
+from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.record import LinkedIds
-from registry.model.resource import Relationship
+from registry.model.resource import Relationship, Resource
+
+Versions: TypeAlias = frozenset[int] | None
+"""The versions that a resource may have in order to be written; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +18,13 @@ class Identifier:
     """A resource identifier of a request.
 
     id: negative for a placeholder of an operation; None if `text`, the id or local id as the client
-    sent it, is not a valid id. pointer: the position in the document, for errors.
+    sent it, is not a valid id. pointer: the position in the document, for errors; None if the id is
+    that of the path.
     """
 
     id: int | None
     text: str
-    pointer: str
+    pointer: str | None
 
 
 class Mode(Enum):
@@ -67,6 +73,71 @@ class Change:
         """The number of resource identifiers."""
         return sum(len(linkage.identifiers) for linkage in self.linkages)
 
+
+class Verb(Enum):
+    """The effect of a write on its resource."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+NEW = Identifier(-1, "", None)
+"""The target of a request that creates one resource."""
+
+NO_CHANGE = Change({}, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write to one resource: a request, or one of its atomic operations.
+
+    target: the resource; a negative id is a placeholder for a resource that a write of the same
+    request creates. versions: those the resource may have. position: of the resource object in the
+    document. is_shown: whether the response shows the resource. shows_related: whether it shows
+    related resources too, as of the commit.
+    """
+
+    verb: Verb
+    resource: Resource
+    target: Identifier
+    change: Change = NO_CHANGE
+    versions: Versions = None
+    position: DocumentPosition = DATA
+    is_shown: bool = True
+    shows_related: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of resources that it names."""
+        return 1 + self.change.size
+
+    @property
+    def sets_unique(self) -> bool:
+        """Whether values of unique attributes come into use, or out of use."""
+        resource = self.resource
+        if self.verb is Verb.UPDATE:
+            return resource.has_unique(self.change.attributes)
+        return bool(resource.unique_attributes)
+
+    def with_ids(self, ids: Mapping[int, int]) -> Self:
+        """Return the write with placeholders replaced by the ids assigned to them."""
+        change = self.change
+        if change.linkages:
+            linkages = tuple(
+                replace(one, identifiers=tuple(_assign(each, ids) for each in one.identifiers))
+                for one in change.linkages
+            )
+            change = replace(change, linkages=linkages)
+        return replace(self, target=_assign(self.target, ids), change=change)
+
     def written_by(self, author: str | None) -> Self:
-        """Return the change with its author."""
-        return self if author is None else replace(self, author=author)
+        """Return the write with its author."""
+        return self if author is None else replace(self, change=replace(self.change, author=author))
+
+
+def _assign(identifier: Identifier, ids: Mapping[int, int]) -> Identifier:
+    id_ = identifier.id
+    if id_ is None or id_ not in ids:
+        return identifier
+    return replace(identifier, id=ids[id_])

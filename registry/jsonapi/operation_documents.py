@@ -8,11 +8,9 @@ from urllib.parse import unquote, urlsplit
 from registry.jsonapi.atomic_operations import (
     OPERATIONS,
     RESULTS,
-    Operation,
-    Verb,
     operation_position,
 )
-from registry.jsonapi.changes import Change, Identifier, Mode
+from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Mode, Verb, Write
 from registry.jsonapi.error_collector import ErrorCollector
 from registry.jsonapi.error_details import quoted, unknown_relationship, unknown_type
 from registry.jsonapi.errors import NotFound
@@ -43,8 +41,8 @@ class _Target:
     relationship: Relationship | None = None
 
 
-def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Operation]:
-    """Return the operations of a request, in order.
+def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Write]:
+    """Return the operations of a request as writes, in order.
 
     Raises MalformedDocument if the document has no operations, more than `max_operations`, or
     members that exclude them; else ApiErrors with all errors of all operations, whose pointers
@@ -101,7 +99,7 @@ class _OperationLoader:
         self._graph = graph
         self._loader = DocumentLoader(local_ids)
 
-    def load(self, placeholder: int) -> Operation:
+    def load(self, placeholder: int) -> Write:
         """Return the operation. placeholder: stands for the id of a resource that it adds."""
         match self._op, self._target():
             case _, _Target(resource, Identifier() as target, Relationship() as relationship):
@@ -109,16 +107,16 @@ class _OperationLoader:
             case "add", _Target(resource, None):
                 target = Identifier(placeholder, "", (self._position / "data").pointer)
                 change = self._change(resource, creating=True)
-                return Operation(Verb.CREATE, resource, target, change, shown=True)
+                return self._write(Verb.CREATE, resource, target, change)
             case "update", _Target(resource, Identifier() as target):
                 change = self._change(resource, creating=False)
-                return Operation(Verb.UPDATE, resource, target, change, shown=True)
+                return self._write(Verb.UPDATE, resource, target, change)
             case "remove", _Target(resource, Identifier() as target):
                 # The data may be members to remove from a relationship that `ref` fails to name.
                 if self._operation.get("data") is not None:
                     detail = "`remove` takes `data` only with a relationship."
                     raise malformed(detail, self._position / "data")
-                return Operation(Verb.DELETE, resource, target)
+                return self._write(Verb.DELETE, resource, target, is_shown=False)
         target_kind = "a collection or a relationship" if self._op == "add" else "one resource"
         raise malformed(f"The target of `{self._op}` must be {target_kind}.", self._position)
 
@@ -130,14 +128,27 @@ class _OperationLoader:
 
     def _change_linkage(
         self, resource: Resource, target: Identifier, relationship: Relationship
-    ) -> Operation:
+    ) -> Write:
         if not relationship.to_many and self._op != "update":
             detail = f"`{relationship.name}` is a to-one relationship: it supports only `update`."
             raise malformed(detail, self._position / "op")
         mode, position = _MODES[self._op], self._position / "data"
         linkage = self._loader.linkage(self._data(), relationship, mode, position)
         self._loader.errors.raise_any()
-        return Operation(Verb.UPDATE, resource, target, Change({}, (linkage,)))
+        change = Change({}, (linkage,))
+        return self._write(Verb.UPDATE, resource, target, change, is_shown=False)
+
+    def _write(
+        self,
+        verb: Verb,
+        resource: Resource,
+        target: Identifier,
+        change: Change = NO_CHANGE,
+        *,
+        is_shown: bool = True,
+    ) -> Write:
+        position = self._position / "data"
+        return Write(verb, resource, target, change, position=position, is_shown=is_shown)
 
     def _data(self) -> Any:
         if "data" not in self._operation:

@@ -4,19 +4,16 @@ A flood of one class then takes neither the threads nor the connections of the o
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from typing import Self, TypeVar
+from typing import Self
 
 from registry.metrics.families import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
 from registry.settings import Settings, flag
 from registry.start_error import StartError
 from registry.storage.errors import BulkheadFull
 from registry.storage.thread_pool import THREADS
-from registry.storage.writes_in_progress import WritesInProgress
-
-_Result = TypeVar("_Result")
 
 
 class Bulkhead:
@@ -77,27 +74,11 @@ class Bulkhead:
         finally:
             self.release()
 
-    async def complete(
-        self, write: Callable[[], Awaitable[_Result]], writes: WritesInProgress
-    ) -> _Result:
-        """Admit a write, complete it even if the caller is cancelled, and return its result.
-
-        Raises BulkheadFull, or what the write raises.
-        """
-        await self.acquire()
-        return await writes.begin(self._release_after(write))
-
     def wait_error(self) -> BulkheadFull:
         """Return the error of a caller that has waited too long."""
         return self._error(
             f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
         )
-
-    async def _release_after(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
-        try:
-            return await write()
-        finally:
-            self.release()
 
     async def _wait(self, seconds: float | None) -> None:
         loop = asyncio.get_running_loop()

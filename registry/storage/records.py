@@ -1,41 +1,17 @@
 """Records: the stored form of resources, their versions, and the updates that write them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
-
-from bson.timestamp import Timestamp
 
 from registry.jsonapi.changes import Change
 from registry.model.authorship import created
 from registry.model.record import TEXT_BLOCK, VERSION, LinkedIds, Record
 from registry.model.resource import Resource
-from registry.storage.errors import StorageError
 from registry.storage.text_blocks import searched_names
-
-Versions: TypeAlias = frozenset[int] | None
-"""The versions that a record may have in order to be written; None for any."""
-
-Outcome: TypeAlias = Record | StorageError | None
-"""The record after the change, the error of a rejected one, or None if there is no such record."""
 
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A record as a request has written it.
-
-    time: that of the commit, None without a transaction. A snapshot at this time shows the result
-    of the request, and if it was written with `read_back`, that of no later request. is_replayed:
-    whether an earlier request with the same idempotency key has written it.
-    """
-
-    record: Record
-    time: Timestamp | None = None
-    is_replayed: bool = False
 
 
 ONE_BATCH = 10_000
@@ -111,13 +87,6 @@ def one_of(ids: Sequence[int]) -> Any:
     return {"$in": ids} if len(ids) > 1 else ids[0]
 
 
-def id_filter(id_: int, versions: Versions) -> dict[str, Any]:
-    """Return the query for the record with this id, provided it has one of the versions."""
-    if versions is None:
-        return {"_id": id_}
-    return {"_id": id_, "$expr": {"$in": [CURRENT_VERSION, list(versions)]}}
-
-
 def foreign_keys(change: Change) -> dict[str, LinkedIds]:
     """Return the foreign keys that to-one linkages set on the record itself, by field."""
     return {
@@ -148,32 +117,6 @@ def _is_same(value: Any, stored: Any) -> bool:
     return bool(value == stored) and str(value) == str(
         stored
     )  # `True == 1`, and the decimals 1.0 == 1.00
-
-
-def update_statement(updates: Sequence[tuple[int, int, Record]]) -> dict[str, Any]:
-    """Return the statement of the command `update` that sets fields of records.
-
-    updates: the id, the version and the new fields of each record. A record that has another
-    version is left unchanged, so a command that is executed late or twice overwrites nothing.
-    """
-    if len(updates) == 1:  # as a pipeline, it takes 20 % more CPU time of mongod
-        ((id_, version, fields),) = updates
-        return {"q": id_filter(id_, frozenset({version})), "u": {"$set": fields}}
-    ids = [id_ for id_, _, _ in updates]
-    # A literal is never interpreted as an operator, whatever a client has sent.
-    new = {"$literal": [{"version": version, "fields": fields} for _, version, fields in updates]}
-    # The first comparison nearly always suffices; the second takes more than the rest together.
-    current = (f"${VERSION}", CURRENT_VERSION)
-    is_current = {"$or": [{"$eq": [version, "$$new.version"]} for version in current]}
-    merged = {"$mergeObjects": ["$$ROOT", "$$new.fields"]}
-    index = {"$indexOfArray": [{"$literal": ids}, "$_id"]}
-    result = {
-        "$let": {
-            "vars": {"new": {"$arrayElemAt": [new, index]}},
-            "in": {"$cond": [is_current, merged, "$$ROOT"]},
-        }
-    }
-    return {"q": {"_id": {"$in": ids}}, "u": [{"$replaceWith": result}], "multi": True}
 
 
 def recompute(resource: Resource) -> list[Stage]:

@@ -512,7 +512,6 @@ async def test_mongodb_operators_in_a_request_are_not_executed(
         "created_at",
         "updated_at",
         "version",
-        "write_id",
     }
 
 

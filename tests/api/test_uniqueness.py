@@ -296,11 +296,11 @@ async def test_attributes_of_every_type_can_be_declared_unique(serve: Serve) -> 
         assert (await post(attributes)).status == 201
 
 
-async def test_a_conflict_takes_one_read_more_and_no_write(api: Api, commands: CommandLog) -> None:
+async def test_a_taken_value_takes_one_transaction_and_one_read(api: Api, commands: CommandLog) -> None:
     await api.computer("SN-1")
     id_ = await api.computer("SN-2")
     commands.take("all")
     await create(api, "SN-1")
-    assert commands.names() == ["insert", "find"]
+    assert commands.names() == ["insert", "abortTransaction", "find"]
     await rename(api, id_, "SN-1")
-    assert commands.names() == ["find", "update", "find"]
+    assert commands.names() == ["find", "update", "abortTransaction", "find"]

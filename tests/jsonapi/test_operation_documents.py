@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.atomic_operations import OPERATIONS, Operation, Verb
-from registry.jsonapi.changes import Mode
+from registry.jsonapi.atomic_operations import OPERATIONS
+from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.errors import MalformedDocument
@@ -52,7 +52,7 @@ DOCUMENT = (
 )
 
 
-def load(*operations: Any, max_operations: int = 1_000) -> list[Operation]:
+def load(*operations: Any, max_operations: int = 1_000) -> list[Write]:
     return load_operations(orjson.dumps({OPERATIONS: operations}), GRAPH, max_operations)
 
 
@@ -112,7 +112,7 @@ def test_an_operation_on_a_resource_has_its_verb_and_target(
     (operation,) = load({**member, "meta": {"any": "thing"}})
     assert (operation.verb, operation.resource.type) == (verb, type_name)
     assert operation.target.id == target_id
-    assert operation.shown == (verb is not Verb.DELETE)
+    assert operation.is_shown == (verb is not Verb.DELETE)
 
 
 @pytest.mark.covers("i.operations")
@@ -125,7 +125,7 @@ def test_an_operation_adds_replaces_or_removes_members_of_a_to_many_relationship
 ) -> None:
     (operation,) = load({"op": code, **target, "data": [{"type": "computer", "id": "5"}]})
     (linkage,) = operation.change.linkages
-    assert (operation.verb, operation.target.id, operation.shown) == (Verb.UPDATE, 1, False)
+    assert (operation.verb, operation.target.id, operation.is_shown) == (Verb.UPDATE, 1, False)
     assert (linkage.relationship.name, linkage.mode, linkage.ids) == ("computers", mode, [5])
 
 
@@ -247,7 +247,7 @@ def test_a_local_id_identifies_the_resource_that_a_preceding_operation_adds() ->
         },
         {"op": "remove", "ref": {"type": "computer", "lid": "a"}},
     )
-    assigned = [operation.with_assigned_ids({-1: 10, -2: 20}) for operation in operations]
+    assigned = [operation.with_ids({-1: 10, -2: 20}) for operation in operations]
     assert [operation.target.id for operation in assigned] == [10, 20, 10, 10, 20]
     linkages = [linkage for operation in assigned for linkage in operation.change.linkages]
     assert [linkage.ids for linkage in linkages] == [[10], [3, 20]]

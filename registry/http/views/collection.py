@@ -10,6 +10,7 @@ from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView
 from registry.jsonapi.authorization import required_by_change
+from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.request_documents import load
 
 
@@ -35,11 +36,9 @@ class CollectionView(ListView):
         )
         check_collection(self.request)
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
-        reads_related = bool(query.include)
-        change = change.written_by(self.author)
-        written = await self.repository.insert(
-            self.resource, change, read_back=reads_related, key=key
-        )
-        record, snapshot = written.record, self.repository.snapshot(written.time)
+        shows_related = bool(query.include)
+        write = Write(Verb.CREATE, self.resource, NEW, change, shows_related=shows_related)
+        (result,) = await self.repository.write([write.written_by(self.author)], key)
+        record, snapshot = result.record, self.repository.snapshot(result.time)
         response = await self.respond_with_resource(record, query, snapshot, change, status=201)
-        return marked(response, is_replayed=written.is_replayed)
+        return marked(response, is_replayed=result.is_replayed)

@@ -31,8 +31,8 @@ from registry.model.resource import Resource
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkhead
-from registry.storage.idempotency import IdempotencyKey
 from registry.storage.repository import Repository
+from registry.storage.writes.idempotency import IdempotencyKey
 
 _Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.StreamResponse]]"
 _Query = TypeVar("_Query")

@@ -8,16 +8,17 @@ from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.document import DocumentView
-from registry.jsonapi.atomic_operations import EXTENSION, Operation, Verb
+from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.authorization import required_by_operations
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.documents import encode_results, written_linkage
 from registry.jsonapi.errors import PreconditionFailed
 from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
-from registry.model.record import Record
 from registry.offloading import offload
+from registry.storage.writes.unit_of_work import WriteResult
 
 
 class OperationsView(DocumentView):
@@ -39,29 +40,28 @@ class OperationsView(DocumentView):
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
         author = self.author
-        written = [one.written_by(author) for one in operations]
-        performed = await self.repository.execute(written, key)
+        writes = [write.written_by(author) for write in operations]
+        results = await self.repository.write(writes, key)
 
         def encode() -> bytes:
-            return encode_results([_result(*each) for each in performed.operations])
+            return encode_results([_resource_object(result) for result in results])
 
-        size = len(operations) + sum(operation.change.size for operation in operations)
+        size = sum(write.size for write in writes)
         headers: dict[str, str] = {hdrs.CONTENT_TYPE: media_type(EXTENSION)}
         body = await offload(encode, size=size)
         if compresses(self.request, len(body)):
             headers[hdrs.CONTENT_ENCODING] = GZIP
             body = await gzipped(body)
         response = DocumentResponse(200, body, headers)
-        return marked(response, is_replayed=performed.is_replayed)
+        return marked(response, is_replayed=results[0].is_replayed)
 
 
-def _result(operation: Operation, record: Record) -> str | None:
+def _resource_object(result: WriteResult) -> str | None:
     """Return the resource object of one result, None if the operation has none to return."""
-    if not operation.shown:
+    write, resource = result.write, result.write.resource
+    if not write.is_shown:
         return None
-    resource = operation.resource
-    creating = operation.verb is Verb.CREATE
-    query = Query({resource.type: resource.writable}) if creating else Query()
-    linkage = {resource.type: written_linkage(record, operation.change)}
-    (result,) = resource_objects(resource, [record], linkage, query)
-    return result
+    query = Query({resource.type: resource.writable}) if write.verb is Verb.CREATE else Query()
+    linkage = {resource.type: written_linkage(result.record, write.change)}
+    (text,) = resource_objects(resource, [result.record], linkage, query)
+    return text

@@ -13,7 +13,7 @@ from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView, counts
 from registry.jsonapi.authorization import required_by_change
-from registry.jsonapi.changes import Mode
+from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.documents import encode_document
 from registry.jsonapi.links import related_path, relationship_links
 from registry.jsonapi.pagination import Window, page_links
@@ -146,10 +146,9 @@ class LinkageView(_RelationshipView):
         load = partial(load_linkage, relationship=self.relationship, mode=mode)
         required_by = partial(required_by_change, graph=self.graph)
         _, change, key = await self.read_keyed_request(self.reject_parameters, load, required_by)
-        id_, change = self.resource_id, change.written_by(self.author)
-        update = partial(self.repository.update, self.resource, id_, change, key=key)
-        written = await self.write(id_, update)
-        return marked(web.Response(status=204), is_replayed=written.is_replayed)
+        write = Write(Verb.UPDATE, self.resource, self.identifier, change)
+        result = await self.write(write, key)
+        return marked(web.Response(status=204), is_replayed=result.is_replayed)
 
 
 class MembersView(LinkageView):

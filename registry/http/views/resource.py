@@ -7,6 +7,7 @@ from aiohttp import web
 from registry.http.responses import DocumentResponse
 from registry.http.views.typed import TypeView
 from registry.jsonapi.authorization import required_by_change
+from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.request_documents import load
 
 
@@ -29,20 +30,17 @@ class DetailView(TypeView):
             partial(load, resource=self.resource, creating=False),
             partial(required_by_change, graph=self.graph),
         )
-        id_, change = self.resource_id, change.written_by(self.author)
-        update = partial(
-            self.repository.update, self.resource, id_, change, read_back=bool(query.include)
+        shows_related = bool(query.include)
+        write = Write(
+            Verb.UPDATE, self.resource, self.identifier, change, shows_related=shows_related
         )
-        written = await self.write(id_, update)
-        snapshot = self.repository.snapshot(written.time)
-        return await self.respond_with_resource(written.record, query, snapshot, change)
+        result = await self.write(write)
+        snapshot = self.repository.snapshot(result.time)
+        return await self.respond_with_resource(result.record, query, snapshot, change)
 
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""
         self.negotiate()
         self.reject_parameters()
-        id_ = self.resource_id
-        await self.write(
-            id_, partial(self.repository.delete, self.resource, id_, author=self.author)
-        )
+        await self.write(Write(Verb.DELETE, self.resource, self.identifier))
         return web.Response(status=204)

@@ -1,10 +1,10 @@
 """The base class of views below the path of a type: responding, and writing conditionally."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from aiohttp import hdrs
 
@@ -20,7 +20,7 @@ from registry.http.etags import (
 )
 from registry.http.responses import DocumentResponse
 from registry.http.views.document import DocumentView
-from registry.jsonapi.changes import Change
+from registry.jsonapi.changes import Change, Identifier, Versions, Write
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
 from registry.jsonapi.errors import NotFound, PreconditionFailed
@@ -32,10 +32,11 @@ from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.offloading import MAX_INLINE_OBJECTS, offload
 from registry.storage.errors import VersionConflict
-from registry.storage.records import Versions, version_of
+from registry.storage.records import version_of
 from registry.storage.snapshot import Snapshot
+from registry.storage.writes.idempotency import IdempotencyKey
+from registry.storage.writes.unit_of_work import WriteResult
 
-_Written = TypeVar("_Written")
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -47,6 +48,12 @@ class TypeView(DocumentView):
 
     resource: ClassVar[Resource]
     scope: ClassVar[QueryScope]
+
+    @property
+    def identifier(self) -> Identifier:
+        """The resource that the path names. Raises NotFound if it is not a valid id."""
+        id_ = self.resource_id
+        return Identifier(id_, str(id_), None)
 
     @property
     def resource_id(self) -> int:
@@ -94,26 +101,34 @@ class TypeView(DocumentView):
         body = encode()
         return body, make_etag(body, self.resource, record)
 
-    async def write(self, id_: int, write: Callable[[Versions], Awaitable[_Written]]) -> _Written:
+    async def write(self, write: Write, key: IdempotencyKey | None = None) -> WriteResult:
         """Write a resource or its links if the preconditions hold, and return the result.
 
-        write: takes the versions that the resource may have. `If-Match` precedes `If-None-Match`
-        (RFC 9110, 13.2.2). Raises PreconditionFailed or VersionConflict if one of them is false,
-        RecordNotFound if there is no such resource, and what `write` raises.
+        `If-Match` precedes `If-None-Match` (RFC 9110, 13.2.2). Raises PreconditionFailed or
+        VersionConflict if one of them is false, and what the repository raises.
         """
+        id_ = self.resource_id
         versions = matching_versions(self.request, self.resource, id_)
         if hdrs.IF_NONE_MATCH not in self.request.headers:
-            return await write(versions)
+            return await self._write(write, versions, key)
         excluded = excluded_versions(self.request, self.resource, id_)
         if versions is not None and excluded is not None:
-            return await write(versions - excluded)
+            return await self._write(write, versions - excluded, key)
         while excluded is None or excluded:
             current = version_of(await self.find(self.repository.snapshot()))
             if excluded is None or current in excluded:
                 raise PreconditionFailed
             with suppress(VersionConflict):  # changed since it was read
-                return await write(frozenset({current}))
-        return await write(None)
+                return await self._write(write, frozenset({current}), key)
+        return await self._write(write, None, key)
+
+    async def _write(
+        self, write: Write, versions: Versions, key: IdempotencyKey | None
+    ) -> WriteResult:
+        if versions is not None:
+            write = replace(write, versions=versions)
+        (result,) = await self.repository.write([write.written_by(self.author)], key)
+        return result
 
     async def find(self, snapshot: Snapshot) -> Record:
         """Return the record of the resource that the path names. Raises RecordNotFound."""

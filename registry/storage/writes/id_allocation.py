@@ -1,30 +1,27 @@
 """Allocation of integer ids: from 1 and never reused; a failure may leave a gap."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil
-from typing import TypeVar
 
 import pymongo
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
 from pymongo import ReturnDocument
 
+from registry.jsonapi.changes import Verb, Write
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID, Record
-from registry.model.resource import Resource
 from registry.storage.client import Database
-from registry.storage.errors import IdTaken, StorageError, Unavailable, translated_errors
-from registry.storage.writes.commands import MILLISECONDS
-
-_Result = TypeVar("_Result")
+from registry.storage.errors import StorageError, translated_errors
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 8, 1_024
 """Ids in a block. The size doubles each time: a process that ends early wastes few, a busy one has
 the next block before it needs it. A request for more ids gets a larger block."""
 
-_SECONDS = MILLISECONDS / 1_000
+_SECONDS = 5.0
+"""The time limit of a command."""
 
 _CLOSE_SECONDS = 1.0
 """How long to give ids back: a stop must not wait for a database that is gone."""
@@ -67,25 +64,28 @@ class Counters:
             )
             self._blocks[resource.type].skip(last)
 
-    async def allocate(self, resource: Resource, count: int) -> list[int]:
-        """Return ascending ids that no resource of the type ever had. Raises Unavailable."""
-        return await self._blocks[resource.type].take(count)
+    async def assign(self, writes: Sequence[Write]) -> dict[int, int]:
+        """Return an id that no resource of its type ever had for each placeholder of a creation.
 
-    async def retry_if_taken(self, write: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Call `write`, which allocates ids, and return its result.
-
-        If an id is taken, as an external writer has stored ids beyond the counter, continue above
-        all stored ids and call it once more. Raises Unavailable.
+        Raises Unavailable.
         """
-        try:
-            return await write()
-        except IdTaken:
-            with translated_errors(), pymongo.timeout(_SECONDS):
-                await self.prepare()
-        try:
-            return await write()
-        except IdTaken as error:
-            raise Unavailable from error
+        created: dict[str, list[int]] = defaultdict(list)
+        for write in writes:
+            if write.verb is Verb.CREATE and write.target.id is not None:
+                created[write.resource.type].append(write.target.id)
+        ids: dict[int, int] = {}
+        for type_name, placeholders in created.items():
+            allocated = await self._blocks[type_name].take(len(placeholders))
+            ids.update(zip(placeholders, allocated, strict=True))
+        return ids
+
+    async def skip_taken(self) -> None:
+        """Continue above the ids that external writers have stored beyond the counters.
+
+        Raises Unavailable.
+        """
+        with translated_errors(), pymongo.timeout(_SECONDS):
+            await self.prepare()
 
     async def close(self) -> None:
         """Give unused ids back, so that a restart leaves no gap, unless there are newer ones."""

@@ -1,108 +1,152 @@
-"""The identity map of a unit of work: each record once, as the requests so far have left it."""
+"""The identity map of a unit of work: each record once, as the writes so far have left it."""
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from pymongo import InsertOne, UpdateMany, UpdateOne
-
 from registry.jsonapi.changes import Linkage, Mode
-from registry.model.authorship import UPDATED_BY
+from registry.model.graph import Graph
 from registry.model.record import VERSION, Record, hashable_id
-from registry.model.resource import Resource
-from registry.storage.records import key_of, next_version, version_of
+from registry.storage.records import key_of, version_of
 
-WriteOperation: TypeAlias = "InsertOne[Record] | UpdateOne | UpdateMany"
+Key: TypeAlias = tuple[str, Hashable]
+"""What identifies a record: its type and its id."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """What has to be written to one record.
+
+    before: as it is stored, None if it is new. after: as it is to be, None if it is deleted.
+    """
+
+    key: Key
+    before: Record | None
+    after: Record | None
+
+    @property
+    def fields(self) -> Record:
+        """The fields that differ, of a record that is neither new nor deleted."""
+        before, after = self.before or {}, self.after or {}
+        return {name: one for name, one in after.items() if before.get(name, _ABSENT) is not one}
 
 
 class IdentityMap:
-    """The records of one type by id: their current state, and the operations that write it.
+    """The records of all types, by type and id.
 
-    New records, and those whose unique attributes change, are written in the order of the requests:
-    one may get the value that another one had before.
+    Records are replaced, never modified, so that a result keeps the state that its write has left.
+    A savepoint allows to undo the changes of one request.
     """
 
-    def __init__(self, resource: Resource) -> None:
-        self._records: dict[Hashable, Record] = {}
-        self._members: dict[str, dict[int, set[Hashable]]] = {
-            link.foreign_key: defaultdict(set) for link in resource.links
+    def __init__(self, graph: Graph) -> None:
+        self._links = {
+            name: [link.foreign_key for link in one.links] for name, one in graph.items()
         }
-        self._unique = frozenset(resource.unique_attributes)
-        self._in_order: dict[Hashable, bool] = {}  # by id, whether the record is new
-        self._changed: dict[Hashable, Record] = defaultdict(dict)
-        self._incremented: dict[int, Record] = {}
+        self._stored: dict[Key, Record] = {}
+        self._records: dict[Key, Record | None] = {}
+        self._members: dict[tuple[str, str, int], set[Hashable]] = defaultdict(set)
+        self._changed: dict[Key, None] = {}  # in the order in which they have to be written
+        self._incremented = Counter[Key]()
+        self._journal: list[tuple[Key, Record | None]] = []
 
-    def get(self, id_: Hashable) -> Record | None:
-        """Return the current state of a record, a dict that later updates do not modify."""
-        return self._records.get(id_)
-
-    def load(self, records: Sequence[Record]) -> None:
+    def load(self, type_name: str, records: Iterable[Record]) -> None:
         """Add stored records; external writers may have stored ids that are documents."""
         for record in records:
-            self._set(hashable_id(record["_id"]), record)
+            key = (type_name, hashable_id(record["_id"]))
+            self._stored[key] = record
+            self._put(key, record)
 
-    def add(self, record: Record) -> None:
-        """Add a new record, which is yet to be inserted."""
-        self._in_order[record["_id"]] = True
-        self._set(record["_id"], record)
+    def get(self, key: Key) -> Record | None:
+        """Return the current state of a record, None if there is none."""
+        return self._records.get(key)
 
-    def update(self, id_: Hashable, values: Record) -> None:
-        """Set fields of a record, and increment its version."""
-        before = self._records[id_]
-        for field, members in self._members.items():
-            if field in values and (key := key_of(before, field)) is not None:
-                members[key].discard(id_)
-        changed = values | {VERSION: version_of(before) + 1}
-        self._changed[id_] |= changed
-        if not self._unique.isdisjoint(values):
-            self._in_order.setdefault(id_, False)
-        self._set(id_, before | changed)
+    def replace(self, key: Key, record: Record | None) -> None:
+        """Replace a record; None deletes it."""
+        self._journal.append((key, self._records.get(key)))
+        self._changed.setdefault(key)
+        self._put(key, record)
 
-    def increment_version(self, id_: int | None, authorship: Record) -> None:
-        """Increment the version of a record, even one that is not loaded or does not exist.
+    def update(self, key: Key, fields: Record) -> Record:
+        """Set fields of a record and increment its version; return it."""
+        before = self._records[key] or {}
+        after = before | fields | {VERSION: version_of(before) + 1}
+        self.replace(key, after)
+        return after
 
-        authorship: the fields that say who does so, and when.
-        """
-        if id_ in self._records:
-            self.update(id_, authorship)
-        elif id_ is not None:
-            self._incremented[id_] = authorship
+    def increment_version(self, key: Key) -> None:
+        """Increment the version of a record, even if it is not loaded or does not exist."""
+        if self._records.get(key) is not None:
+            self.update(key, {})
+        elif key not in self._records:
+            self._journal.append((key, None))
+            self._incremented[key] += 1
 
-    def removed_members(self, owner: int, linkage: Linkage) -> list[Hashable]:
-        """Return the ids of the members that a linkage removes from the owner."""
+    def write_last(self, key: Key) -> None:
+        """Write a record after those that were changed before it."""
+        self._changed.pop(key, None)
+        self._changed[key] = None
+
+    def removed_members(self, owner: int, linkage: Linkage) -> list[Key]:
+        """Return the members that a linkage removes from the owner."""
         if linkage.mode is Mode.ADD:
             return []
-        members, ids = self._members[linkage.relationship.foreign_key][owner], set(linkage.ids)
-        return list(members & ids if linkage.mode is Mode.REMOVE else members - ids)
+        relationship, ids = linkage.relationship, set(linkage.ids)
+        members = self._members[relationship.target, relationship.foreign_key, owner]
+        removed = members & ids if linkage.mode is Mode.REMOVE else members - ids
+        return [(relationship.target, id_) for id_ in removed]
 
-    def added_members(self, owner: int, linkage: Linkage) -> list[tuple[int, int | None]]:
-        """Return (id, current owner) of the members that a linkage adds to the owner."""
+    def added_members(self, owner: int, linkage: Linkage) -> list[tuple[Key, int | None]]:
+        """Return the members that a linkage adds to the owner, each with its current owner."""
         if linkage.mode is Mode.REMOVE:
             return []
+        keys = [(linkage.relationship.target, id_) for id_ in linkage.ids]
         field = linkage.relationship.foreign_key
-        members = [(id_, key_of(self._records[id_], field)) for id_ in linkage.ids]
-        return [(id_, current) for id_, current in members if current != owner]
+        members = [(key, key_of(self._records[key] or {}, field)) for key in keys]
+        return [(key, current) for key, current in members if current != owner]
 
-    def take_operations(self) -> Iterator[tuple[Hashable, WriteOperation]]:
-        """Yield the operations, once: each with the id of its record, None for several records."""
-        for id_, is_new in self._in_order.items():
-            values = self._changed.pop(id_, {})
-            # As later changes left it: inserting and then updating it would write it twice.
-            yield id_, InsertOne(self._records[id_]) if is_new else self._update_of(id_, values)
-        for id_, values in self._changed.items():
-            yield id_, self._update_of(id_, values)
-        ids_by_author: dict[str | None, list[int]] = defaultdict(list)
-        for id_, authorship in self._incremented.items():
-            ids_by_author[authorship[UPDATED_BY]].append(id_)
-        for ids in ids_by_author.values():
-            update = {"$set": next_version(self._incremented[ids[0]])}
-            yield None, UpdateMany({"_id": {"$in": ids}}, [update])
+    def savepoint(self) -> None:
+        """Begin a request: `touched` and `undo` refer to what is changed from now on."""
+        self._journal.clear()
 
-    def _update_of(self, id_: Hashable, values: Record) -> UpdateOne:
-        return UpdateOne({"_id": self._records[id_]["_id"]}, {"$set": values})
+    @property
+    def touched(self) -> set[Key]:
+        """The records that were changed since the savepoint."""
+        return {key for key, _ in self._journal}
 
-    def _set(self, id_: Hashable, record: Record) -> None:
-        self._records[id_] = record
-        for field, members in self._members.items():
-            if (key := key_of(record, field)) is not None:
-                members[key].add(id_)
+    def undo(self) -> None:
+        """Undo what was changed since the savepoint."""
+        for key, record in reversed(self._journal):
+            if key in self._records:
+                self._put(key, record)
+            else:
+                self._incremented[key] -= 1
+        self._journal.clear()
+
+    def take_changes(self) -> tuple[list[RecordChange], list[Key]]:
+        """Return what has to be written, once, in order; and those whose version increments."""
+        changes = [
+            RecordChange(key, self._stored.get(key), self._records[key]) for key in self._changed
+        ]
+        incremented = list(+self._incremented)
+        for one in changes:
+            if one.after is None:
+                self._stored.pop(one.key, None)
+            else:
+                self._stored[one.key] = one.after
+        self._changed.clear()
+        self._incremented.clear()
+        return [one for one in changes if one.before is not one.after], incremented
+
+    def _put(self, key: Key, record: Record | None) -> None:
+        type_name, id_ = key
+        for field in self._links[type_name]:
+            owner = key_of(self._records.get(key) or {}, field)
+            if owner is not None:
+                self._members[type_name, field, owner].discard(id_)
+            owner = key_of(record or {}, field)
+            if owner is not None:
+                self._members[type_name, field, owner].add(id_)
+        self._records[key] = record

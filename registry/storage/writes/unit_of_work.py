@@ -1,254 +1,424 @@
-"""The unit of work: loads records, applies changes in memory, and writes the result at once."""
+"""The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import TypeAlias
+from itertools import groupby
+from time import perf_counter
+from typing import Any, TypeVar
 
-from pymongo.errors import BulkWriteError
+from bson.timestamp import Timestamp
 
-from registry.jsonapi.changes import Change, Linkage, Mode
-from registry.jsonapi.pointers import DATA, DocumentPosition
+from registry.jsonapi.changes import Change, Linkage, Mode, Verb, Write
 from registry.model.authorship import current_time, updated
-from registry.model.record import Record
+from registry.model.graph import Graph
+from registry.model.record import VERSION, Record
 from registry.model.resource import Resource
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
+    DUPLICATE_KEY,
     DuplicateValue,
-    FingerprintMismatch,
     IdTaken,
     RecordNotFound,
     StorageError,
+    Unavailable,
     VersionConflict,
 )
-from registry.storage.idempotency import IdempotencyKey, StoredResults
 from registry.storage.records import (
-    ONE_BATCH,
-    Outcome,
-    Versions,
-    Written,
     changed_fields,
     foreign_keys,
     key_of,
     new_record,
+    next_version,
+    one_of,
     version_of,
 )
-from registry.storage.transactions import Transaction
 from registry.storage.unique_indexes import taken_attribute
 from registry.storage.visible_fields import visible
-from registry.storage.writes.commands import WriteError
-from registry.storage.writes.identity_map import IdentityMap
+from registry.storage.writes.idempotency import IdempotencyKey, StoredResults
+from registry.storage.writes.identity_map import IdentityMap, Key, RecordChange
+from registry.storage.writes.transactions import Transaction, TransactionConflict, WriteRejected
 
-_MAX_OPERATIONS = 1_000
-"""Operations per command: while the driver encodes them, no other thread runs."""
+_Item = TypeVar("_Item")
 
-WriteOutcome: TypeAlias = Written | StorageError | None
-"""What was written, the error of a rejected request, or None if there is no record to update."""
+_MAX_STATEMENTS = 1_000
+"""Records per command: while the driver encodes them, no other thread runs."""
+
+_KEYS = "idempotency key"
+"""What stands for the type of a record in the identity of an idempotency key."""
+
+_MAX_MEMBERS = 1_000
+"""Members of relationships that a group loads. A request that unlinks more runs alone, as it would
+delay the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRequest:
-    """A request to create or update a resource and its links.
+@dataclass(slots=True)
+class WriteResult:
+    """The result of a write, its placeholders replaced by ids.
 
-    id: None if no record can have the id that was sent. versions: those the record may have.
-    is_new: whether to create it, under this id. is_read_back: whether the response shows related
-    resources as of the commit; the request is then the last one of its transaction. key: that under
-    which the result is stored. position: of the resource object in the request document.
+    record: as the write has left it; of a deleted resource, the last one. is_changed: whether the
+    write has changed it. time: that of the commit; a snapshot at this time shows the result of the
+    write, and if it `shows_related`, that of no later write to its resource. is_replayed: whether
+    an earlier request with the same idempotency key has written it; the record of an operation
+    without a result then has only an id.
     """
 
-    resource: Resource
-    id: int | None
-    change: Change
-    versions: Versions = None
-    is_new: bool = False
-    is_read_back: bool = False
-    key: IdempotencyKey | None = None
-    position: DocumentPosition = DATA
+    write: Write
+    record: Record
+    is_changed: bool = True
+    time: Timestamp | None = None
+    is_replayed: bool = False
+
+
+class WriteRequest:
+    """The writes of one request, which succeed or fail together.
+
+    key: that under which the results are stored. records: those that it is known to write, or to
+    refer to. size: the number of resources that it names. is_alone: whether it has a transaction of
+    its own. since: when it arrived. result: what its caller waits for.
+    """
+
+    def __init__(self, writes: Sequence[Write], key: IdempotencyKey | None = None) -> None:
+        self.writes = writes
+        self.key = key
+        self.size = sum(write.size for write in writes)
+        self.is_alone = False
+        self.since = perf_counter()
+        self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
+        self.records: set[Key] = {
+            (write.resource.type, write.target.id)
+            for write in writes
+            if write.verb is not Verb.CREATE
+        }
+        for write in writes:
+            for linkage in write.change.linkages:
+                target = linkage.relationship.target
+                self.records.update((target, id_) for id_ in linkage.ids)
+        if key is not None:
+            self.records.add((_KEYS, key.id))
+
+    def succeed(self, results: list[WriteResult], time: Timestamp | None) -> None:
+        """Answer the caller, unless it was cancelled. time: that of the commit."""
+        for result in results:
+            result.time = time
+        if not self.result.done():
+            self.result.set_result(results)
+
+    def fail(self, error: Exception) -> None:
+        """Answer the caller with an error, unless it was cancelled."""
+        if not self.result.done():
+            self.result.set_exception(error)
 
     @property
-    def sets_unique(self) -> bool:
-        """Whether it sets an attribute that is unique."""
-        return self.resource.has_unique(self.change.attributes)
+    def is_single_command(self) -> bool:
+        """Whether a single command can store it."""
+        write = self.writes[0]
+        return (
+            len(self.writes) == 1
+            and self.key is None
+            and write.verb is not Verb.DELETE
+            and not write.change.linkages
+            and not write.sets_unique
+        )
 
+    @property
+    def sealed(self) -> Set[Key]:
+        """The records that no later request of its group may write.
 
-class RequestRejected(Exception):
-    """MongoDB has rejected what one request writes, so nothing of the transaction is written.
-
-    index: of the request. error: its outcome.
-    """
-
-    def __init__(self, index: int, error: StorageError) -> None:
-        super().__init__(index, error)
-        self.index = index
-        self.error = error
+        Those whose state at the commit the response shows, and those whose unique attributes it
+        sets: only the values that are stored in the end are compared.
+        """
+        return {
+            (write.resource.type, write.target.id)
+            for write in self.writes
+            if write.shows_related or write.sets_unique
+        }
 
 
 class UnitOfWork:
-    """Loads the records, applies the changes in order, and writes the result.
+    """Applies requests in order to records in memory, and stores the result.
 
-    It needs a transaction, so that what it has loaded is still current when it writes. A resource
-    gets its next version when its attributes or relationships change, on whichever side those are
-    stored, so that concurrent requests to link to it and to delete it conflict; a request that
-    changes nothing writes nothing. Instead of a request whose idempotency key has a result, it
-    returns that result.
+    It needs a transaction, so that what it has loaded is still current when it is stored. A
+    resource gets its next version when its attributes or relationships change, on whichever side
+    those are stored, so that concurrent requests to link to it and to delete it conflict; a request
+    that changes nothing stores nothing. Instead of a request whose idempotency key has a result, it
+    returns that result. The methods raise PyMongoError or TransactionConflict.
     """
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, graph: Graph) -> None:
         self._transaction = transaction
-        self._graph = transaction.graph
-        self._identity_maps = {one.type: IdentityMap(one) for one in self._graph.values()}
-        self._time = current_time()
+        self._graph = graph
+        self._records = IdentityMap(graph)
         self._results = StoredResults(transaction)
+        self._time = current_time()
 
-    async def apply(self, requests: Sequence[WriteRequest]) -> list[WriteOutcome]:
-        """Apply the requests in order; return the outcome of each, without a time.
+    async def load(self, requests: Sequence[WriteRequest]) -> None:
+        """Load the resources, the targets of their linkages, and members that may be removed.
 
-        A rejected request changes nothing, and does not affect the others: its outcome is
-        VersionConflict, IdTaken, FingerprintMismatch, or RecordNotFound with the missing targets
-        of a linkage. At most one request may set the unique attributes of a resource, as only the
-        values that are written in the end are compared. Raises RequestRejected with DuplicateValue
-        for a value that another resource has; also PyMongoError, StoredResultTooLarge or
-        TransactionConflict.
+        Raises TransactionConflict if one of several requests may remove too many.
         """
-        await self._load(requests)
-        await self._results.load(request.key for request in requests if request.key)
-        size = len(requests) + sum(request.change.size for request in requests)
-        outcomes = await offload(lambda: list(map(self._apply_once, requests)), size=size)
-        await self._flush(requests)
-        return outcomes
-
-    async def _load(self, requests: Sequence[WriteRequest]) -> None:
-        """Load the resources, the targets of their linkages, and members that may be removed."""
+        keys = [request.key for request in requests if request.key is not None]
+        await self._results.load(keys)
         values: dict[str, dict[str, set[int]]] = defaultdict(partial(defaultdict, set))
-        for request in requests:
-            if request.id is None:
-                continue
-            values[request.resource.type]["_id"].add(request.id)
-            for linkage in request.change.linkages:
-                relationship = linkage.relationship
-                values[relationship.target]["_id"].update(linkage.ids)
-                if relationship.to_many and linkage.mode is Mode.REPLACE:
-                    values[relationship.target][relationship.foreign_key].add(request.id)
+        for write in (write for request in requests for write in request.writes):
+            for type_name, field_name, ids in _values_to_load(write):
+                values[type_name][field_name].update(ids)
+        is_alone = all(request.is_alone for request in requests)
         for type_name, by_field in values.items():
             resource = self._graph[type_name]
-            conditions = [{field: {"$in": list(ids)}} for field, ids in by_field.items() if ids]
+            conditions = [{name: one_of(list(ids))} for name, ids in by_field.items() if ids]
             if not conditions:
                 continue
-            collection, session = self._transaction.collection(resource), self._transaction.session
-            cursor = collection.find(
-                {"$or": conditions}, visible(resource), batch_size=ONE_BATCH, session=session
+            query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
+            limit = 0 if is_alone else len(by_field["_id"]) + _MAX_MEMBERS
+            records = await self._transaction.find(
+                resource.collection, query, visible(resource), limit
             )
-            async for records in in_chunks(await cursor.to_list(None)):
-                self._identity_maps[type_name].load(records)
+            if limit and len(records) == limit:
+                raise TransactionConflict
+            async for some in in_chunks(records):
+                self._records.load(type_name, some)
 
-    def _apply_once(self, request: WriteRequest) -> WriteOutcome:
+    async def apply(self, request: WriteRequest) -> list[WriteResult]:
+        """Apply the writes of a request in order; return the result of each, without a time.
+
+        Raises VersionConflict, FingerprintMismatch, or RecordNotFound with the resource or the
+        targets of a linkage that do not exist; then nothing of the request is applied.
+        """
+        self._records.savepoint()
+        if request.key and (stored := self._results.get(request.key)) is not None:
+            return _replayed(request.writes, stored)
+        results: list[WriteResult] = []
         try:
-            result = self._results.get(request.key) if request.key else None
-        except FingerprintMismatch as error:
-            return error
-        if result:
-            return Written(result[0], is_replayed=True)
-        outcome = self._apply(request)
-        if not isinstance(outcome, dict):
-            return outcome
+            for part in _parts(request.writes):
+                if results:
+                    if not request.is_alone:
+                        raise TransactionConflict
+                    await self.flush([request])
+                size = sum(write.size for write in part)
+                results += await offload(partial(self._apply_all, part), size=size)
+        except StorageError:
+            self._records.undo()
+            raise
         if request.key:
-            self._results.add(request.key, [(request.resource, outcome)])
-        return Written(outcome)
+            self._results.add(request.key, [_stored(one) for one in results])
+        return results
 
-    def _apply(self, request: WriteRequest) -> Outcome:
-        if request.id is None:
-            return None
-        identity_map, change = self._identity_maps[request.resource.type], request.change
-        before = identity_map.get(request.id)
-        if not request.is_new and before is None:
-            return None
-        if (rejection := self._rejection(request, before)) is not None:
-            return rejection
-        authorship = updated(change.author, self._time)
-        if before is None:
-            identity_map.add(new_record(request.resource, request.id, change, self._time))
+    @property
+    def touched(self) -> set[Key]:
+        """The records that the last request has changed."""
+        return self._records.touched
+
+    def undo(self, request: WriteRequest) -> None:
+        """Undo the request that was applied last."""
+        self._records.undo()
+        if request.key:
+            self._results.discard(request.key)
+
+    async def flush(self, requests: Sequence[WriteRequest]) -> None:
+        """Store what the requests have changed.
+
+        Raises StoredResultTooLarge; of a single request also IdTaken, or DuplicateValue for a value
+        that another resource has.
+        """
+        changes, incremented = self._records.take_changes()
+        for resource in self._graph.values():
+            own = [one for one in changes if one.key[0] == resource.type]
+            # In order, as a resource may get the unique value that another one had before.
+            ordered = own if resource.unique_attributes else sorted(own, key=_command)
+            for command, some in groupby(ordered, _command):
+                for chunk in _chunks(list(some)):
+                    try:
+                        await self._store(command, resource, chunk)
+                    except WriteRejected as rejected:
+                        if len(requests) == 1:
+                            raise _rejection(requests[0], resource, rejected) from None
+                        raise
+            ids = [id_ for type_name, id_ in incremented if type_name == resource.type]
+            for chunk_of_ids in _chunks(ids):
+                statement = _statement(chunk_of_ids, [{"$set": next_version({})}])
+                await self._transaction.update(resource.collection, [statement])
+        await self._results.flush()
+
+    async def _store(
+        self, command: str, resource: Resource, changes: Sequence[RecordChange]
+    ) -> None:
+        """Store changes by one command: "delete", "insert" or "update"."""
+        name = resource.collection
+        if command == "insert":
+            await self._transaction.insert(name, [one.after for one in changes if one.after])
+        elif command == "delete":
+            ids = [one.before["_id"] for one in changes if one.before]
+            await self._transaction.delete(name, [{"q": {"_id": one_of(ids)}, "limit": 0}])
         else:
-            values = change.attributes | foreign_keys(change)
-            fields = changed_fields(request.resource, before, values)
-            if fields or any(map(partial(self._changes_members, request.id), change.linkages)):
-                identity_map.update(request.id, fields | authorship)
-        for linkage in change.linkages:
-            if linkage.relationship.to_many:
-                self._link_members(request.resource, request.id, linkage, authorship)
-            else:
-                self._link_target(linkage, before or {}, authorship)
-        return identity_map.get(request.id)
+            await self._transaction.update(name, _statements(changes, resource))
 
-    def _rejection(self, request: WriteRequest, before: Record | None) -> StorageError | None:
-        """Return why a request cannot be applied to its record, None if it can."""
-        if request.is_new and before is not None:
-            return IdTaken()
-        if request.versions is not None and version_of(before or {}) not in request.versions:
-            return VersionConflict()
-        return self._missing_targets(request.change)
+    def _apply_all(self, writes: Sequence[Write]) -> list[WriteResult]:
+        return list(map(self._apply, writes))
 
-    def _changes_members(self, id_: int, linkage: Linkage) -> bool:
-        targets = self._identity_maps[linkage.relationship.target]
-        return linkage.relationship.to_many and bool(
-            targets.removed_members(id_, linkage) or targets.added_members(id_, linkage)
-        )
+    def _apply(self, write: Write) -> WriteResult:
+        resource, id_, change = write.resource, write.target.id, write.change
+        key = (resource.type, id_)
+        before = self._records.get(key)
+        if write.verb is not Verb.CREATE and before is None:
+            raise RecordNotFound.by_identifiers(resource.type, [write.target])
+        if write.versions is not None and version_of(before or {}) not in write.versions:
+            raise VersionConflict
+        if write.verb is Verb.CREATE and before is not None:
+            raise IdTaken
+        self._require_targets(change)
+        assert id_ is not None  # noqa: S101 - for mypy: otherwise there is no record
+        if write.verb is Verb.DELETE:
+            self._delete(resource, id_, before or {})
+        elif write.verb is Verb.CREATE:
+            self._records.replace(key, new_record(resource, id_, change, self._time))
+            self._link(resource, id_, change, {})
+        else:
+            self._update(resource, id_, change, before or {})
+        if write.sets_unique:
+            self._records.write_last(key)
+        after = self._records.get(key)
+        return WriteResult(write, after or before or {}, is_changed=after is not before)
 
-    def _missing_targets(self, change: Change) -> RecordNotFound | None:
+    def _require_targets(self, change: Change) -> None:
         for linkage in change.linkages:
             if linkage.mode is Mode.REMOVE:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
-            records = self._identity_maps[target]
             sent = linkage.identifiers
-            if missing := [id_ for id_ in sent if id_.id is None or not records.get(id_.id)]:
-                return RecordNotFound.by_identifiers(target, missing)
-        return None
+            if missing := [one for one in sent if not self._records.get((target, one.id))]:
+                raise RecordNotFound.by_identifiers(target, missing)
 
-    def _link_members(
-        self, resource: Resource, id_: int, linkage: Linkage, authorship: Record
-    ) -> None:
-        """Link members and unlink others. authorship: the fields that say who does so, and when."""
-        foreign_key = linkage.relationship.foreign_key
-        targets = self._identity_maps[linkage.relationship.target]
-        for member in targets.removed_members(id_, linkage):
-            targets.update(member, {foreign_key: None, **authorship})
-        for member, owner in targets.added_members(id_, linkage):
-            targets.update(member, {foreign_key: id_, **authorship})
-            self._identity_maps[resource.type].increment_version(owner, authorship)
+    def _update(self, resource: Resource, id_: int, change: Change, before: Record) -> None:
+        fields = changed_fields(resource, before, change.attributes)
+        if fields:
+            fields |= updated(change.author, self._time)
+        fields |= changed_fields(resource, before, foreign_keys(change))
+        to_many = [one for one in change.linkages if one.relationship.to_many]
+        if fields or any(
+            self._records.removed_members(id_, one) or self._records.added_members(id_, one)
+            for one in to_many
+        ):
+            self._records.update((resource.type, id_), fields)
+            self._link(resource, id_, change, before)
 
-    def _link_target(self, linkage: Linkage, before: Record, authorship: Record) -> None:
-        targets = self._identity_maps[linkage.relationship.target]
-        previous = key_of(before, linkage.relationship.foreign_key)
-        new = next(iter(linkage.ids), None)
-        if previous != new:
-            targets.increment_version(previous, authorship)
-            targets.increment_version(new, authorship)
+    def _link(self, resource: Resource, id_: int, change: Change, before: Record) -> None:
+        """Change the other side of links. before: the record before the change."""
+        records = self._records
+        for linkage in change.linkages:
+            target, foreign_key = linkage.relationship.target, linkage.relationship.foreign_key
+            if not linkage.relationship.to_many:
+                previous, new = key_of(before, foreign_key), next(iter(linkage.ids), None)
+                for owner in (previous, new) if previous != new else ():
+                    records.increment_version((target, owner))
+                continue
+            for member in records.removed_members(id_, linkage):
+                records.update(member, {foreign_key: None})
+            for member, owner in records.added_members(id_, linkage):
+                records.update(member, {foreign_key: id_})
+                records.increment_version((resource.type, owner))
 
-    async def _flush(self, requests: Sequence[WriteRequest]) -> None:
-        for type_name, identity_map in self._identity_maps.items():
-            resource, operations = self._graph[type_name], identity_map.take_operations()
-            collection = self._transaction.collection(resource)
-            while chunk := list(islice(operations, _MAX_OPERATIONS)):
-                try:
-                    writes = [write for _, write in chunk]
-                    await collection.bulk_write(writes, session=self._transaction.session)
-                except BulkWriteError as error:
-                    for failure in error.details["writeErrors"]:
-                        id_, _ = chunk[failure["index"]]
-                        _raise_rejected(requests, resource, id_, failure)
-                    raise
-        await self._results.flush()
+    def _delete(self, resource: Resource, id_: int, record: Record) -> None:
+        """Delete a record and all links to it."""
+        for relationship in resource.relationships.values():
+            target, foreign_key = relationship.target, relationship.foreign_key
+            if relationship.to_many:
+                for member in self._records.removed_members(id_, Linkage(relationship, ())):
+                    self._records.update(member, {foreign_key: None})
+            else:
+                self._records.increment_version((target, key_of(record, foreign_key)))
+        self._records.replace((resource.type, id_), None)
 
 
-def _raise_rejected(
-    requests: Sequence[WriteRequest], resource: Resource, id_: Hashable, failure: WriteError
-) -> None:
-    """Raise RequestRejected if a record was rejected because a request has set a taken value."""
-    name = taken_attribute(failure, resource)
-    for index, request in enumerate(requests):
-        is_written = request.resource.type == resource.type and request.id == id_
-        if is_written and name in request.change.attributes:
-            value = request.change.attributes[name]
-            raise RequestRejected(index, DuplicateValue(resource, name, value, request.position))
+def _values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
+    """Yield types, fields and the values of those of the records that a write needs."""
+    id_, resource = write.target.id, write.resource
+    if id_ is None:
+        return
+    if write.verb is not Verb.CREATE:
+        yield resource.type, "_id", (id_,)
+    for linkage in write.change.linkages:
+        relationship = linkage.relationship
+        yield relationship.target, "_id", linkage.ids
+        if relationship.to_many and linkage.mode is Mode.REPLACE:
+            yield relationship.target, relationship.foreign_key, (id_,)
+    if write.verb is Verb.DELETE:
+        for relationship in resource.relationships.values():
+            if relationship.to_many:
+                yield relationship.target, relationship.foreign_key, (id_,)
+
+
+def _parts(writes: Sequence[Write]) -> Iterator[list[Write]]:
+    """Divide writes so that none sets unique attributes of a resource twice.
+
+    Only the values that are stored are compared, which are those of the last write.
+    """
+    part: list[Write] = []
+    unique = set[tuple[str, int | None]]()
+    for write in writes:
+        if write.sets_unique:
+            target = (write.resource.type, write.target.id)
+            if target in unique:
+                yield part
+                part, unique = [], set()
+            unique.add(target)
+        part.append(write)
+    yield part
+
+
+def _stored(result: WriteResult) -> tuple[Resource, Record]:
+    """Return what is stored of a result: what the response shows, and the id."""
+    record = result.record
+    shown = record if result.write.is_shown else {"_id": record["_id"]}
+    return result.write.resource, shown
+
+
+def _replayed(writes: Sequence[Write], records: Sequence[Record]) -> list[WriteResult]:
+    pairs = list(zip(writes, records, strict=True))
+    ids = {
+        one.target.id: record["_id"]
+        for one, record in pairs
+        if one.verb is Verb.CREATE and one.target.id is not None
+    }
+    return [WriteResult(one.with_ids(ids), record, is_replayed=True) for one, record in pairs]
+
+
+def _command(change: RecordChange) -> str:
+    if change.after is None:
+        return "delete"
+    return "insert" if change.before is None else "update"
+
+
+def _statements(changes: Sequence[RecordChange], resource: Resource) -> list[dict[str, Any]]:
+    """Return the statements of updates: one for all records in which the same links change."""
+    links = {VERSION, *(link.foreign_key for link in resource.links)}
+    alike: dict[Hashable, list[RecordChange]] = defaultdict(list)
+    for one in changes:
+        fields = one.fields
+        alike[tuple(fields.items()) if fields.keys() <= links else one.key].append(one)
+    return [
+        _statement([one.after["_id"] for one in some if one.after], {"$set": some[0].fields})
+        for some in alike.values()
+    ]
+
+
+def _statement(ids: Sequence[Any], update: Any) -> dict[str, Any]:
+    return {"q": {"_id": one_of(ids)}, "u": update, "multi": len(ids) > 1}
+
+
+def _rejection(request: WriteRequest, resource: Resource, rejected: WriteRejected) -> StorageError:
+    """Return why MongoDB has rejected what a request writes to records of a type."""
+    name = taken_attribute(rejected.error, resource)
+    for write in reversed(request.writes):
+        attributes = write.change.attributes
+        is_rejected = write.resource is resource and write.target.id == rejected.id
+        if is_rejected and name is not None and name in attributes:
+            return DuplicateValue(resource, name, attributes[name], write.position)
+    return IdTaken() if rejected.error["code"] == DUPLICATE_KEY else Unavailable()
+
+
+def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(items), _MAX_STATEMENTS):
+        yield items[start : start + _MAX_STATEMENTS]

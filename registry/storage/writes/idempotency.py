@@ -5,7 +5,7 @@ with the same key that another process executes at the same time conflicts with 
 is repeated, and then finds the result.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,9 +16,8 @@ from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.storage.client import Database
 from registry.storage.errors import FingerprintMismatch, StoredResultTooLarge
-from registry.storage.records import ONE_BATCH
-from registry.storage.transactions import Transaction
 from registry.storage.visible_fields import visible_fields
+from registry.storage.writes.transactions import Transaction
 
 _RETENTION = timedelta(hours=24)
 """The minimum time that a result is kept; MongoDB deletes it about a minute later at most."""
@@ -52,17 +51,14 @@ class StoredResults:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._known: dict[bytes, dict[str, Any]] = {}
-        self._new: list[dict[str, Any]] = []
+        self._new: dict[bytes, dict[str, Any]] = {}
         self._expires = datetime.now(UTC) + _RETENTION
 
     async def load(self, keys: Iterable[IdempotencyKey]) -> None:
         """Load the results that are stored under the keys. Raises PyMongoError."""
         if ids := [key.id for key in keys]:
-            collection = self._transaction.database[_COLLECTION]
-            found = collection.find(
-                {"_id": {"$in": ids}}, batch_size=ONE_BATCH, session=self._transaction.session
-            )
-            self._known = {one["_id"]: one for one in await found.to_list(None)}
+            found = await self._transaction.find(_COLLECTION, {"_id": {"$in": ids}})
+            self._known = {one["_id"]: one for one in found}
 
     def get(self, key: IdempotencyKey) -> list[Record] | None:
         """Return the result of the request, None if it has not been executed.
@@ -77,16 +73,20 @@ class StoredResults:
         result: list[Record] = document["result"]
         return result
 
-    def add(self, key: IdempotencyKey, result: Sequence[tuple[Resource, Record]]) -> None:
-        """Add the result of a request: the records that it has written, with their types."""
+    def add(self, key: IdempotencyKey, result: Iterable[tuple[Resource, Record]]) -> None:
+        """Add the result of a request: what it has left of records, with their types."""
         document = {
             "_id": key.id,
             "fingerprint": key.fingerprint,
             "expires": self._expires,
             "result": [_visible_part(resource, record) for resource, record in result],
         }
-        self._known[key.id] = document
-        self._new.append(document)
+        self._known[key.id] = self._new[key.id] = document
+
+    def discard(self, key: IdempotencyKey) -> None:
+        """Remove the result that was added for a key."""
+        if self._new.pop(key.id, None):
+            del self._known[key.id]
 
     async def flush(self) -> None:
         """Store the results that were added.
@@ -95,7 +95,7 @@ class StoredResults:
         a result already.
         """
         try:
-            await self._transaction.insert(_COLLECTION, self._new)
+            await self._transaction.insert(_COLLECTION, list(self._new.values()))
         except DocumentTooLarge as error:
             raise StoredResultTooLarge from error
 

@@ -10,7 +10,7 @@ import pymongo
 from registry.storage.client import APP_NAME, Database
 from registry.storage.errors import Unavailable, translated_errors
 
-_SUSPECT_SECONDS = 1.0
+SUSPECT_SECONDS = 1.0
 """How long a write conflicts before orphaned transactions are searched for, and how long one has
 been idle when it is ended. A process that is alive runs its transaction again."""
 
@@ -38,13 +38,13 @@ class OrphanedTransactions:
         since: when its first attempt began, in seconds of `time.monotonic`.
         """
         is_searching = self._search is not None and not self._search.done()
-        if not is_searching and time.monotonic() - since > _SUSPECT_SECONDS:
+        if not is_searching and time.monotonic() - since > SUSPECT_SECONDS:
             self._search = asyncio.create_task(self._end_orphaned())
 
     async def _end_orphaned(self) -> None:
         with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
             before = await self._open_transactions()
-            await asyncio.sleep(_SUSPECT_SECONDS)
+            await asyncio.sleep(SUSPECT_SECONDS)
             if orphaned := before & await self._open_transactions():
                 sessions = [{"id": session} for session, _, _ in orphaned]
                 await self._admin.command("killSessions", sessions)

@@ -1,0 +1,263 @@
+"""Group commit: concurrent requests share a transaction."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import TypeAlias
+
+from registry.jsonapi.changes import Write
+from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
+from registry.model.graph import Graph
+from registry.storage.errors import StorageError
+from registry.storage.writes.idempotency import IdempotencyKey
+from registry.storage.writes.identity_map import Key
+from registry.storage.writes.transactions import (
+    Callback,
+    Committed,
+    Transaction,
+    TransactionConflict,
+    Transactions,
+)
+from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest, WriteResult
+
+_MAX_REQUESTS = 128
+"""Requests in a group. In groups of one, a write takes several times the CPU time."""
+
+_MAX_RESOURCES = 1_000
+"""Resources that the requests of a group name."""
+
+LARGE = 100
+"""A request that names more resources than this runs alone, as it would delay its group."""
+
+_MAX_GROUPS, _MIN_PARALLEL = 2, 8
+"""Groups of several requests in flight, and the size of a second one. Service and database then do
+not take turns: the service applies the writes of one group while the database stores another."""
+
+_MAX_ALONE = 16
+"""Requests in flight that run alone, each of which takes a thread."""
+
+_ITERATIONS_BEFORE_GROUP = 2
+"""Event-loop iterations to wait after a group, so that callers just answered can join the next."""
+
+_Outcome: TypeAlias = "list[WriteResult] | StorageError"
+_Outcomes: TypeAlias = "list[tuple[WriteRequest, _Outcome]]"
+_Transact: TypeAlias = Callable[[Callback[_Outcomes]], Awaitable[Committed[_Outcomes]]]
+
+
+class _Group:
+    """Requests that share a transaction.
+
+    records: those that no other group may write meanwhile. waiting: requests that do so, in order.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[WriteRequest] = []
+        self.size = 0
+        self.records: set[Key] = set()
+        self.waiting: list[WriteRequest] = []
+
+    def add(self, request: WriteRequest) -> None:
+        self.requests.append(request)
+        self.size += request.size
+
+
+class _Deferred(Exception):
+    """The request waits for a group that writes the same records."""
+
+
+class GroupCommit:
+    """Collects concurrent requests into groups, and runs each group in a transaction.
+
+    The requests of a group are applied in the order of their arrival; one that fails is answered
+    alone. Groups in flight write different records: a request for a record that a group is writing
+    waits for that group. If a transaction fails as a whole, because other processes write the same
+    records or MongoDB rejects one of them, each request runs again in a transaction of its own. A
+    request that has begun is completed even if its caller is cancelled.
+    """
+
+    def __init__(self, transactions: Transactions, graph: Graph) -> None:
+        self._transactions = transactions
+        self._graph = graph
+        self._queue: deque[WriteRequest] = deque()
+        self._alone: deque[WriteRequest] = deque()
+        self._writers: dict[Key, _Group] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._groups = self._in_groups = self._running_alone = 0
+        self._sizes = BATCH_SIZE.sample("writes")
+        self._waits = BATCH_WAIT.sample("writes")
+
+    async def close(self) -> None:
+        """Wait until all requests have ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def write(
+        self, writes: Sequence[Write], key: IdempotencyKey | None = None
+    ) -> list[WriteResult]:
+        """Apply writes, all or none; return the result of each.
+
+        key: that under which the results are stored. Raises Unavailable, or what the methods of
+        UnitOfWork raise.
+        """
+        request = WriteRequest(writes, key)
+        request.is_alone = request.size > LARGE
+        self._enqueue(request)
+        self._dispatch()
+        return await request.result
+
+    def _enqueue(self, request: WriteRequest) -> None:
+        (self._alone if request.is_alone else self._queue).append(request)
+
+    def _dispatch(self) -> None:
+        """Begin what can begin now."""
+        while self._alone and self._running_alone < _MAX_ALONE:
+            if group := self._take(self._alone, 1):
+                self._running_alone += 1
+                self._begin(self._run_alone(group))
+        while self._queue and self._groups < _MAX_GROUPS:
+            if self._groups and len(self._queue) < self._group_size:
+                break
+            is_idle = not self._tasks
+            if not (group := self._take(self._queue, self._group_size)):
+                continue
+            BATCH_SIZE.observe(self._sizes, len(group.requests))
+            BATCH_WAIT.observe(self._waits, perf_counter() - group.requests[0].since)
+            if is_idle and group.requests[0].is_single_command and len(group.requests) == 1:
+                self._begin(self._run_single(group))
+            else:
+                self._groups += 1
+                self._in_groups += len(group.requests)
+                self._begin(self._run_group(group))
+
+    @property
+    def _group_size(self) -> int:
+        """The size of the next group: an equal share of all requests for each group in flight.
+
+        Otherwise the callers of one group would stay together, and the service and the database
+        would take turns even with many callers.
+        """
+        share = -(-(len(self._queue) + self._in_groups) // _MAX_GROUPS)
+        return min(_MAX_REQUESTS, max(share, _MIN_PARALLEL))
+
+    def _take(self, queue: deque[WriteRequest], count: int) -> _Group | None:
+        """Remove a group from a queue, and requests that have to wait; None if there are others."""
+        group = _Group()
+        while queue and len(group.requests) < count:
+            if group.requests and group.size + queue[0].size > _MAX_RESOURCES:
+                break
+            request = queue.popleft()
+            if request.result.done():
+                continue  # its caller was cancelled
+            if writer := self._writer(request.records, group):
+                self._wait_for(writer, request)
+            else:
+                self._claim(group, request.records)
+                group.add(request)
+        return group if group.requests else None
+
+    def _writer(self, records: Iterable[Key], group: _Group) -> _Group | None:
+        """Return another group that writes one of the records, or for which writers wait."""
+        writers = (self._writers.get(key, group) for key in records)
+        return next((one for one in writers if one is not group), None)
+
+    def _claim(self, group: _Group, records: Iterable[Key]) -> None:
+        self._writers.update(dict.fromkeys(records, group))
+        group.records.update(records)
+
+    def _wait_for(self, group: _Group, request: WriteRequest) -> None:
+        """Let a request wait for a group, and later requests for its records as well."""
+        group.waiting.append(request)
+        self._claim(group, [key for key in request.records if key not in self._writers])
+
+    def _begin(self, run: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(run)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_group(self, group: _Group) -> None:
+        count = len(group.requests)
+        await self._run(group, self._transactions.attempt)
+        if len(self._queue) < _MAX_REQUESTS:
+            for _ in range(_ITERATIONS_BEFORE_GROUP):
+                await asyncio.sleep(0)
+        self._groups -= 1
+        self._in_groups -= count
+        self._dispatch()
+
+    async def _run_single(self, group: _Group) -> None:
+        await self._run(group, self._transactions.attempt_single)
+        self._dispatch()
+
+    async def _run_alone(self, group: _Group) -> None:
+        await self._run(group, self._transactions.run)
+        self._running_alone -= 1
+        self._dispatch()
+
+    async def _run(self, group: _Group, transact: _Transact) -> None:
+        """Run a group, answer its requests, and let those that wait for it continue."""
+        committed: Committed[_Outcomes] = Committed([], None)
+        try:
+            committed = await transact(partial(self._apply, group))
+        except TransactionConflict:
+            for request in group.requests:
+                request.is_alone = True
+                self._enqueue(request)
+        except _Deferred:
+            pass  # it waits
+        except Exception as error:  # noqa: BLE001 - raised to the callers
+            for request in group.requests:
+                request.fail(error)
+        for request, outcome in committed.result:
+            if isinstance(outcome, StorageError):
+                request.fail(outcome)
+            else:
+                request.succeed(outcome, committed.time)
+        self._release(group)
+
+    def _release(self, group: _Group) -> None:
+        for key in group.records:
+            del self._writers[key]
+        for request in reversed(group.waiting):
+            (self._alone if request.is_alone else self._queue).appendleft(request)
+
+    async def _apply(self, group: _Group, transaction: Transaction) -> _Outcomes:
+        """Apply the requests of a group; return the outcome of each that need not wait."""
+        unit = UnitOfWork(transaction, self._graph)
+        await unit.load(group.requests)
+        outcomes: _Outcomes = []
+        sealed = set[Key]()  # records that later requests of the group must not write
+        for request in list(group.requests):
+            results: _Outcome = []
+            touched = request.records
+            writer = None if sealed.isdisjoint(touched) else group
+            if writer is None:
+                try:
+                    results = await unit.apply(request)
+                except TransactionConflict:
+                    raise
+                except StorageError as error:
+                    if request.is_alone:
+                        raise
+                    outcomes.append((request, error))
+                    continue
+                touched = unit.touched
+                writer = self._writer(touched, group)
+                if writer is None and not sealed.isdisjoint(touched):
+                    writer = group
+                if writer is not None:
+                    unit.undo(request)
+            if writer is not None:
+                request.records |= touched
+                sealed |= request.records
+                group.requests.remove(request)
+                self._wait_for(writer, request)
+                if request.is_alone:
+                    raise _Deferred
+                continue
+            self._claim(group, touched)
+            sealed |= request.sealed
+            outcomes.append((request, results))
+        await unit.flush(group.requests)
+        return outcomes

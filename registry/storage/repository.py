@@ -25,11 +25,11 @@ from registry.storage.reads.read_context import ReadContext
 from registry.storage.snapshot import Snapshot
 from registry.storage.unique_indexes import UniqueIndexes
 from registry.storage.writes import idempotency
-from registry.storage.writes.group_commit import LARGE, GroupCommit
+from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.transactions import Transactions
-from registry.storage.writes.unit_of_work import WriteResult
+from registry.storage.writes.unit_of_work import LARGE, WriteResult
 
 
 class Repository:

@@ -28,9 +28,6 @@ _MAX_REQUESTS = 128
 _MAX_RESOURCES = 1_000
 """Resources that the requests of a group name."""
 
-LARGE = 100
-"""A request that names more resources than this runs alone, as it would delay its group."""
-
 _MAX_GROUPS, _MIN_PARALLEL = 2, 8
 """Groups of several requests in flight, and the size of a second one. Service and database then do
 not take turns: the service applies the writes of one group while the database stores another."""
@@ -102,7 +99,6 @@ class GroupCommit:
         UnitOfWork raise.
         """
         request = WriteRequest(writes, key)
-        request.is_alone = request.size > LARGE
         self._enqueue(request)
         self._dispatch()
         return await request.result

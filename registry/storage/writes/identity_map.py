@@ -76,8 +76,11 @@ class IdentityMap:
         self.replace(key, after)
         return after
 
-    def increment_version(self, key: Key) -> None:
+    def increment_version(self, type_name: str, id_: int | None) -> None:
         """Increment the version of a record, even if it is not loaded or does not exist."""
+        key = (type_name, id_)
+        if id_ is None:
+            return
         if self._records.get(key) is not None:
             self.update(key, {})
         elif key not in self._records:

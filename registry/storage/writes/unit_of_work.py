@@ -49,7 +49,10 @@ _MAX_STATEMENTS = 1_000
 _KEYS = "idempotency key"
 """What stands for the type of a record in the identity of an idempotency key."""
 
-_MAX_MEMBERS = 1_000
+LARGE = 100
+"""A request that names more resources than this runs alone, as it would delay its group."""
+
+_MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. A request that unlinks more runs alone, as it would
 delay the others."""
 
@@ -84,7 +87,7 @@ class WriteRequest:
         self.writes = writes
         self.key = key
         self.size = sum(write.size for write in writes)
-        self.is_alone = False
+        self.is_alone = self.size > LARGE or len(list(_parts(writes))) > 1
         self.since = perf_counter()
         self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
         self.records: set[Key] = {
@@ -194,8 +197,6 @@ class UnitOfWork:
         try:
             for part in _parts(request.writes):
                 if results:
-                    if not request.is_alone:
-                        raise TransactionConflict
                     await self.flush([request])
                 size = sum(write.size for write in part)
                 results += await offload(partial(self._apply_all, part), size=size)
@@ -312,13 +313,13 @@ class UnitOfWork:
             if not linkage.relationship.to_many:
                 previous, new = key_of(before, foreign_key), next(iter(linkage.ids), None)
                 for owner in (previous, new) if previous != new else ():
-                    records.increment_version((target, owner))
+                    records.increment_version(target, owner)
                 continue
             for member in records.removed_members(id_, linkage):
                 records.update(member, {foreign_key: None})
             for member, owner in records.added_members(id_, linkage):
                 records.update(member, {foreign_key: id_})
-                records.increment_version((resource.type, owner))
+                records.increment_version(resource.type, owner)
 
     def _delete(self, resource: Resource, id_: int, record: Record) -> None:
         """Delete a record and all links to it."""
@@ -328,7 +329,7 @@ class UnitOfWork:
                 for member in self._records.removed_members(id_, Linkage(relationship, ())):
                     self._records.update(member, {foreign_key: None})
             else:
-                self._records.increment_version((target, key_of(record, foreign_key)))
+                self._records.increment_version(target, key_of(record, foreign_key))
         self._records.replace((resource.type, id_), None)
 
 

@@ -360,6 +360,26 @@ async def test_a_token_in_the_url_is_refused_and_not_logged(
     assert token not in caplog.text
 
 
+async def test_a_refusal_is_logged_with_the_address_of_the_client(
+    serve: Serve, secured: Settings, header: Header, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = await serve(settings=replace(secured, trusted_proxy=(ip_network("127.0.0.1/32"),)))
+    caplog.set_level(logging.INFO)
+    forwarded = {"X-Forwarded-For": "192.0.2.1, 198.51.100.7"}
+    for sent, status in (
+        ({}, 401),
+        ({"Authorization": f"Bearer {TOKEN}"}, 401),
+        ({"Authorization": "Bearer"}, 400),
+        (await header("persons:read"), 403),
+    ):
+        caplog.clear()
+        response = await api.get("/computers", **sent, **forwarded)
+        assert response.status == status
+        (line,) = caplog.messages
+        id_ = response.headers["X-Request-ID"]
+        assert line.startswith(f"GET '/computers' {id_} from 198.51.100.7 -> {status} ")
+
+
 async def test_expired_and_revoked_tokens_are_rejected_with_the_reason(
     api: Api, header: Header, database: Database
 ) -> None:

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from pymongo import WriteConcern
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, OperationFailure
 
 from registry.settings import Settings
 from registry.storage.mongod import data_directory, embedded, supervision, unix_socket
@@ -82,6 +82,15 @@ async def test_transactions_and_change_streams_work(tmp_path: Path) -> None:
             async with await client.start_session() as session, session.start_transaction():
                 await notes.insert_one({"_id": 1}, session=session)
             assert (await changes.next())["documentKey"] == {"_id": 1}
+
+
+async def test_mongod_runs_no_javascript_and_decompresses_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        await client.registry.notes.insert_one({})
+        with pytest.raises(OperationFailure, match="(?i)script"):
+            await client.registry.notes.find_one({"$where": "true"})
+        hello = await client.admin.command("hello", compression=["snappy", "zstd", "zlib"])
+        assert "compression" not in hello
 
 
 @pytest.mark.parametrize("name", [*NAMES, "ä,b:c [d]@e%41?f&g=h#'\"$(i)`j`;k\\l\udcff"])

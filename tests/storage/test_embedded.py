@@ -87,7 +87,7 @@ async def test_transactions_and_change_streams_work(tmp_path: Path) -> None:
 async def test_mongod_runs_no_javascript_and_decompresses_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as client:
         await client.registry.notes.insert_one({})
-        with pytest.raises(OperationFailure, match="(?i)script"):
+        with pytest.raises(OperationFailure, match=r"(?i)script"):
             await client.registry.notes.find_one({"$where": "true"})
         hello = await client.admin.command("hello", compression=["snappy", "zstd", "zlib"])
         assert "compression" not in hello

@@ -209,6 +209,8 @@ def check_document(document: Any) -> None:
         assert document["errors"]
         for error in document["errors"]:
             _check_error(error)
+        ids = {error["id"] for error in document["errors"]}
+        assert len(ids) == len(document["errors"]), "an id is repeated"
         return
     assert document.keys() <= {"data", "included", "jsonapi", "links", "meta"}
     _check_links(document.get("links", {}), {"self", "related"} | PAGE_LINKS)

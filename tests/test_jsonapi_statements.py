@@ -508,6 +508,7 @@ MUST error-object-key: errors is an array of error objects
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
 MAY error-object-members: the members that an error may have; a constant title
     tests/api/test_errors.py::test_an_error_has_the_request_id_a_pointer_and_a_detail
+    tests/api/test_errors.py::test_each_error_of_a_response_has_its_own_id
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
     tests/api/test_conformance.py::test_errors_of_one_kind_share_a_title
 """

@@ -127,7 +127,7 @@ def _error() -> Json:
         "parameter": text("The name of the query parameter."),
     }
     required = {
-        "id": text("The request id, which is in the log too."),
+        "id": text("The request id, which is in the log too; that of a second error ends in `-2`."),
         "status": text("The HTTP status.", enum=sorted({str(one.status) for one in types})),
         "code": text("The error type.", enum=sorted(one.code for one in types)),
         "title": text("A summary of the error type."),

@@ -81,6 +81,7 @@ MUST resource-required-top-level: a resource object has type and id; a new one m
     tests/api/test_creating.py::test_creating_a_person_returns_its_attributes_and_id
 MUST resource-optional-top-level: it may have attributes, relationships, links and meta
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
+    tests/api/test_authorship.py::test_the_authorship_is_sent_only_if_fields_names_it
 MUST resource-id-type: every resource object has id and type
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
 MUST resource-id-type-types: id and type are strings

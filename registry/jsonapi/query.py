@@ -59,7 +59,8 @@ class Query:
 
     def attributes(self, resource: Resource) -> frozenset[str]:
         """Return the names of the attributes to show of resources of this type."""
-        return self.fields.get(resource.type, resource.attribute_names)
+        names = self.fields.get(resource.type)
+        return resource.attribute_names if names is None else names.intersection(resource.readable)
 
 
 NO_PARAMETERS = Query()

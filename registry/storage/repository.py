@@ -230,24 +230,14 @@ class Repository:
                 return written
         raise RecordNotFound.by_id(resource.type, id_)
 
-    async def delete(
-        self,
-        resource: Resource,
-        id_: int,
-        versions: Versions = None,
-        *,
-        author: str | None = None,
-    ) -> None:
-        """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict.
-
-        author: of the change to resources that were linked to it.
-        """
+    async def delete(self, resource: Resource, id_: int, versions: Versions = None) -> None:
+        """Delete a resource and the links to it. Raises RecordNotFound or VersionConflict."""
         self._disk_space.require()
 
         async def attempt() -> Record | None:
             async with self._writes.small_transactions:
                 committed = await self._writes.transactions.run(
-                    lambda transaction: delete(transaction, resource, id_, versions, author)
+                    lambda transaction: delete(transaction, resource, id_, versions)
                 )
             return committed.result
 

@@ -40,9 +40,9 @@ async def test_a_subject_is_the_author_with_its_issuer_and_a_token_by_its_name(
     authors = []
     for token in (await provider.token("ES256"), await grant("write")):
         sent = {"Authorization": f"Bearer {token}"}
-        created = await api.request("POST", "/persons", body, sent)
-        (authorship,) = created.authorship.values()
-        authors.append((authorship["created_by"], authorship["updated_by"]))
+        path = "/persons?fields[person]=created_by,updated_by"
+        created = await api.request("POST", path, body, sent)
+        authors.append(tuple(created.data["attributes"].values()))
     assert authors == [(subject, subject), ("0", "0")]
     found = await api.get(f"/persons?filter[updated_by]={quote(subject)}", **sent)
     assert found.ids == ["1"]

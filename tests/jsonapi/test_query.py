@@ -45,6 +45,11 @@ def test_fieldsets_are_separate_for_each_type() -> None:
     assert query.attributes(COMPUTER) == frozenset()
 
 
+def test_the_attributes_to_show_are_only_attributes() -> None:
+    query = parse_query([("fields[computer]", "id,owner,person,updated_at")], PERSONS)
+    assert query.attributes(COMPUTER) == {"updated_at"}
+
+
 @pytest.mark.parametrize(
     ("query", "parameters"),
     [

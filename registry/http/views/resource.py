@@ -42,7 +42,5 @@ class DetailView(TypeView):
         self.negotiate()
         self.reject_parameters()
         id_ = self.resource_id
-        await self.write(
-            id_, partial(self.repository.delete, self.resource, id_, author=self.author)
-        )
+        await self.write(id_, partial(self.repository.delete, self.resource, id_))
         return web.Response(status=204)

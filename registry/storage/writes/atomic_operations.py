@@ -138,8 +138,7 @@ async def _write(
 async def _delete(operation: Operation, transaction: Transaction) -> Record:
     id_, record = operation.target.id, None
     if id_ is not None:
-        author = operation.change.author
-        record = await delete(transaction, operation.resource, id_, author=author)
+        record = await delete(transaction, operation.resource, id_)
     if record is None:
         raise _not_found(operation)
     return record

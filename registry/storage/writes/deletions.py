@@ -1,6 +1,5 @@
 """Deletion of a resource and the links to it."""
 
-from registry.model.authorship import current_time, updated
 from registry.model.record import Record
 from registry.model.resource import Relationship, Resource
 from registry.storage.errors import VersionConflict
@@ -10,25 +9,20 @@ from registry.storage.visible_fields import visible
 
 
 async def delete(
-    transaction: Transaction,
-    resource: Resource,
-    id_: int,
-    versions: Versions = None,
-    author: str | None = None,
+    transaction: Transaction, resource: Resource, id_: int, versions: Versions = None
 ) -> Record | None:
     """Delete a resource and all links to it; return its last record, None if there is none.
 
-    The versions of related resources are incremented, with this author. Raises PyMongoError, or
-    VersionConflict if the record has none of the versions.
+    The versions of related resources are incremented. Raises PyMongoError, or VersionConflict if
+    the record has none of the versions.
     """
     collection, session = transaction.collection(resource), transaction.session
     record: Record | None = await collection.find_one_and_delete(
         id_filter(id_, versions), visible(resource), session=session
     )
     if record is not None:
-        change = next_version(updated(author, current_time()))
         for relationship in resource.relationships.values():
-            await _unlink(transaction, relationship, record, change)
+            await _unlink(transaction, relationship, record)
     elif versions is not None and await collection.find_one(
         {"_id": id_}, {"_id": True}, session=session
     ):
@@ -36,11 +30,9 @@ async def delete(
     return record
 
 
-async def _unlink(
-    transaction: Transaction, relationship: Relationship, record: Record, change: Stage
-) -> None:
-    """Unlink related resources. change: the fields that are set in all of them."""
-    field = relationship.foreign_key
+async def _unlink(transaction: Transaction, relationship: Relationship, record: Record) -> None:
+    """Unlink related resources."""
+    field, change = relationship.foreign_key, next_version({})
     if relationship.to_many:
         query: Record = {field: record["_id"]}
         update: Stage = {field: None, **change}

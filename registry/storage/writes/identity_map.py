@@ -7,7 +7,6 @@ from typing import TypeAlias
 from pymongo import InsertOne, UpdateMany, UpdateOne
 
 from registry.jsonapi.changes import Linkage, Mode
-from registry.model.authorship import UPDATED_BY
 from registry.model.record import VERSION, Record, hashable_id
 from registry.model.resource import Resource
 from registry.storage.records import key_of, next_version, version_of
@@ -30,7 +29,7 @@ class IdentityMap:
         self._unique = frozenset(resource.unique_attributes)
         self._in_order: dict[Hashable, bool] = {}  # by id, whether the record is new
         self._changed: dict[Hashable, Record] = defaultdict(dict)
-        self._incremented: dict[int, Record] = {}
+        self._incremented: set[int] = set()
 
     def get(self, id_: Hashable) -> Record | None:
         """Return the current state of a record, a dict that later updates do not modify."""
@@ -58,15 +57,12 @@ class IdentityMap:
             self._in_order.setdefault(id_, False)
         self._set(id_, before | changed)
 
-    def increment_version(self, id_: int | None, authorship: Record) -> None:
-        """Increment the version of a record, even one that is not loaded or does not exist.
-
-        authorship: the fields that say who does so, and when.
-        """
+    def increment_version(self, id_: int | None) -> None:
+        """Increment the version of a record, even one that is not loaded or does not exist."""
         if id_ in self._records:
-            self.update(id_, authorship)
+            self.update(id_, {})
         elif id_ is not None:
-            self._incremented[id_] = authorship
+            self._incremented.add(id_)
 
     def removed_members(self, owner: int, linkage: Linkage) -> list[Hashable]:
         """Return the ids of the members that a linkage removes from the owner."""
@@ -91,12 +87,8 @@ class IdentityMap:
             yield id_, InsertOne(self._records[id_]) if is_new else self._update_of(id_, values)
         for id_, values in self._changed.items():
             yield id_, self._update_of(id_, values)
-        ids_by_author: dict[str | None, list[int]] = defaultdict(list)
-        for id_, authorship in self._incremented.items():
-            ids_by_author[authorship[UPDATED_BY]].append(id_)
-        for ids in ids_by_author.values():
-            update = {"$set": next_version(self._incremented[ids[0]])}
-            yield None, UpdateMany({"_id": {"$in": ids}}, [update])
+        if ids := list(self._incremented):
+            yield None, UpdateMany({"_id": {"$in": ids}}, [{"$set": next_version({})}])
 
     def _update_of(self, id_: Hashable, values: Record) -> UpdateOne:
         return UpdateOne({"_id": self._records[id_]["_id"]}, {"$set": values})

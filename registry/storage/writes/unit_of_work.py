@@ -166,19 +166,20 @@ class UnitOfWork:
             return None
         if (rejection := self._rejection(request, before)) is not None:
             return rejection
-        authorship = updated(change.author, self._time)
         if before is None:
             identity_map.add(new_record(request.resource, request.id, change, self._time))
         else:
-            values = change.attributes | foreign_keys(change)
-            fields = changed_fields(request.resource, before, values)
+            fields = changed_fields(request.resource, before, change.attributes)
+            if fields:
+                fields |= updated(change.author, self._time)
+            fields |= changed_fields(request.resource, before, foreign_keys(change))
             if fields or any(map(partial(self._changes_members, request.id), change.linkages)):
-                identity_map.update(request.id, fields | authorship)
+                identity_map.update(request.id, fields)
         for linkage in change.linkages:
             if linkage.relationship.to_many:
-                self._link_members(request.resource, request.id, linkage, authorship)
+                self._link_members(request.resource, request.id, linkage)
             else:
-                self._link_target(linkage, before or {}, authorship)
+                self._link_target(linkage, before or {})
         return identity_map.get(request.id)
 
     def _rejection(self, request: WriteRequest, before: Record | None) -> StorageError | None:
@@ -206,25 +207,22 @@ class UnitOfWork:
                 return RecordNotFound.by_identifiers(target, missing)
         return None
 
-    def _link_members(
-        self, resource: Resource, id_: int, linkage: Linkage, authorship: Record
-    ) -> None:
-        """Link members and unlink others. authorship: the fields that say who does so, and when."""
+    def _link_members(self, resource: Resource, id_: int, linkage: Linkage) -> None:
         foreign_key = linkage.relationship.foreign_key
         targets = self._identity_maps[linkage.relationship.target]
         for member in targets.removed_members(id_, linkage):
-            targets.update(member, {foreign_key: None, **authorship})
+            targets.update(member, {foreign_key: None})
         for member, owner in targets.added_members(id_, linkage):
-            targets.update(member, {foreign_key: id_, **authorship})
-            self._identity_maps[resource.type].increment_version(owner, authorship)
+            targets.update(member, {foreign_key: id_})
+            self._identity_maps[resource.type].increment_version(owner)
 
-    def _link_target(self, linkage: Linkage, before: Record, authorship: Record) -> None:
+    def _link_target(self, linkage: Linkage, before: Record) -> None:
         targets = self._identity_maps[linkage.relationship.target]
         previous = key_of(before, linkage.relationship.foreign_key)
         new = next(iter(linkage.ids), None)
         if previous != new:
-            targets.increment_version(previous, authorship)
-            targets.increment_version(new, authorship)
+            targets.increment_version(previous)
+            targets.increment_version(new)
 
     async def _flush(self, requests: Sequence[WriteRequest]) -> None:
         for type_name, identity_map in self._identity_maps.items():

@@ -19,11 +19,16 @@ class Authority:
         self._ca.cert_pem.write_to_path(str(self.certificate))
 
     def issue(
-        self, name: str, *hosts: str, expires: datetime | None = None
+        self,
+        name: str,
+        *hosts: str,
+        expires: datetime | None = None,
+        key_type: trustme.KeyType = trustme.KeyType.ECDSA,
     ) -> tuple[Path, Path, Path]:
         """Return the files of a certificate for these hosts, of its key, and of both."""
         files = [self.home / f"{name}.{kind}.pem" for kind in ("certificate", "key", "both")]
-        issued = self._ca.issue_cert(*hosts or ("localhost", "127.0.0.1"), not_after=expires)
+        names = hosts or ("localhost", "127.0.0.1")
+        issued = self._ca.issue_cert(*names, not_after=expires, key_type=key_type)
         files[0].write_bytes(b"".join(one.bytes() for one in issued.cert_chain_pems))
         files[1].write_bytes(issued.private_key_pem.bytes())
         files[2].write_bytes(files[1].read_bytes() + files[0].read_bytes())

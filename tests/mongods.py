@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import pytest
@@ -82,6 +82,57 @@ async def initiate(uri: str) -> None:
         async with asyncio.timeout(30):
             while not (await client.admin.command("hello"))["isWritablePrimary"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def mongod_with_fail_points(mongodb_uri: str) -> AsyncIterator[Client]:
+    """Start another primary, which knows `configureFailPoint`; yield a client of it."""
+    options = ("--replSet", "other", "--setParameter", "enableTestCommands=1")
+    async with other_mongod(mongodb_uri, *options) as uri:
+        await initiate(uri)
+        async with client_of(uri) as client:
+            yield client
+
+
+class HeldIndexBuilds:
+    """Index builds of a mongod with fail points, held before they read any record.
+
+    collection: the one whose indexes are built.
+    """
+
+    _FAIL_POINT = "hangAfterStartingIndexBuild"
+
+    def __init__(self, client: Client, collection: str) -> None:
+        self._client = client
+        self._collection = collection
+
+    async def __aenter__(self) -> Self:
+        await self._client.admin.command("configureFailPoint", self._FAIL_POINT, mode="alwaysOn")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.admin.command("configureFailPoint", self._FAIL_POINT, mode="off")
+
+    async def begin(self, build: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a build; return when it is held."""
+        task = asyncio.create_task(build)
+        await self._client.admin.command(
+            "waitForFailPoint", self._FAIL_POINT, timesEntered=1, maxTimeMS=30_000
+        )
+        return task
+
+    async def join(self, build: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin a build that needs the one that is held; return when it waits, or has ended."""
+        task = asyncio.create_task(build)
+        while await self._commands() < 2 and not task.done():
+            pass
+        return task
+
+    async def _commands(self) -> int:
+        """Return how many clients wait for the indexes."""
+        command = {"command.createIndexes": self._collection, "connectionId": {"$exists": True}}
+        stages: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": command}]
+        return len(await self._client.admin.aggregate(stages).to_list(None))
 
 
 async def add_user(uri: str, role: str) -> None:

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -30,16 +30,11 @@ Database = AsyncIOMotorDatabase[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Response:
-    """A response: its document is None where the body is empty.
-
-    document: without `meta` of resources, which has the times of the test. authorship: `meta` of
-    each resource that has it, by type and id.
-    """
+    """A response: its document is None where the body is empty."""
 
     status: int
     headers: CIMultiDictProxy[str]
     document: Any
-    authorship: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def data(self) -> Any:
@@ -96,7 +91,7 @@ class Api:
             assert response.headers["Content-Type"] == MEDIA_TYPE
             check_document(document)
         assert response.headers["X-Request-ID"]
-        return Response(response.status, response.headers, document, take_authorship(document))
+        return Response(response.status, response.headers, document)
 
     async def get(self, path: str, **headers: str) -> Response:
         return await self.request("GET", path, headers=headers)
@@ -176,17 +171,6 @@ async def stored_records(database: Database) -> list[Any]:
     ]
 
 
-def take_authorship(document: Any) -> dict[tuple[str, str], Mapping[str, str]]:
-    """Remove `meta` of the resources in a document, and return it by type and id."""
-    found = {}
-    results = [result.get("data") for result in (document or {}).get("atomic:results", ())]
-    primary = primary_data(document) if document and "data" in document else results
-    for resource in [*primary, *(document or {}).get("included", ())]:
-        if resource and "meta" in resource:
-            found[identity(resource)] = resource.pop("meta")
-    return found
-
-
 def linkage_of(resource: Any) -> dict[str, Any]:
     """Return the relationships of a resource object without their links."""
     relationships: dict[str, Any] = resource["relationships"]
@@ -209,6 +193,8 @@ def check_document(document: Any) -> None:
         assert document["errors"]
         for error in document["errors"]:
             _check_error(error)
+        ids = {error["id"] for error in document["errors"]}
+        assert len(ids) == len(document["errors"]), "an id is repeated"
         return
     assert document.keys() <= {"data", "included", "jsonapi", "links", "meta"}
     _check_links(document.get("links", {}), {"self", "related"} | PAGE_LINKS)
@@ -256,10 +242,7 @@ def _check_identifier(identifier: Any) -> None:
 
 def _check_resource(resource: Any) -> None:
     assert {"type", "id", "attributes", "links"} <= resource.keys()
-    assert resource.keys() <= {"type", "id", "attributes", "links", "relationships", "meta"}
-    for name, value in resource.get("meta", {}).items():
-        assert name in {"created_at", "created_by", "updated_at", "updated_by"}
-        assert isinstance(value, str)
+    assert resource.keys() <= {"type", "id", "attributes", "links", "relationships"}
     _check_identifier({name: resource[name] for name in ("type", "id")})
     path = f"/{resource['type']}s/{resource['id']}"
     assert resource["links"] == {"self": path}

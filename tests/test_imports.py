@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "registry"
 
 LAYERS = [
     "installation",
-    "new_file",
+    "private_files",
     "offloading",
     "start_error",
     "metrics",

@@ -81,6 +81,7 @@ MUST resource-required-top-level: a resource object has type and id; a new one m
     tests/api/test_creating.py::test_creating_a_person_returns_its_attributes_and_id
 MUST resource-optional-top-level: it may have attributes, relationships, links and meta
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
+    tests/api/test_authorship.py::test_the_authorship_is_sent_only_if_fields_names_it
 MUST resource-id-type: every resource object has id and type
     tests/api/test_conformance.py::test_every_link_leads_to_a_valid_document
 MUST resource-id-type-types: id and type are strings
@@ -508,6 +509,7 @@ MUST error-object-key: errors is an array of error objects
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
 MAY error-object-members: the members that an error may have; a constant title
     tests/api/test_errors.py::test_an_error_has_the_request_id_a_pointer_and_a_detail
+    tests/api/test_errors.py::test_each_error_of_a_response_has_its_own_id
     tests/api/test_conformance.py::test_every_error_response_is_a_valid_document
     tests/api/test_conformance.py::test_errors_of_one_kind_share_a_title
 """

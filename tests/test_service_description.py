@@ -86,6 +86,7 @@ STATEMENTS = {
     "d.collection_self": "the requested URL, absolute and percent-encoded; its host can be set",
     "d.no_page": "without page, the complete collection is streamed",
     "d.body_limits": "413 above a mebibyte, 408 for a request that arrives too slowly",
+    "d.authorship": "who changed a resource, and when, is sent only if fields names it",
     "d.deleting": "204; the computers of a deleted person become unowned",
     # Features of JSON:API beyond the service description.
     "i.linkage_routes": "relationships can be read, replaced, extended and reduced",

@@ -121,6 +121,11 @@ class OidcVerifier:
             raise InvalidToken("The signature of the access token is not valid.")
         claims = _claims(signature.payload)
         self._check(claims)
+        if "cnf" in claims:  # RFC 7800: of mutual TLS (RFC 8705) or DPoP (RFC 9449)
+            raise InvalidToken(
+                "The access token is bound to its sender by the claim `cnf`, which the service "
+                "cannot check."
+            )
         return claims
 
     def _check(self, claims: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -78,20 +78,20 @@ async def open_database(
     exclusive: whether a running service is an error. creates: whether the data directory is created
     if it has no data, which is an error otherwise. Raises StartError.
     """
-    if settings.mongodb_uri is None:
-        uri = running_uri(settings)
-        if uri is not None and exclusive:
-            raise StartError(
-                f"a service uses the data directory {settings.data_dir}: stop it first"
-            )
-        if uri is None and not creates and not has_data(settings):
-            raise StartError(
-                f"the data directory {settings.data_dir} has no data: "
-                "correct --data-dir or REGISTRY_DATA_DIR, or start the service, which creates it"
-            )
-        settings = replace(settings, mongodb_uri=uri)
-    async with connect(settings, Graph(RESOURCES)) as database:
-        yield database
+    async with AsyncExitStack() as stack:
+        if settings.mongodb_uri is None:
+            uri = stack.enter_context(running_uri(settings))
+            if uri is not None and exclusive:
+                raise StartError(
+                    f"a service uses the data directory {settings.data_dir}: stop it first"
+                )
+            if uri is None and not creates and not has_data(settings):
+                raise StartError(
+                    f"the data directory {settings.data_dir} has no data: correct --data-dir or "
+                    "REGISTRY_DATA_DIR, or start the service, which creates it"
+                )
+            settings = replace(settings, mongodb_uri=uri)
+        yield await stack.enter_async_context(connect(settings, Graph(RESOURCES)))
 
 
 def run(command: Coroutine[Any, Any, _Result]) -> _Result:

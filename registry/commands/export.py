@@ -15,7 +15,7 @@ from registry.commands.output import describe, end_after_broken_pipe, note, requ
 from registry.jsonapi.error_collector import ApiErrors
 from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
-from registry.new_file import new_file
+from registry.private_files import new_file
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError

@@ -9,6 +9,7 @@ from multidict import CIMultiDict
 
 from registry.access.errors import InvalidToken, KeysUnavailable
 from registry.access.tokens import redact
+from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
@@ -98,12 +99,19 @@ def raw_error_response(error: ApiError, id_: str) -> bytes:
 def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
     """Log an exception; return the errors to report."""
     errors = _api_errors(request, error)
+    # Truncated, so that the line has its end as well.
+    text, sender = "%s %.160a %s -> %d %.160a", [request_id(request)]
+    is_denied = any(hdrs.WWW_AUTHENTICATE in one.headers for one in errors.errors)
+    if is_denied and isinstance(request, web.Request):
+        # A text of its own, as of lines with the same one the log omits some.
+        text = "%s %.160a %s from %s -> %d %.160a"
+        sender.append(request.app[PROXIES].client_address(request))
     _log.log(
         logging.ERROR if errors.status >= 500 else logging.INFO,
-        "%s %.160a %s -> %d %.160a",  # truncated, so that the line has its end as well
+        text,
         request.method,
         redact(request.raw_path),
-        request_id(request),
+        *sender,
         errors.status,
         redact(str(errors)),
         exc_info=error if errors.status == InternalError.status else None,

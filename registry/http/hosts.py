@@ -15,7 +15,7 @@ from registry.http.proxies import TrustedProxies
 from registry.jsonapi.errors import MalformedRequest, MisdirectedRequest
 from registry.settings import Settings
 
-_AUTHORITY = re.compile(r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
+_AUTHORITY = re.compile(r"([\w-][\w.-]*|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
 
 _MAX_CACHED = 256
 """Allowed hosts, as clients write them, that are kept so as not to be parsed again."""

@@ -13,18 +13,26 @@ from registry.start_error import StartError
 
 _log = logging.getLogger("registry")
 
+_MISMATCHES = {"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"}
+"""What OpenSSL says of the key of another certificate; the second, if its type differs."""
+
 
 class Certificate:
     """The certificate and private key in the files of the settings.
 
-    context: for new connections; TLS 1.2 and later.
+    context: for a server; TLS 1.2 and later. Each of its handshakes uses the certificate that was
+    loaded last.
     """
 
     def __init__(self, settings: Settings) -> None:
         """Load the files. Raises StartError with the flag of the one that is not usable."""
         assert settings.tls_certificate and settings.tls_key  # noqa: S101, PT018 - set together
         self._certificate, self._key = settings.tls_certificate, settings.tls_key
-        self.context = self._load()
+        self._loaded = self.context = self._load()
+        # Loaded into the same context, a certificate with another type of key would not replace the
+        # previous one: each client would get the one that it prefers. OpenSSL calls this in every
+        # handshake, also of clients that name no server.
+        self.context.sni_callback = self._use_loaded
 
     def reload(self) -> None:
         """Use what the files contain now for new connections; log the result.
@@ -32,12 +40,14 @@ class Certificate:
         If they are not usable, the previous certificate remains in use.
         """
         try:
-            self._load()  # an error in the living context would leave it with half of the files
-            self.context.load_cert_chain(self._certificate, self._key, _refuse)
+            self._loaded = self._load()
         except (StartError, OSError) as error:
             _log.error("The previous TLS certificate remains in use: %s", error)
         else:
             _log.info("The TLS certificate was reloaded")
+
+    def _use_loaded(self, handshake: ssl.SSLObject, *_: object) -> None:
+        handshake.context = self._loaded
 
     def _load(self) -> ssl.SSLContext:
         _check_certificate(self._certificate)
@@ -48,12 +58,17 @@ class Certificate:
         try:
             context.load_cert_chain(self._certificate, self._key, _refuse)
         except ssl.SSLError as error:
-            is_other = error.reason == "KEY_VALUES_MISMATCH"
-            reason = (
-                "does not belong to the certificate" if is_other else "has no private key (PEM)"
-            )
-            raise StartError(f"{flag('tls_key')}: {self._key} {reason}") from error
+            raise self._error(error.reason) from error
         return context
+
+    def _error(self, reason: str | None) -> StartError:
+        """Return the error for the reason that OpenSSL gives, None if it cannot read the key."""
+        if reason is None:
+            return StartError(f"{flag('tls_key')}: {self._key} has no private key (PEM)")
+        if reason in _MISMATCHES:
+            return StartError(f"{flag('tls_key')}: {self._key} does not belong to the certificate")
+        text = reason.lower().replace("_", " ")  # such as "ee key too small", of the end entity
+        return StartError(f"{flag('tls_certificate')}: {self._certificate} is refused: {text}")
 
 
 def _check_certificate(path: Path) -> None:

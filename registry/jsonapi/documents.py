@@ -128,8 +128,12 @@ async def _members(part: Part, query: Query) -> bytes:
 
 
 def encode_errors(errors: Sequence[ApiError], request_id: str) -> bytes:
-    """Return a document of error objects (JSON:API 1.0, Errors)."""
-    objects = [error.to_object(request_id) for error in errors]
+    """Return a document of error objects (JSON:API 1.0, Errors).
+
+    The `id` of each is unique: that of the request, followed by `-2` for the second error, etc.
+    """
+    ids = [request_id, *(f"{request_id}-{number}" for number in range(2, len(errors) + 1))]
+    objects = [error.to_object(id_) for error, id_ in zip(errors, ids, strict=True)]
     return orjson.dumps({"errors": objects, "jsonapi": JSONAPI})
 
 

@@ -41,10 +41,10 @@ class ApiError(Exception):
         self.headers = headers or {}
         self.meta = meta
 
-    def to_object(self, request_id: str) -> dict[str, Any]:
-        """Return the error object. request_id: becomes `id`; the log contains the same id."""
+    def to_object(self, id_: str) -> dict[str, Any]:
+        """Return the error object. id_: of this occurrence."""
         error: dict[str, Any] = {
-            "id": request_id,
+            "id": id_,
             "status": str(self.status),
             "code": self.code,
             "title": self.title,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from registry.jsonapi.error_collector import ErrorCollector
@@ -24,6 +25,16 @@ IncludePath: TypeAlias = tuple[str, ...]
 """A relationship path: `computers.owner` is `("computers", "owner")`."""
 
 MAX_INCLUDE_STEPS = 3
+
+_OTHER_NAMES = {
+    "page[offset]": "page[number]",
+    "page[limit]": "page[size]",
+    "page[cursor]": "page[after]",
+    "offset": "page[number]",
+    "limit": "page[size]",
+    "page": "page[number]",
+}
+"""Parameters of other services -> those that clients probably mean where their names differ."""
 
 _BRACKETED = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
@@ -48,7 +59,8 @@ class Query:
 
     def attributes(self, resource: Resource) -> frozenset[str]:
         """Return the names of the attributes to show of resources of this type."""
-        return self.fields.get(resource.type, resource.attribute_names)
+        names = self.fields.get(resource.type)
+        return resource.attribute_names if names is None else names.intersection(resource.readable)
 
 
 NO_PARAMETERS = Query()
@@ -81,8 +93,11 @@ class QueryScope:
     @property
     def parameters(self) -> list[str]:
         """The names of the supported parameters."""
-        listing = ["sort", "filter", "filter[...]", "page[...]"] if self.many else []
-        return ["include", *(f"fields[{name}]" for name in self.graph), *listing]
+        fields = (f"fields[{name}]" for name in self.graph)
+        common = ["include", "page[...][size]", *fields]
+        if not self.many:
+            return common
+        return [*(f"page[{name}]" for name in MEMBERS), *common, "sort", "filter", "filter[...]"]
 
 
 def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Query:
@@ -101,7 +116,10 @@ def parse_query(parameters: Iterable[tuple[str, str]], scope: QueryScope) -> Que
 
 def unknown_parameter(name: str, supported: Collection[str] = ()) -> InvalidParameter:
     """Return the error for a parameter that the request does not support."""
-    detail = f"Unknown query parameter {quoted(name)}; supported: {quoted(*supported)}."
+    meant = _OTHER_NAMES.get(name, name)
+    similar = get_close_matches(meant, supported, n=1, cutoff=0.8)
+    hint = f" Did you mean {quoted(*similar)}?" if similar else ""
+    detail = f"Unknown query parameter {quoted(name)}; supported: {quoted(*supported)}.{hint}"
     return InvalidParameter(detail, parameter=name)
 
 

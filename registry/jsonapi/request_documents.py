@@ -230,7 +230,7 @@ def _type_error(data: _Object, type_name: str, position: DocumentPosition) -> Ap
 
 
 def _not_writable(name: str, resource: Resource) -> str:
-    if name in resource.attributes or name in resource.hidden:
+    if name in resource.readable or name in resource.hidden:
         return "This attribute is read-only."
     available = quoted(*resource.attributes)
     return f"{quoted(name)} is not an attribute of `{resource.type}`; available: {available}."

@@ -19,19 +19,13 @@ from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID
 from registry.model.record import FirstPage, LinkedIds, Record
 from registry.model.resource import Relationship, Resource
-from registry.model.serialization import (
-    attribute_serializer,
-    authorship_serializer,
-    compile_function,
-    is_verbatim,
-)
+from registry.model.serialization import attribute_serializer, compile_function
 
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
 """Type -> relationship name -> id of a resource -> the ids it is linked to."""
 
-_Renderer: TypeAlias = Callable[..., tuple[list[str], list[str]]]
-"""Takes records, whether to escape their values, and for each relationship the linked ids by id of
-the resource. Returns the resource objects, and of each the values that were not escaped."""
+_Renderer: TypeAlias = Callable[..., list[str]]
+"""Takes records and, for each relationship, the linked ids by id of the resource."""
 
 _ID = "@id"
 """The placeholder of the id in the template of a resource object. Names cannot contain `@`."""
@@ -48,26 +42,14 @@ def resource_objects(
     """
     attributes, linked = query.attributes(resource), linkage_by_id.get(resource.type, {})
     try:
-        return _render(_renderer(resource, attributes, tuple(linked)), records, linked)
+        return _renderer(resource, attributes, tuple(linked))(records, *linked.values())
     except KeyError:  # some of the resources lack a relationship
         return [
             text
             for record in records
             for own in [{name: ids for name, ids in linked.items() if record["_id"] in ids}]
-            for text in _render(_renderer(resource, attributes, tuple(own)), [record], own)
+            for text in _renderer(resource, attributes, tuple(own))([record], *own.values())
         ]
-
-
-def _render(
-    render: _Renderer, records: Sequence[Record], linked: Mapping[str, Mapping[int, LinkedIds]]
-) -> list[str]:
-    """Return the resource objects of records. Raises KeyError if `linked` lacks an id."""
-    objects, values = render(records, False, *linked.values())
-    if not is_verbatim("".join(values)):
-        for index, text in enumerate(values):
-            if not is_verbatim(text):
-                (objects[index],), _ = render([records[index]], True, *linked.values())
-    return objects
 
 
 def linkage(type_name: str, ids: Iterable[Any]) -> str:
@@ -95,35 +77,29 @@ def _renderer(
     resource: Resource, attributes: frozenset[str], relationships: tuple[str, ...]
 ) -> _Renderer:
     """Return the function that renders resource objects with these fields."""
-    selected = {name: one for name, one in resource.attributes.items() if name in attributes}
+    selected = {name: one for name, one in resource.readable.items() if name in attributes}
     serializer, indent = attribute_serializer(selected), "\n        "
     links = [resource.relationships[name] for name in relationships]
-    authorship = authorship_serializer()
-    statements = [*serializer.lines, *authorship.lines]
-    statements += [line for link in links for line in _statements(link)]
+    statements = [*serializer.lines, *(line for link in links for line in _statements(link))]
     source = f"""\
-def render({", ".join(["records", "escaped", *(f"ids_{name}" for name in relationships)])}):
-    objects, values = [], []
+def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])}):
+    objects = []
     for record in records:
         number = record["_id"]
         id = number if number.__class__ is int else id_text(number)
         {indent.join(statements)}
         objects.append(f'{_template(resource, links)}')
-        values.append(raw_attributes + raw_meta)
-    return objects, values
+    return objects
 """
     helpers = {"id_text": _id_text, "linkage": linkage, "links": partial(_links, resource)}
-    return compile_function(
-        "render", source, {**helpers, **serializer.namespace, **authorship.namespace}
-    )
+    return compile_function("render", source, {**helpers, **serializer.namespace})
 
 
 def _template(resource: Resource, relationships: Sequence[Relationship]) -> str:
     """Return the JSON text of a resource object, as an f-string of the names of its values."""
     text = orjson.dumps(_object_with_placeholders(resource, relationships)).decode()
     text = text.replace("{", "{{").replace("}", "}}")
-    text = _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)
-    return text.removesuffix("}}") + "{meta}}}"
+    return _PLACEHOLDER.sub(lambda mark: f"{{{mark[1] or mark[2]}}}", text)
 
 
 def _object_with_placeholders(

@@ -1,4 +1,4 @@
-"""Authorship: who created and last changed a resource, and when. It is `meta` of the resource."""
+"""Authorship: who created a resource and last changed its attributes, and when."""
 
 import datetime
 from collections.abc import Mapping
@@ -44,16 +44,26 @@ class PrincipalName(Text):
 
 
 _PRINCIPAL_NAME = (
-    "the name of an access token, or `issuer#subject` of a JWT; absent if not authenticated."
+    "the name of an access token, or `issuer#subject` of a JWT; null if not authenticated."
 )
 
 AUTHORSHIP: Mapping[str, Attribute] = {
-    CREATED_AT: StoredTime(description="When the resource was created."),
-    CREATED_BY: PrincipalName(description=f"Who created it: {_PRINCIPAL_NAME}"),
-    UPDATED_AT: StoredTime(description="When it or one of its relationships was last changed."),
-    UPDATED_BY: PrincipalName(description=f"Who changed it: {_PRINCIPAL_NAME}"),
+    CREATED_AT: StoredTime(read_only=True, description="When the resource was created."),
+    CREATED_BY: PrincipalName(read_only=True, description=f"Who created it: {_PRINCIPAL_NAME}"),
+    UPDATED_AT: StoredTime(
+        read_only=True,
+        description="When its attributes were last changed; relationships do not matter.",
+    ),
+    UPDATED_BY: PrincipalName(
+        read_only=True, description=f"Who changed its attributes: {_PRINCIPAL_NAME}"
+    ),
 }
-"""The members of `meta` and the stored fields with their values, missing or null if unknown."""
+"""Read-only attributes of every type, by name. That of the stored field is the same; it is missing
+or null if the value is unknown.
+
+Responses have them only if `fields` names them. They do not tell of links: those of one person
+change together, so the times of computers would tell who shares an owner to clients that must not
+read persons."""
 
 
 def current_time() -> str:
@@ -68,5 +78,5 @@ def created(by: str | None, time: str) -> Record:
 
 
 def updated(by: str | None, time: str) -> Record:
-    """Return the stored fields that a change of a resource sets. by: None if nobody is known."""
+    """Return the stored fields that a change of attributes sets. by: None if nobody is known."""
     return {UPDATED_AT: time, UPDATED_BY: by}

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, cast
 from marshmallow import Schema
 
 from registry.model.attributes import Attribute, ComputedText
+from registry.model.authorship import AUTHORSHIP
 
 SchemaClass: TypeAlias = type[Schema]  # within `Resource`, `type` is a field
 
@@ -60,13 +61,18 @@ class Resource:
 
     @cached_property
     def attributes(self) -> Mapping[str, Attribute]:
-        """The attributes by name, in the order of declaration."""
+        """The declared attributes by name, in the order of declaration."""
         return cast("Mapping[str, Attribute]", self.schema().fields)  # the graph checks it
 
     @cached_property
     def attribute_names(self) -> frozenset[str]:
-        """The names of all attributes."""
+        """The names of the declared attributes, which responses have by default."""
         return frozenset(self.attributes)
+
+    @cached_property
+    def readable(self) -> Mapping[str, Attribute]:
+        """The attributes that responses can have, by name: those declared, and the authorship."""
+        return {**self.attributes, **AUTHORSHIP}
 
     @cached_property
     def writable(self) -> frozenset[str]:

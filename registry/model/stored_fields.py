@@ -52,4 +52,4 @@ def attribute_fields(resource: Resource) -> dict[str, StoredField]:
 def fieldset_names(resource: Resource) -> frozenset[str]:
     """Return the names allowed in `fields[type]` (section 2.4 of the service description)."""
     foreign_keys = (link.foreign_key for link in resource.links)
-    return frozenset({"id", *resource.attributes, *resource.relationships, *foreign_keys})
+    return frozenset({"id", *resource.readable, *resource.relationships, *foreign_keys})

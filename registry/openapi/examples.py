@@ -10,7 +10,6 @@ from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.links import related_path, relationship_links, resource_path
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.pagination import NumberedPage, Window, page_links
-from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.schema_objects import Json, absolute
@@ -137,14 +136,7 @@ def _linked(resource: Resource) -> Json:
 def _resource(resource: Resource, names: Collection[str]) -> Json:
     links = {"self": resource_path(resource, 1)}
     attributes = _attributes(resource, names)
-    meta = {name: attribute.sample for name, attribute in AUTHORSHIP.items()}
-    return {
-        "type": resource.type,
-        "id": "1",
-        "attributes": attributes,
-        "links": links,
-        "meta": meta,
-    }
+    return {"type": resource.type, "id": "1", "attributes": attributes, "links": links}
 
 
 def _attributes(resource: Resource, names: Collection[str]) -> Json:

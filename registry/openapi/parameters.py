@@ -1,7 +1,7 @@
 """OpenAPI parameters: path, query string and headers."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.http.idempotency import PATTERN
@@ -12,7 +12,14 @@ from registry.model.graph import Graph
 from registry.model.resource import Relationship
 from registry.model.stored_fields import fieldset_names
 from registry.openapi.filters import filter_parameters
-from registry.openapi.schema_objects import POSITIVE, Json, query_parameter, reference, title
+from registry.openapi.schema_objects import (
+    POSITIVE,
+    Json,
+    code,
+    query_parameter,
+    reference,
+    title,
+)
 
 _ID: Json = {
     "name": "id",
@@ -143,7 +150,7 @@ def _sort(scope: QueryScope) -> Json:
         "The sort fields by precedence, separated by commas; `-` before a name is descending. Null "
         "sorts before any value. The id breaks ties; after a field of a related resource, the id "
         "of that resource does so first. The default is `id`. Fields: "
-        f"{_code(names)}."
+        f"{code(names)}."
     )
     key = f"-?({'|'.join(map(re.escape, names))})"
     # Not an array of names: Swagger UI would send those selected in the order of the list.
@@ -178,10 +185,6 @@ def _pages(sizes: PageSizes) -> Json:
 
 def _size(sizes: PageSizes) -> Json:
     return {"type": "integer", "minimum": 1, "maximum": sizes.largest}
-
-
-def _code(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _list_parameter(name: str, description: str, values: list[str]) -> Json:

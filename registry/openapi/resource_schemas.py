@@ -10,9 +10,9 @@ from registry.model.resource import Relationship, Resource
 from registry.openapi.schema_objects import (
     POSITIVE,
     Json,
+    code,
     object_of,
     or_null,
-    reference,
     schema_of,
     text,
 )
@@ -89,7 +89,7 @@ def with_data(data: Json) -> Json:
 
 def _attributes(resource: Resource, names: Collection[str], *, creating: bool = False) -> Json:
     """Return the schema of `attributes`. Only creation has required attributes and defaults."""
-    attributes = {name: one for name, one in resource.attributes.items() if name in names}
+    attributes = {name: one for name, one in resource.readable.items() if name in names}
     properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
     for name in resource.unique_attributes.keys() & attributes:
         described = f"{properties[name].get('description', '')} {_unique(resource, name)}"
@@ -109,14 +109,13 @@ def _unique(resource: Resource, name: str) -> str:
 
 def response_resource(resource: Resource, graph: Graph) -> Json:
     """Return the schema of a resource object in a response."""
-    attributes = _attributes(resource, resource.attributes)
-    attributes["description"] = "Those in `fields`, by default all."
+    attributes = _attributes(resource, resource.readable)
+    attributes["description"] = f"Those in `fields`, by default all but {code(AUTHORSHIP)}."
     links = self_link(resource)
     required = {"type": _type_of(resource), "id": _ID, "attributes": attributes, "links": links}
     relationships = _response_relationships(resource, graph)
     relationships["description"] = "Those in `include`, and those that the request changed."
-    optional = {"relationships": relationships, "meta": reference("schemas", "Authorship")}
-    return object_of(required, optional)
+    return object_of(required, {"relationships": relationships})
 
 
 def _response_relationships(resource: Resource, graph: Graph) -> Json:
@@ -127,16 +126,6 @@ def _response_relationships(resource: Resource, graph: Graph) -> Json:
         data = linkage(relationship, graph, "Identifier")
         relationships[name] = object_of({"data": data, "links": links})
     return object_of({}, relationships)
-
-
-def authorship() -> Json:
-    """Return the schema of `meta` of a resource object."""
-    members = {
-        name: {**one.value_schema, "example": one.sample, **one.metadata}
-        for name, one in AUTHORSHIP.items()
-    }
-    description = "Who created and last changed the resource, and when, as far as it is known."
-    return {**object_of({}, members), "description": description}
 
 
 def self_link(resource: Resource) -> Json:

@@ -1,5 +1,6 @@
 """Parts of an OpenAPI document that do not depend on a type: objects, strings, references."""
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from registry.model.record import MAX_ID
@@ -44,6 +45,11 @@ def object_of(required: Json, optional: Json | None = None, *, closed: bool = Tr
 def text(description: str, **more: Any) -> Json:
     """Return the schema of a string."""
     return {"type": "string", "description": description, **more}
+
+
+def code(names: Iterable[str]) -> str:
+    """Return names for a description, as Markdown."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def or_null(schema: Json) -> Json:

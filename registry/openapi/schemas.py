@@ -6,7 +6,6 @@ from registry.jsonapi.links import collection_path
 from registry.model.graph import Graph
 from registry.model.resource import Relationship, Resource
 from registry.openapi.resource_schemas import (
-    authorship,
     identifier,
     linkage,
     linkage_links,
@@ -39,7 +38,6 @@ def schemas(graph: Graph) -> Json:
     errors = {"type": "array", "minItems": 1, "items": reference("schemas", "Error")}
     return components | {
         "AnyResource": _any_resource(graph),
-        "Authorship": authorship(),
         "JsonApi": object_of({"version": version}),
         "ErrorDocument": object_of({"errors": errors, "jsonapi": reference("schemas", "JsonApi")}),
         "Error": _error(),
@@ -127,7 +125,7 @@ def _error() -> Json:
         "parameter": text("The name of the query parameter."),
     }
     required = {
-        "id": text("The request id, which is in the log too."),
+        "id": text("The request id, which is in the log too; that of a second error ends in `-2`."),
         "status": text("The HTTP status.", enum=sorted({str(one.status) for one in types})),
         "code": text("The error type.", enum=sorted(one.code for one in types)),
         "title": text("A summary of the error type."),

@@ -22,7 +22,7 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import PyMongoError
 
 from registry import __version__
-from registry.new_file import new_file
+from registry.private_files import new_file
 from registry.start_error import StartError
 from registry.storage.client import Database
 from registry.storage.mongod.disk import RESERVE_BYTES, has_space

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,12 +21,28 @@ BUILD_SECONDS = 86_400.0
 _PROGRESS_SECONDS = 5.0
 
 
+async def complete_indexes(database: Database, collection: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the indexes of a collection by name, without those that are still being built.
+
+    Raises PyMongoError.
+    """
+    # MongoDB lists the others as well, and removes them if their build is aborted.
+    listed: Mapping[str, Mapping[str, Any]] = await database[collection].index_information()
+    if not listed:  # there is no collection, so that it has no statistics
+        return {}
+    stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
+    shards = [one["storageStats"] async for one in database[collection].aggregate(stages)]
+    existing = {name for shard in shards for name in shard["indexSizes"]}
+    complete = existing.difference(*(shard["indexBuilds"] for shard in shards))
+    return {name: index for name, index in listed.items() if name in complete}
+
+
 async def build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
     """Build indexes of a collection, and log the progress if it takes seconds.
 
-    Other processes that build the same ones wait for one build in MongoDB. The build is ended if
-    the caller is cancelled. Raises PyMongoError; DuplicateKeyError if an index is unique, but what
-    is stored is not.
+    Other processes that build the same ones wait for one build in MongoDB, and begin another if it
+    is aborted. The build is ended if the caller is cancelled. Raises PyMongoError;
+    DuplicateKeyError if an index is unique, but what is stored is not.
     """
     progress = asyncio.create_task(_log_progress(database, collection))
     try:

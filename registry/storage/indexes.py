@@ -10,7 +10,7 @@ from registry.model.resource import Resource
 from registry.model.stored_fields import ID, UNINDEXED, stored_fields
 from registry.storage.backlog import Backlog
 from registry.storage.client import Database
-from registry.storage.index_builds import build
+from registry.storage.index_builds import build, complete_indexes
 from registry.storage.text_blocks import searched_names
 
 _log = logging.getLogger("registry")
@@ -33,24 +33,20 @@ class Indexes:
             self._backlog.unindexed.add(resource.type)
 
     async def build(self) -> None:
-        """Build the indexes that `prepare` has left, while reads and writes continue.
-
-        Other processes that build the same ones wait for one build in MongoDB. The build is ended
-        if the caller is cancelled.
-        """
+        """Build what `prepare` has left, until no index is missing; otherwise as `build` does."""
         for name in sorted(self._backlog.unindexed):
             resource = self._graph[name]
-            if missing := await self._missing(resource):  # else another process has built them
+            while missing := await self._missing(resource):  # else another process has built them
                 _log.info("Building indexes of %s: %s", resource.collection, ", ".join(missing))
                 await build(self._database, resource.collection, _models(missing))
             self._backlog.unindexed.discard(name)
             _log.info("The indexes of %s are complete", resource.collection)
 
     async def _missing(self, resource: Resource) -> list[str]:
-        """Return the stored fields that have no index."""
+        """Return the stored fields that have no complete index."""
         stored = {one.stored_name for one in stored_fields(resource).values()} - {ID} - UNINDEXED
         wanted = stored | ({TEXT_BLOCK} if searched_names(resource) else set())
-        indexes = await self._database[resource.collection].index_information()
+        indexes = await complete_indexes(self._database, resource.collection)
         existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}
         return sorted(wanted - existing)
 

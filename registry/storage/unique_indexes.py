@@ -21,7 +21,7 @@ from registry.start_error import StartError
 from registry.storage.client import Database
 from registry.storage.duplicates import describe_duplicates
 from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
-from registry.storage.index_builds import build
+from registry.storage.index_builds import build, complete_indexes
 from registry.storage.reads.commands import ReadCommands
 
 _log = logging.getLogger("registry")
@@ -82,7 +82,8 @@ class UniqueIndexes:
         wanted = {_index_name(*each): each for each in resource.unique_attributes.items()}
         for index_name in sorted(existing - wanted.keys()):
             await self._drop(resource, index_name)
-        missing = [each for index_name, each in wanted.items() if index_name not in existing]
+        complete = await complete_indexes(self._database, resource.collection)
+        missing = [each for index_name, each in wanted.items() if index_name not in complete]
         return "; ".join(filter(None, [await self._create(resource, *each) for each in missing]))
 
     async def _drop(self, resource: Resource, index_name: str) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from registry.model.authorship import AUTHORSHIP
 from registry.model.record import VERSION
 from registry.model.resource import Resource
 
@@ -12,20 +11,20 @@ from registry.model.resource import Resource
 def fields_of(resource: Resource, names: frozenset[str]) -> tuple[str, ...]:
     """Return the stored fields of the named attributes, without duplicates.
 
-    All foreign keys and the authorship are among them. A computed attribute is represented by its
-    parts, as serialization computes it from them.
+    All foreign keys are among them. A computed attribute is represented by its parts, as
+    serialization computes it from them.
     """
     parts = {name: attribute.parts for name, attribute in resource.computed.items()}
-    selected = [name for name in resource.attributes if name in names]
+    selected = [name for name in resource.readable if name in names]
     fields = [part for name in selected for part in parts.get(name, (name,))]
     foreign_keys = (link.foreign_key for link in resource.links)
-    return tuple(dict.fromkeys([*fields, *foreign_keys, *AUTHORSHIP]))
+    return tuple(dict.fromkeys([*fields, *foreign_keys]))
 
 
 @lru_cache(maxsize=64)
 def visible_fields(resource: Resource) -> tuple[str, ...]:
     """Return all stored fields that responses are built from, besides `_id`."""
-    return (*fields_of(resource, resource.attribute_names), VERSION)
+    return (*fields_of(resource, frozenset(resource.readable)), VERSION)
 
 
 def visible(resource: Resource) -> dict[str, bool]:

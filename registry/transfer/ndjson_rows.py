@@ -17,7 +17,7 @@ from registry.resources import RESOURCES
 from registry.transfer.lines import TOO_LONG_REASON, Lines, TooLong, encoding_defect
 from registry.transfer.rows import COMPUTER, COMPUTERS, OWNER, PERSON, Attributes, InvalidRow, Row
 
-_READ_ONLY = {one.type: one.attribute_names - one.writable for one in RESOURCES}
+_READ_ONLY = {one.type: one.readable.keys() - one.writable for one in RESOURCES}
 
 
 def read_ndjson(file: TextIO) -> Iterator[Row | InvalidRow]:

@@ -99,15 +99,8 @@ async def _response_bodies(
 
 
 def _document(body: bytes, server: Server) -> object:
-    """Return the document without the server's own URL, and `meta` of resources without values.
-
-    The naive server does not know who changes a resource.
-    """
-    document = orjson.loads(body.replace(server.url.encode(), b""))
-    primary = document["data"] if isinstance(document["data"], list) else [document["data"]]
-    for resource in [*primary, *document.get("included", ())]:
-        resource["meta"] = resource["meta"].keys() - {"created_by", "updated_by"}
-    return document
+    """Return the document without the server's own URL."""
+    return orjson.loads(body.replace(server.url.encode(), b""))
 
 
 def _restored(subject: Subject, testbed: Testbed, database: str, persons: int) -> Subject:

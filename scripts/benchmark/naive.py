@@ -28,7 +28,7 @@ TOTAL = web.AppKey("total", int)
 
 PAGE_SIZE = 50
 VISIBLE = {"password": False}
-OWNER = {"last_name": True, "created_at": True, "updated_at": True}
+OWNER = {"last_name": True}
 
 
 def respond(document: dict[str, Any], status: int = 200) -> web.Response:
@@ -49,13 +49,7 @@ def person(record: Record) -> dict[str, Any]:
             "email": record["email"],
         },
         "links": {"self": f"/persons/{number}"},
-        "meta": meta(record),
     }
-
-
-def meta(record: Record) -> dict[str, str]:
-    """Return when a resource was created and changed."""
-    return {"created_at": record["created_at"], "updated_at": record["updated_at"]}
 
 
 def now() -> str:
@@ -146,7 +140,6 @@ async def page(request: web.Request) -> web.Response:
                     "id": str(owner["_id"]),
                     "attributes": {"last_name": owner["last_name"]},
                     "links": {"self": f"/persons/{owner['_id']}"},
-                    "meta": meta(owner),
                 }
                 for owner in owners
             ],
@@ -177,7 +170,6 @@ def _computer(record: Record) -> dict[str, Any]:
             }
         },
         "links": {"self": path},
-        "meta": meta(record),
     }
 
 
@@ -222,13 +214,9 @@ async def _replace(request: web.Request, members: list[dict[str, str]]) -> web.R
     database, number = request.app[DATABASE], int(request.match_info["id"])
     ids = [int(member["id"]) for member in members]
     removed = {"person": number, "_id": {"$nin": ids}}
-    changed = {"updated_at": now()}
-    await database.computers.update_many(removed, {"$set": {"person": None, **changed}})
-    added = {"$set": {"person": number, **changed}}
-    await database.computers.update_many({"_id": {"$in": ids}}, added)
-    record = await database.persons.find_one_and_update(
-        {"_id": number}, {"$set": changed}, VISIBLE, return_document=ReturnDocument.AFTER
-    )
+    await database.computers.update_many(removed, {"$set": {"person": None}})
+    await database.computers.update_many({"_id": {"$in": ids}}, {"$set": {"person": number}})
+    record = await database.persons.find_one({"_id": number}, VISIBLE)
     if record is None:
         raise web.HTTPNotFound
     resource = person(record)

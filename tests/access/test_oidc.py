@@ -48,6 +48,13 @@ INVALID_CLAIMS: dict[str, dict[str, Any]] = {
     "a subject that is a number": {"sub": 7},
     "a subject of 256 characters": {"sub": "s" * 256},
     "a subject with a line feed": {"sub": "ci\nroot"},
+    "a key of the sender, as in DPoP": {
+        "cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}
+    },
+    "a certificate of the sender": {
+        "cnf": {"x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2"}
+    },
+    "a bond to the sender that is empty": {"cnf": {}},
     "scopes that are a number": {"scope": 7},
     "scopes in an array of numbers": {"scope": [7]},
 }

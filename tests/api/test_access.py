@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from itertools import product
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import hdrs, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from registry.access.principal import Principal
 from registry.access.tokens import new_token
 from registry.app import create_app
 from registry.http.access_log import Entry
 from registry.http.app_keys import NOTICE
 from registry.http.server import Runner
 from registry.http.views.trailing_slash import TrailingSlashView
+from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
+from registry.storage import token_lookups
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
 from tests.conftest import LIMITS, Grant, Serve
-from tests.support import Api, CommandLog, Database, to_many
+from tests.support import MEDIA_TYPE, Api, CommandLog, Database, to_many
 
 ATOMIC = {"Content-Type": 'application/vnd.api+json; ext="https://jsonapi.org/ext/atomic"'}
 METHODS = sorted(hdrs.METH_ALL - {hdrs.METH_CONNECT})
@@ -58,6 +62,8 @@ TYPES = {
     "/metrics": {"persons", "computers"},
 }
 """The collections whose types each path reads or writes."""
+
+PERSON = {"data": {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}}
 
 Header = Callable[..., Awaitable[dict[str, str]]]
 
@@ -360,6 +366,26 @@ async def test_a_token_in_the_url_is_refused_and_not_logged(
     assert token not in caplog.text
 
 
+async def test_a_refusal_is_logged_with_the_address_of_the_client(
+    serve: Serve, secured: Settings, header: Header, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = await serve(settings=replace(secured, trusted_proxy=(ip_network("127.0.0.1/32"),)))
+    caplog.set_level(logging.INFO)
+    forwarded = {"X-Forwarded-For": "192.0.2.1, 198.51.100.7"}
+    for sent, status in (
+        ({}, 401),
+        ({"Authorization": f"Bearer {TOKEN}"}, 401),
+        ({"Authorization": "Bearer"}, 400),
+        (await header("persons:read"), 403),
+    ):
+        caplog.clear()
+        response = await api.get("/computers", **sent, **forwarded)
+        assert response.status == status
+        (line,) = caplog.messages
+        id_ = response.headers["X-Request-ID"]
+        assert line.startswith(f"GET '/computers' {id_} from 198.51.100.7 -> {status} ")
+
+
 async def test_expired_and_revoked_tokens_are_rejected_with_the_reason(
     api: Api, header: Header, database: Database
 ) -> None:
@@ -385,6 +411,49 @@ async def test_a_token_works_in_every_service_at_once_and_stops_within_a_second(
     await asyncio.sleep(1)
     for api in services:
         assert (await api.get("/persons", **sent)).status == 401
+
+
+@pytest.mark.parametrize("field", ["revoked", "expires"])
+async def test_a_token_that_ends_before_the_body_arrives_writes_nothing(
+    field: str,
+    api: Api,
+    header: Header,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(token_lookups, "_VALID_SECONDS", 0)
+
+    async def end_token_and_send() -> AsyncIterator[bytes]:
+        await database["tokens"].update_many({}, {"$set": {field: datetime.now(UTC)}})
+        yield orjson.dumps(PERSON)
+
+    # The client sends the body once the service, which knows the token by then, asks for it.
+    sent = await header("write") | {"Expect": "100-continue"}
+    refused = await api.request("POST", "/persons", end_token_and_send(), sent)
+    assert refused.errors == [(401, "")]
+    assert await database["persons"].count_documents({}) == 0
+
+
+async def test_a_token_that_is_revoked_while_a_large_document_waits_writes_nothing(
+    api: Api, header: Header, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = TokenLookups.find
+
+    async def find_and_revoke(lookups: TokenLookups, digest: bytes) -> Principal:
+        principal = await find(lookups, digest)
+        await Tokens(database).revoke(principal.name)
+        return principal
+
+    monkeypatch.setattr(token_lookups, "_VALID_SECONDS", 0)
+    monkeypatch.setattr(TokenLookups, "find", find_and_revoke)
+    body = orjson.dumps(PERSON).ljust(MAX_INLINE_BYTES + 1)
+    fields = {**await header("write"), "Content-Type": MEDIA_TYPE, "Content-Length": len(body)}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    head = f"POST /persons HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{lines}\r\n"
+    # In one piece, so that the body arrives with the head.
+    status, document = await api.raw(head.encode() + body)
+    assert (status, document["errors"][0]["detail"]) == (401, "The access token was revoked.")
+    assert await database["persons"].count_documents({}) == 0
 
 
 async def test_the_verification_of_a_token_counts_towards_the_time_of_a_request(

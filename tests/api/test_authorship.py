@@ -1,4 +1,4 @@
-"""`meta` of resources: who created and last changed them, and when."""
+"""Who created resources and last changed their attributes, and when."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ from aiohttp.typedefs import Handler
 from registry.access.principal import Principal
 from registry.http.app_keys import PRINCIPAL
 from registry.http.error_middleware import error_middleware
-from tests.conftest import Serve
+from registry.settings import Settings
+from tests.conftest import Grant, Serve
 from tests.support import MEDIA_TYPE, Api, Database, Response, stored_records, to_many
 
-GRACE = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
+NAMES_OF_GRACE = {"first_name": "Grace", "last_name": "Hopper"}
+GRACE = {"type": "person", "attributes": NAMES_OF_GRACE}
 EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
 
 NAME = '$version"\\'
 """The name of a principal that MongoDB and JSON would interpret."""
+
+
+ATTRIBUTES = ("created_at", "created_by", "updated_at", "updated_by")
+
+SELECTED = "&".join(f"fields[{name}]={','.join(ATTRIBUTES)}" for name in ("person", "computer"))
 
 
 @web.middleware
@@ -43,17 +50,25 @@ async def api(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Api:
 
 
 async def send(api: Api, by: str, method: str, path: str, data: Any = None) -> Response:
-    """Send a request of a principal."""
+    """Send a request of a principal; the response shows the authorship."""
     body = None if data is None else {"data": data}
-    response = await api.request(method, path, body, {"Principal": by} if by else None)
+    has_resource = method in {"POST", "PATCH"} and "/relationships/" not in path
+    url = f"{path}?{SELECTED}" if has_resource else path
+    response = await api.request(method, url, body, {"Principal": by} if by else None)
     assert response.status < 300, response.document
     return response
 
 
-def shown(response: Response) -> dict[str, str]:
+def shown(response: Response) -> dict[str, Any]:
     """Return the authorship of the only resource in a response."""
-    (authorship,) = response.authorship.values()
-    return dict(authorship)
+    attributes: dict[str, Any] = response.data["attributes"]
+    assert tuple(attributes) == ATTRIBUTES
+    return attributes
+
+
+async def read(api: Api, path: str) -> dict[str, Any]:
+    """Return the authorship of a resource."""
+    return shown(await api.get(f"{path}?{SELECTED}"))
 
 
 def person(**attributes: Any) -> dict[str, Any]:
@@ -76,7 +91,7 @@ async def test_a_new_resource_shows_who_created_it_and_when(api: Api, database: 
         "updated_at": time,
         "updated_by": "ci",
     }
-    assert shown(await api.get("/persons/1")) == created
+    assert await read(api, "/persons/1") == created
     (record,), _ = await stored_records(database)
     assert created.items() <= record.items()
 
@@ -85,12 +100,12 @@ async def test_without_authentication_only_the_times_are_known(
     api: Api, database: Database
 ) -> None:
     created = shown(await send(api, "", "POST", "/persons", GRACE))
-    assert created.keys() == {"created_at", "updated_at"}
+    assert (created["created_by"], created["updated_by"]) == (None, None)
     (record,), _ = await stored_records(database)
     assert not {"created_by", "updated_by"} & record.keys()
     await send(api, "ci", "PATCH", "/persons/1", person(first_name="Ada"))
     updated = shown(await send(api, "", "PATCH", "/persons/1", person(first_name="Bo")))
-    assert updated.keys() == {"created_at", "updated_at"}
+    assert (updated["created_by"], updated["updated_by"]) == (None, None)
 
 
 async def test_an_update_shows_who_made_it_and_when(api: Api) -> None:
@@ -99,7 +114,7 @@ async def test_an_update_shows_who_made_it_and_when(api: Api) -> None:
     updated = shown(await send(api, NAME, "PATCH", "/persons/1", person(last_name="Murray")))
     assert before <= updated["updated_at"] <= now()
     assert updated == {**created, "updated_by": NAME, "updated_at": updated["updated_at"]}
-    assert shown(await api.get("/persons/1")) == updated
+    assert await read(api, "/persons/1") == updated
 
 
 async def test_a_request_that_changes_nothing_is_not_an_update(
@@ -123,8 +138,7 @@ async def test_each_of_the_changes_in_a_batch_has_its_own_author(api: Api) -> No
     )
     assert [shown(one)["updated_by"] for one in responses] == names
     last = max(responses, key=lambda one: int(one.headers["ETag"].strip('"').partition("-")[0]))
-    read = await api.get("/persons/1")
-    assert (read.data, read.authorship) == (last.data, last.authorship)
+    assert await read(api, "/persons/1") == shown(last)
 
 
 def linkage(name: str, data: Any) -> dict[str, Any]:
@@ -154,41 +168,41 @@ async def owned_computers(api: Api) -> None:
         await api.computer(f"SN-{number}", owner)
 
 
-async def check_authors(
-    api: Api, database: Database, change: Callable[[], Awaitable[object]]
-) -> None:
-    """Check that a change has the author NAME exactly in those records whose version it changes."""
-    before = [one for records in await stored_records(database) for one in records]
+async def check_updates(database: Database, change: Callable[[], Awaitable[object]]) -> None:
+    """Check that a change by NAME updates exactly the records whose attributes it changes.
+
+    It has to change the versions of others.
+    """
+    before, linked = await stored_records(database), 0
     await change()
-    changed = 0
-    for collection, records in zip(
-        ("persons", "computers"), await stored_records(database), strict=True
-    ):
-        for record in records:
-            known = [one for one in before if one.items() <= record.items()]
-            assert (record.get("updated_by") == NAME) == (not known)
-            changed += not known
-            read = await api.get(f"/{collection}/{record['_id']}")
-            stored = {name: record.get(name) for name in ("created_at", "updated_at")}
-            assert stored.items() <= shown(read).items()
-    assert changed >= 1
+    for old, new in zip(before, await stored_records(database), strict=True):
+        known = {record["_id"]: record for record in old}
+        for record in new:
+            previous = known.get(record["_id"], {})
+            is_updated = any(
+                record.get(name) != previous.get(name)
+                for name in ("first_name", "last_name", "email", "serial")
+            )
+            assert (record.get("updated_by") == NAME) == is_updated
+            if not is_updated:
+                assert all(record.get(name) == previous.get(name) for name in ATTRIBUTES)
+                linked += record["version"] > previous["version"]
+    assert linked >= 1
 
 
 @pytest.mark.parametrize(("method", "path", "data"), LINKING)
-async def test_a_change_of_a_relationship_changes_both_sides(
+async def test_only_a_change_of_attributes_is_an_update(
     api: Api, database: Database, method: str, path: str, data: Any
 ) -> None:
     await owned_computers(api)
-    await check_authors(api, database, lambda: send(api, NAME, method, path, data))
-    versions = [one["version"] for records in await stored_records(database) for one in records]
-    assert max(versions) > 1
+    await check_updates(database, lambda: send(api, NAME, method, path, data))
 
 
 async def test_atomic_operations_have_the_author_of_their_request(
     api: Api, database: Database
 ) -> None:
     await owned_computers(api)
-    operations = [
+    operations: list[dict[str, Any]] = [
         {"op": "add", "data": {**GRACE, "lid": "new"}},
         {"op": "update", "href": "/persons/2", "data": person(email="g@example.com")},
         {"op": "remove", "href": "/computers/2"},
@@ -204,11 +218,65 @@ async def test_atomic_operations_have_the_author_of_their_request(
         body = {"atomic:operations": operations}
         async with api.client.post("/operations", json=body, headers=headers) as response:
             document = await response.json(content_type=None)
-        added, updated = [one["data"]["meta"] for one in document["atomic:results"][:2]]
-        assert added["created_by"] == added["updated_by"] == updated["updated_by"] == NAME
-        assert "created_by" not in updated
+        for result in document["atomic:results"][:2]:
+            assert result["data"].keys() == {"type", "id", "attributes", "links"}
+            assert not {*ATTRIBUTES} & result["data"]["attributes"].keys()
 
-    await check_authors(api, database, change)
+    await check_updates(database, change)
+
+
+READS = [
+    "sort=id",
+    *(f"sort={sign}{name}" for name in ATTRIBUTES for sign in ("", "-")),
+    *(f"filter[{name}][ge]=2026-01-02T00:00:00Z" for name in ("created_at", "updated_at")),
+    *(f"filter[{name}]=author-1" for name in ("created_by", "updated_by")),
+    "filter[updated_by][null]=true",
+]
+"""What a client without permission for persons can learn about changes of computers."""
+
+OPERATIONS: list[dict[str, Any]] = [
+    {"op": "update", "data": {"id": "2", **linkage("computers", to_many("1", "2"))}},
+    {
+        "op": "update",
+        "data": {"id": "4", **linkage("owner", {"data": {"type": "person", "id": "2"}})},
+    },
+    {"op": "remove", "ref": {"type": "person", "id": "2"}},
+]
+
+
+async def test_changes_of_links_do_not_tell_which_computers_share_an_owner(
+    serve: Serve, secured: Settings, grant: Grant, database: Database
+) -> None:
+    for number, day in enumerate([3, 1, 4, 2], 1):
+        time, author = f"2026-01-0{day}T00:00:00.000Z", f"author-{day}"
+        values = dict(zip(ATTRIBUTES, (time, author) * 2, strict=True))
+        computer = {"_id": number, "serial": "SN", "person": 1 + number // 3, **values}
+        await database.computers.insert_one(computer)
+    await database.persons.insert_many({"_id": id_, **NAMES_OF_GRACE} for id_ in (1, 2))
+    api = await serve(settings=secured)
+    writer = {"Authorization": f"Bearer {await grant('write')}"}
+    reader = {"Authorization": f"Bearer {await grant('computers:read')}"}
+
+    async def seen() -> list[Any]:
+        pages = [await api.get(f"/computers?{SELECTED}&{query}", **reader) for query in READS]
+        assert {page.status for page in pages} == {200}
+        return [page.document for page in pages]
+
+    before = await seen()
+    for path in ("/persons", "/computers?filter[owner]=1", "/computers?sort=owner"):
+        assert (await api.get(path, **reader)).status == 403
+    requests = [
+        *((method, path, MEDIA_TYPE, {"data": data}) for method, path, data in LINKING[:-2]),
+        ("POST", "/operations", EXTENDED, {"atomic:operations": OPERATIONS}),
+        ("DELETE", "/persons/1", MEDIA_TYPE, None),
+    ]
+    for method, path, type_, body in requests:
+        sent = {**writer, "Content-Type": type_}
+        async with api.client.request(method, path, json=body, headers=sent) as response:
+            assert response.status < 300, await response.text()
+        assert await seen() == before, (method, path)
+    versions = [one["version"] for one in await database.computers.find().to_list(None)]
+    assert min(versions) > 1
 
 
 async def test_records_of_external_writers_show_what_is_known(api: Api, database: Database) -> None:
@@ -223,7 +291,7 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
     expected: list[dict[str, str]] = [
         {},
         {},
-        {"updated_by": 'a "quoted" name'},
+        records[2],
         {"created_at": "2026-02-28T12:30:00.000Z", "created_by": "{'is': 'x'}", "updated_at": "5"},
         records[4],
     ]
@@ -231,37 +299,66 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
         {"_id": number, "first_name": "A", "last_name": "B", **record}
         for number, record in enumerate(records, 1)
     )
-    listed = await api.get("/persons")
-    known = {("person", str(number)): one for number, one in enumerate(expected, 1) if one}
-    assert listed.authorship == known
+    nothing = dict.fromkeys(ATTRIBUTES)
+    for path in (f"/persons?{SELECTED}", f"/persons?page[size]=9&{SELECTED}"):
+        listed = await api.get(path)
+        assert [one["attributes"] for one in listed.data] == [nothing | one for one in expected]
     pages = await api.pages("/persons?sort=-updated_by&page[size]=2")
     assert [id_ for page in pages for id_ in page.ids] == ["5", "3", "4", "2", "1"]
     updated = shown(await send(api, "ci", "PATCH", "/persons/1", person(first_name="C")))
-    assert updated == {"updated_at": updated["updated_at"], "updated_by": "ci"}
+    assert updated == nothing | {"updated_at": updated["updated_at"], "updated_by": "ci"}
 
 
-@pytest.mark.covers("4.8.fields")
-async def test_included_and_sparse_resources_show_their_authorship(api: Api) -> None:
+@pytest.mark.covers("2.3", "d.authorship")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/persons",
+        "/persons?page[size]=9",
+        "/persons/1",
+        "/persons/1?include=computers.owner",
+        "/persons?include=computers",
+        "/computers?include=owner&page[size]=9&sort=owner.last_name",
+        "/persons/1/computers",
+        "/computers/1/owner",
+    ],
+)
+async def test_the_authorship_is_sent_only_if_fields_names_it(api: Api, path: str) -> None:
     await owned_computers(api)
-    for path in ("/persons/1?include=computers", "/persons?include=computers&page[size]=9"):
-        whole = await api.get(path)
-        assert ("computer", "2") in whole.authorship
-        sparse = await api.get(f"{path}&fields[person]=&fields[computer]=")
-        assert sparse.authorship == whole.authorship
-    related = await api.get("/persons/1/computers")
-    assert related.authorship.items() <= whole.authorship.items()
+    mark = "&" if "?" in path else "?"
+    for query, names in (("", set()), (f"{mark}{SELECTED}", {*ATTRIBUTES})):
+        document = (await api.get(f"{path}{query}")).document
+        data = document["data"] if isinstance(document["data"], list) else [document["data"]]
+        resources = [*data, *document.get("included", [])]
+        assert len(resources) >= 1
+        for resource in resources:
+            assert resource.keys() - {"relationships"} == {"type", "id", "attributes", "links"}
+            assert resource["attributes"].keys() & {*ATTRIBUTES} == names
+
+
+async def test_fields_can_combine_authorship_and_attributes(api: Api) -> None:
+    await api.person()
+    read = await api.get("/persons/1?fields[person]=updated_by,full_name,updated_at")
+    assert list(read.data["attributes"]) == ["full_name", "updated_at", "updated_by"]
+    whole = await api.get("/persons/1")
+    assert list(whole.data["attributes"]) == ["first_name", "last_name", "full_name", "email"]
 
 
 async def test_requests_cannot_set_the_authorship(api: Api) -> None:
     sent = {"created_by": "me", "created_at": "2026-02-28T12:30:00.000Z"}
     created = await send(api, "ci", "POST", "/persons", GRACE | {"meta": sent})
     assert shown(created)["created_by"] == "ci"
-    refused = await api.patch("/persons/1", person(**sent))
-    assert refused.errors == [
-        (422, "/data/attributes/created_by"),
-        (422, "/data/attributes/created_at"),
+    refusals = [
+        await api.patch("/persons/1", person(**sent)),
+        await api.post("/persons", person(**NAMES_OF_GRACE, **sent)),
     ]
-    assert (await api.get("/persons?fields[person]=created_at")).status == 400
+    for refused in refusals:
+        assert refused.errors == [
+            (422, "/data/attributes/created_by"),
+            (422, "/data/attributes/created_at"),
+        ]
+        details = {error["detail"] for error in refused.document["errors"]}
+        assert details == {"This attribute is read-only."}
 
 
 TIMES = [None, "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z", "2026-03-01T23:59:59.999Z"]

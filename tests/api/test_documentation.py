@@ -26,6 +26,7 @@ from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.errors import MethodNotAllowed, QueryTimedOut, RequestTimeout, error_types
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.attributes import Date, Enumeration, Integer
+from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 from registry.openapi import swagger_ui
@@ -150,6 +151,23 @@ def test_unique_attributes_are_described_as_such() -> None:
         for suffix in ("Create", "Update", "Resource"):
             assert str(schemas[f"{name}{suffix}"]).count(text) == 1
     assert "No two" not in str(DESCRIPTION)
+
+
+@pytest.mark.covers("d.authorship")
+def test_the_authorship_is_described_as_read_only_attributes_that_fields_can_name() -> None:
+    components, names = DESCRIPTION["components"], AUTHORSHIP.keys()
+    for title in ("Person", "Computer"):
+        shown = components["schemas"][f"{title}Resource"]["properties"]
+        attributes = shown["attributes"]["properties"]
+        assert shown.keys() == {"type", "id", "attributes", "relationships", "links"}
+        assert names <= attributes.keys()
+        assert all(attributes[name]["readOnly"] for name in names)
+        fields = components["parameters"][f"{title}Fields"]
+        assert names <= {*fields["schema"]["items"]["enum"]}
+        assert not names & {*fields["example"]}
+        for kind in ("Create", "Update"):
+            sent = components["schemas"][f"{title}{kind}"]["properties"]["data"]["properties"]
+            assert not names & sent["attributes"]["properties"].keys()
 
 
 class BareSchema(Schema):
@@ -327,6 +345,7 @@ REQUESTS: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("GET", "/persons", None, {}, 200),
     ("GET", "/persons?include=computers&fields[person]=full_name,email", None, {}, 200),
     ("GET", "/persons?include=&fields[person]=&sort=", None, {}, 200),
+    ("GET", "/persons?fields[person]=created_at,created_by,updated_at,updated_by", None, {}, 200),
     ("GET", "/persons?page[number]=1&page[size]=1&sort=-email,id", None, {}, 200),
     ("GET", "/persons?page[size]=1&include=computers&page[computers][size]=1", None, {}, 200),
     ("GET", "/persons?page[number]=9&page[total]=false", None, {}, 200),
@@ -473,7 +492,7 @@ NO_ID: list[Any] = ["7", 7, None, {}]
 NO_TYPE: list[Any] = ["computer", 1, None]
 SENT: list[Any] = [
     *(named(email=email) for email in ("ada@example.com", None, "ada", 1, "a" * 250 + "@b.org")),
-    *(named(**{name: "x"}) for name in ("full_name", "password", "serial", "type")),
+    *(named(**{name: "x"}) for name in ("full_name", "updated_by", "password", "serial", "type")),
     *(creating(first_name=name, last_name="L") for name in ("", "a" * 255, "a" * 256, None, 1)),
     creating(first_name="Ada"),
     creating(),

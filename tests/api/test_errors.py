@@ -49,6 +49,12 @@ async def test_an_error_has_the_request_id_a_pointer_and_a_detail(
 
 
 @pytest.mark.covers("d.error_document")
+async def test_each_error_of_a_response_has_its_own_id(api: Api) -> None:
+    request = (await api.get("/persons?x=1&sort=y&include=z", **{"X-Request-ID": "mine"})).document
+    assert [error["id"] for error in request["errors"]] == ["mine", "mine-2", "mine-3"]
+
+
+@pytest.mark.covers("d.error_document")
 async def test_each_request_has_a_different_id(api: Api) -> None:
     ids = {(await api.get("/persons")).headers["X-Request-ID"] for _ in range(3)}
     assert len(ids) == 3

@@ -28,7 +28,6 @@ from tests.support import (
     check_document,
     linkage_of,
     stored_records,
-    take_authorship,
     to_many,
 )
 
@@ -41,7 +40,7 @@ async def send(api: Api, document: Any, path: str = "/operations", **headers: st
     sent = {"Content-Type": EXTENDED} | headers
     async with api.client.post(path, data=io.BytesIO(body), headers=sent) as reply:
         document = json.loads(await reply.read())
-        response = Response(reply.status, reply.headers, document, take_authorship(document))
+        response = Response(reply.status, reply.headers, document)
     assert response.headers["X-Request-ID"]
     assert response.headers["Vary"] == VARY
     if response.status == 200:

@@ -146,7 +146,7 @@ def _in_versions(history: Sequence[Call]) -> Iterator[Violation]:
         shown: dict[str, Any] = {}
         if not call.is_linkage:
             (resource,) = call.primary
-            shown = {**resource["attributes"], "meta": resource.get("meta")}
+            shown = dict(resource["attributes"])
         if call.target in call.linkages:
             shown[LINKS[call.target[0]]] = call.linkages[call.target]
         known = states[call.target, call.version]

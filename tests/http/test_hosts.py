@@ -122,6 +122,8 @@ async def test_a_request_for_another_host_gets_421(serve: Serve, host: str) -> N
         ["Host: localhost:http"],
         ["Host: localhost/"],
         ["Host: [::1"],
+        ["Host: ."],
+        ["Host: .:8080"],
         ["Host: lo\N{LATIN SMALL LETTER O WITH DIAERESIS}calhost"],
     ],
 )

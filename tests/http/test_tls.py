@@ -12,11 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+from trustme import KeyType
 
 from registry.http.limits import Limits
 from registry.http.responses import DocumentResponse
@@ -79,9 +84,9 @@ async def start(authority: Authority, tmp_path: Path) -> AsyncIterator[Start]:
         await runner.cleanup()
 
 
-def install(authority: Authority, name: str, certificate: Path, key: Path) -> None:
+def install(authority: Authority, name: str, certificate: Path, key: Path, **options: Any) -> None:
     """Issue a certificate, and write it and its key to the files of a server."""
-    issued = authority.issue(name)
+    issued = authority.issue(name, **options)
     certificate.write_bytes(issued[0].read_bytes())
     key.write_bytes(issued[1].read_bytes())
 
@@ -151,6 +156,31 @@ async def test_a_reloaded_certificate_is_used_for_new_connections_while_others_c
     await close(writer)
 
 
+@pytest.mark.parametrize("key_types", [list(KeyType), list(reversed(KeyType))])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("name", ["localhost", None])
+async def test_a_reloaded_certificate_replaces_one_with_another_type_of_key(
+    key_types: list[KeyType],
+    version: ssl.TLSVersion,
+    name: str | None,
+    start: Start,
+    authority: Authority,
+) -> None:
+    server = await start(respond)
+    server.context.minimum_version = server.context.maximum_version = version
+    server.context.check_hostname = name is not None
+    for key_type in key_types:
+        install(authority, key_type.name, *server.files, key_type=key_type)
+        server.certificate.reload()
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=server.context, server_hostname=name or ""
+        )
+        issued = x509.load_pem_x509_certificate(server.files[0].read_bytes())
+        used = writer.get_extra_info("peercert")["serialNumber"]
+        assert int(used, 16) == issued.serial_number
+        await close(writer)
+
+
 def encrypted(key: Path) -> Path:
     """Return a copy of the key with a passphrase."""
     loaded = serialization.load_pem_private_key(key.read_bytes(), None)
@@ -168,6 +198,7 @@ def encrypted(key: Path) -> Path:
 def test_files_that_are_not_usable_are_reported_with_their_flag(authority: Authority) -> None:
     certificate, key, both = authority.issue("usable")
     _, other_key, _ = authority.issue("other")
+    _, rsa_key, _ = authority.issue("rsa", key_type=KeyType.RSA)
     missing, empty, directory = certificate.with_name("missing"), key.with_name("empty"), key.parent
     empty.touch()
     for certificate_file, key_file, expected in (
@@ -179,12 +210,44 @@ def test_files_that_are_not_usable_are_reported_with_their_flag(authority: Autho
         (certificate, empty, f"--tls-key: {empty} has no private key (PEM)"),
         (certificate, certificate, f"--tls-key: {certificate} has no private key (PEM)"),
         (certificate, other_key, f"--tls-key: {other_key} does not belong to the certificate"),
+        (certificate, rsa_key, f"--tls-key: {rsa_key} does not belong to the certificate"),
         (certificate, encrypted(key), "--tls-key: the private key is encrypted; remove its pass"),
     ):
         with pytest.raises(StartError) as caught:
             Certificate(Settings(tls_certificate=certificate_file, tls_key=key_file))
         assert str(caught.value).startswith(expected)
     Certificate(Settings(tls_certificate=both, tls_key=both))
+
+
+def certified(key: rsa.RSAPrivateKey, signer: rsa.RSAPrivateKey) -> bytes:
+    """Return a certificate of the key (PEM), which the signer has issued."""
+    now = datetime.now(UTC)
+    subject, issuer = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(id(one)))]) for one in (key, signer)
+    )
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), serial_number=1)
+    builder = builder.not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def test_a_certificate_with_a_weak_key_is_refused_with_that_reason(tmp_path: Path) -> None:
+    weak, strong, root = (rsa.generate_private_key(65537, bits) for bits in (1024, 2048, 2048))
+    certificate_file, key_file = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    for key, chain, reason in (
+        (weak, certified(weak, root), "ee key too small"),
+        (strong, certified(strong, weak) + certified(weak, root), "ca key too small"),
+    ):
+        certificate_file.write_bytes(chain)
+        key_file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        with pytest.raises(StartError) as caught:
+            Certificate(Settings(tls_certificate=certificate_file, tls_key=key_file))
+        assert str(caught.value) == f"--tls-certificate: {certificate_file} is refused: {reason}"
 
 
 def test_an_expired_certificate_is_used_with_a_warning(

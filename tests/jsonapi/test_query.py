@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import pytest
@@ -44,6 +45,11 @@ def test_fieldsets_are_separate_for_each_type() -> None:
     assert query.attributes(COMPUTER) == frozenset()
 
 
+def test_the_attributes_to_show_are_only_attributes() -> None:
+    query = parse_query([("fields[computer]", "id,owner,person,updated_at")], PERSONS)
+    assert query.attributes(COMPUTER) == {"updated_at"}
+
+
 @pytest.mark.parametrize(
     ("query", "parameters"),
     [
@@ -78,6 +84,47 @@ def test_an_error_quotes_a_bounded_number_of_names() -> None:
     with pytest.raises(ApiErrors) as raised:
         parse_query([("fields[person]", names)], PERSONS)
     assert len(raised.value.errors[0].detail) < 5000
+
+
+def rejection(name: str, scope: QueryScope) -> str:
+    """Return the detail of the error for an unknown parameter."""
+    with pytest.raises(ApiErrors) as raised:
+        parse_query([(name, "1")], scope)
+    (error,) = raised.value.errors
+    assert error.parameter == name
+    return error.detail
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("page[offset]", "page[number]"),
+        ("page[limit]", "page[size]"),
+        ("page[cursor]", "page[after]"),
+        ("page", "page[number]"),
+        ("limit", "page[size]"),
+        ("offset", "page[number]"),
+        ("page[befor]", "page[before]"),
+        ("sorts", "sort"),
+        ("includes", "include"),
+    ],
+)
+def test_an_unknown_parameter_names_the_one_that_is_probably_meant(name: str, meant: str) -> None:
+    detail = rejection(name, PERSONS)
+    assert detail.startswith(f"Unknown query parameter `{name}`; supported: ")
+    assert detail.endswith(f" Did you mean `{meant}`?")
+
+
+def test_an_unknown_parameter_names_all_that_are_supported() -> None:
+    assert rejection("colour", PERSONS) == (
+        "Unknown query parameter `colour`; supported: `page[number]`, `page[size]`, "
+        "`page[after]`, `page[before]`, `page[total]`, `include`, `page[...][size]`, "
+        "`fields[person]`, `fields[computer]`, `sort`, `filter`, `filter[...]`."
+    )
+    assert rejection("page[offset]", replace(PERSONS, many=False)) == (
+        "Unknown query parameter `page[offset]`; supported: `include`, `page[...][size]`, "
+        "`fields[person]`, `fields[computer]`."
+    )
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), max_size=4))

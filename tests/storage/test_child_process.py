@@ -44,7 +44,6 @@ def test_a_program_that_ignores_its_termination_is_killed(
             time.sleep(0.01)
         child.stop()
     wait_until_gone(Path("/proc", number.strip()))
-    wait_until_gone(tmp_path / "home")
 
 
 def test_the_signal_that_killed_the_shell_is_named(tmp_path: Path) -> None:
@@ -69,4 +68,3 @@ def test_a_program_that_ignores_its_termination_is_killed_after_its_parent_was(
         number = int(parent.stdout.readline())
         os.kill(parent.pid, signal.SIGKILL)
         wait_until_gone(Path(f"/proc/{number}"))
-        wait_until_gone(tmp_path / "home")

@@ -21,7 +21,7 @@ from registry.storage.consistency.text_blocks import TextsAreInBlocks
 from registry.storage.consistency.violations import Violation
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
-from tests.mongods import client_of, initiate, other_mongod
+from tests.mongods import mongod_with_fail_points
 from tests.storage.test_maintenance import repository
 from tests.support import Api, Database
 
@@ -165,7 +165,7 @@ async def test_a_removed_link_looks_as_after_the_deletion_of_its_target(
     assert {name: first[name] for name in first.keys() - changing} == {
         name: third[name] for name in third.keys() - changing
     }
-    assert first["updated_at"] > first["created_at"]
+    assert first["updated_at"] == first["created_at"]
 
 
 async def test_ids_continue_above_a_repaired_counter(serve: Serve, small: Database) -> None:
@@ -275,18 +275,14 @@ async def test_a_database_is_consistent_while_clients_write(api: Api, in_blocks:
 
 
 async def test_an_index_that_lacks_records_is_reported(mongodb_uri: str) -> None:
-    options = ("--replSet", "other", "--setParameter", "enableTestCommands=1")
-    async with other_mongod(mongodb_uri, *options) as uri:
-        await initiate(uri)
-        async with client_of(uri) as client:
-            database = client.registry
-            await database.computers.create_index([("serial", 1), ("_id", 1)])
-            await database.counters.insert_one({"_id": "computer", "seq": 2})
-            await database.computers.insert_one({"_id": 1, "serial": "SN-1", "version": 1})
-            damage = {"configureFailPoint": "skipIndexNewRecords", "mode": "alwaysOn"}
-            await client.admin.command(damage)
-            await database.computers.insert_one({"_id": 2, "serial": "SN-2", "version": 1})
-            report = await check(database, GRAPH)
+    async with mongod_with_fail_points(mongodb_uri) as client:
+        database = client.registry
+        await database.computers.create_index([("serial", 1), ("_id", 1)])
+        await database.counters.insert_one({"_id": "computer", "seq": 2})
+        await database.computers.insert_one({"_id": 1, "serial": "SN-1", "version": 1})
+        await client.admin.command("configureFailPoint", "skipIndexNewRecords", mode="alwaysOn")
+        await database.computers.insert_one({"_id": 2, "serial": "SN-2", "version": 1})
+        report = await check(database, GRAPH)
     assert lines(report) == [
         "computers: the index _id_ has 1 of 2 records: restore a backup",
         "computers: the index serial_1__id_1 has 1 of 2 records: drop it and start the service",

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,13 +21,17 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from pymongo import WriteConcern
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, OperationFailure
 
 from registry.settings import Settings
-from registry.storage.mongod import data_directory, embedded, supervision
+from registry.storage.mongod import data_directory, embedded, supervision, unix_socket
 from registry.storage.mongod.unix_socket import running_uri
 from tests.mongods import Client, client_of, running, start_error
+from tests.programs import required_program
 from tests.storage.waiting import eventually
+
+NAMES = ("plain", "x" * 130)
+"""Of data directories: in the second, the path of the socket is too long for clients."""
 
 
 def is_free(data_dir: Path) -> bool:
@@ -50,6 +55,14 @@ def mode(path: Path) -> str:
     return stat.filemode(path.stat().st_mode)
 
 
+def matches(directory: Path, pattern: str) -> list[Path]:
+    return list(directory.glob(pattern))
+
+
+def clean(tmpfiles: str, rules: Path) -> None:
+    subprocess.run([tmpfiles, "--clean", rules], check=True, timeout=30)  # noqa: S603 - as a timer does
+
+
 def program(path: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -71,7 +84,16 @@ async def test_transactions_and_change_streams_work(tmp_path: Path) -> None:
             assert (await changes.next())["documentKey"] == {"_id": 1}
 
 
-@pytest.mark.parametrize("name", ["plain", "ä,b:c [d]@e%41?f&g=h#'\"$(i)`j`;k\\l\udcff", "x" * 130])
+async def test_mongod_runs_no_javascript_and_decompresses_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        await client.registry.notes.insert_one({})
+        with pytest.raises(OperationFailure, match=r"(?i)script"):
+            await client.registry.notes.find_one({"$where": "true"})
+        hello = await client.admin.command("hello", compression=["snappy", "zstd", "zlib"])
+        assert "compression" not in hello
+
+
+@pytest.mark.parametrize("name", [*NAMES, "ä,b:c [d]@e%41?f&g=h#'\"$(i)`j`;k\\l\udcff"])
 async def test_the_data_directory_may_have_any_name_and_may_be_moved(
     name: str, short_path: Path
 ) -> None:
@@ -151,18 +173,104 @@ async def test_ordinary_transactions_are_not_logged(tmp_path: Path) -> None:
 def test_a_service_that_stops_while_its_socket_is_looked_for_is_not_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = Path.readlink
+    read = Path.lstat
 
-    def readlink(path: Path) -> Path:
-        path.unlink()
+    def lstat(path: Path) -> os.stat_result:
+        path.rmdir()
         return read(path)
 
-    (tmp_path / "socket-left").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr(Path, "readlink", readlink)
-    assert running_uri(Settings(data_dir=tmp_path)) is None
+    (tmp_path / "socket-left").mkdir(mode=0o700)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "lstat", lstat)
+        with running_uri(Settings(data_dir=tmp_path)) as uri:
+            assert uri is None
 
 
-async def test_socket_directories_left_by_a_crash_are_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_command_finds_the_socket_of_a_service(name: str, short_path: Path) -> None:
+    settings = Settings(data_dir=short_path / name)
+    async with running(settings.data_dir) as client:
+        await client.registry.notes.insert_one({})
+        with running_uri(settings) as uri:
+            assert uri is not None
+            async with client_of(uri) as other:
+                assert await other.registry.notes.count_documents({}) == 1
+    with running_uri(settings) as uri:
+        assert uri is None
+
+
+async def test_a_command_ignores_a_socket_that_others_may_have_replaced(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    async with running(tmp_path):
+        (directory,) = matches(tmp_path, "socket-*")
+        directory.chmod(0o770)
+        with running_uri(settings) as uri:
+            assert uri is None
+        directory.chmod(0o700)
+        moved = directory.rename(tmp_path / "moved")
+        directory.symlink_to(moved)
+        with running_uri(settings) as uri:
+            assert uri is None
+
+
+async def has_exited(caplog: pytest.LogCaptureFixture) -> bool:
+    return "mongod exited unexpectedly" in caplog.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_nobody_can_take_the_place_of_the_socket_while_mongod_is_restarted(
+    name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervision, "_PAUSES", (60.0,))
+    async with embedded.mongod(Settings(data_dir=short_path / name)) as uri:
+        directory = Path(unquote(urlsplit(uri).netloc)).parent
+
+        def places() -> list[tuple[int, str]]:
+            both = (directory.parent.lstat(), directory.stat())  # of the link, of the socket
+            return [(one.st_ino, stat.filemode(one.st_mode)) for one in both]
+
+        before = places()
+        kill(short_path / name)
+        assert await eventually(partial(has_exited, caplog), 60)
+        assert places() == before
+        assert {mode for _, mode in before} == {"drwx------"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_systemd_tmpfiles_keeps_the_socket(
+    name: str, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmpfiles = required_program("systemd-tmpfiles", "it may remove the socket")
+    temporary, data_dir, rules = short_path / "tmp", short_path / name, short_path / "rules"
+    temporary.mkdir()
+    monkeypatch.setattr(unix_socket, "_TEMPORARY_DIR", str(temporary))
+    async with embedded.mongod(Settings(data_dir=data_dir)) as uri:
+        for directory in (temporary, data_dir):
+            (directory / "old").mkdir()
+        # Everything in the directories is old enough to be removed, except the data.
+        rules.write_text(
+            f"e {temporary} - - - 0\ne {data_dir} - - - 0\nx {data_dir}/mongodb - - - -\n"
+        )
+        clean(tmpfiles, rules)
+        assert not matches(short_path, "*/old")
+        async with client_of(uri) as client:
+            assert await client.registry.notes.count_documents({}) == 0
+
+
+@pytest.mark.parametrize("name", ["lock", "mongod.log"])
+async def test_a_link_in_place_of_a_file_of_the_service_is_not_followed(
+    name: str, tmp_path: Path
+) -> None:
+    data_dir, precious = tmp_path / "data", tmp_path / "precious"
+    data_dir.mkdir()
+    precious.write_text("precious")
+    (data_dir / name).symlink_to(precious)
+    message = await start_error(data_dir)
+    assert f"{data_dir / name} is a symbolic link" in message
+    assert precious.read_text() == "precious"
+
+
+async def test_socket_directories_left_by_a_killed_service_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "socket-left"
     left.mkdir()
     (left / "mongodb-27017.sock").touch()

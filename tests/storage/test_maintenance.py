@@ -19,6 +19,7 @@ from registry.storage.backlog import Backlog
 from registry.storage.indexes import Indexes
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
+from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
 from tests.support import Api, Database
 
 GRAPH = Graph(RESOURCES)
@@ -134,6 +135,47 @@ async def test_a_build_ends_when_the_service_stops(database: Database) -> None:
     assert build.cancelled()
     await one.prepare(PERSON, is_small=True)
     assert await indexed_fields(database) == FIELDS
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+async def test_a_build_that_another_process_aborts_is_begun_again(
+    mongodb_uri: str, is_small: bool
+) -> None:
+    async with mongod_with_fail_points(mongodb_uri) as client:
+        database = client.registry
+        await fill(database, 10)
+        first, second = (Indexes(database, GRAPH, Backlog()) for _ in range(2))
+        await first.prepare(PERSON, is_small=False)
+        async with HeldIndexBuilds(client, "persons") as builds:
+            aborted = await builds.begin(first.build())
+            completed = await builds.join(complete(second, is_small=is_small))
+            assert not completed.done()
+            aborted.cancel()
+            await asyncio.wait([aborted])
+        await completed
+        assert await indexed_fields(database) == FIELDS
+
+
+async def complete(indexes: Indexes, *, is_small: bool) -> None:
+    await indexes.prepare(PERSON, is_small=is_small)
+    await indexes.build()
+
+
+async def test_an_index_that_is_dropped_during_the_build_of_another_is_built(
+    mongodb_uri: str,
+) -> None:
+    async with mongod_with_fail_points(mongodb_uri) as client:
+        database = client.registry
+        await fill(database, 10)
+        indexes = Indexes(database, GRAPH, Backlog())
+        await indexes.prepare(PERSON, is_small=True)
+        await database.persons.drop_index("last_name_1__id_1")
+        await indexes.prepare(PERSON, is_small=False)
+        async with HeldIndexBuilds(client, "persons") as builds:
+            build = await builds.begin(indexes.build())
+            await database.persons.drop_index("email_1__id_1")
+        await build
+        assert await indexed_fields(database) == FIELDS
 
 
 async def begin_build(indexes: Indexes, database: Database) -> asyncio.Task[None]:

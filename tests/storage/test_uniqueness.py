@@ -27,7 +27,7 @@ from registry.storage.records import Written
 from registry.storage.unique_indexes import UniqueIndexes
 from registry.storage.writes import insertions
 from tests.conftest import Serve
-from tests.mongods import client_of
+from tests.mongods import HeldIndexBuilds, client_of, mongod_with_fail_points
 from tests.proxy import Effect, Proxy
 from tests.support import Api, CommandLog, Database, Response
 
@@ -172,6 +172,22 @@ async def test_an_index_that_mongodb_refuses_is_reported(
     error = await start_error(serve, unique)
     assert error.startswith("computer.serial cannot be unique, as MongoDB cannot create the index:")
     assert "already exists with a different name" in error
+
+
+async def test_a_start_waits_for_an_index_that_another_service_builds(mongodb_uri: str) -> None:
+    graph = Graph(RESOURCES).with_unique(["computer.serial"])
+    async with mongod_with_fail_points(mongodb_uri) as client:
+        database = client.registry
+        await database.computers.insert_one({"_id": 1, "serial": "SN-1"})
+        first, second = (UniqueIndexes(database, graph, ReadCommands(database)) for _ in range(2))
+        async with HeldIndexBuilds(client, "computers") as builds:
+            aborted = await builds.begin(first.prepare())
+            completed = await builds.join(second.prepare())
+            assert not completed.done()
+            aborted.cancel()
+            await asyncio.wait([aborted])
+        await completed
+        assert await unique_indexes(database) == {SERIAL}
 
 
 @pytest.mark.parametrize("name", ["computer.size", "person.full_name", "monitor.serial"])

@@ -639,7 +639,7 @@ async def test_the_access_token_is_a_variable(
         (export, ("--filter", "[1", "f"), "--filter: "),
         (export, ("--sort", "-nam", "f"), "--sort: "),
         (export, ("--fields", "nam", "f"), "--fields: Unknown fields of `person`: `nam`"),
-        (export, ("--fields", "id", "f"), "--fields: exports have no id"),
+        (export, ("--fields", "id,updated_at", "f"), "--fields: exports have no id, updated_at"),
     ],
 )
 def test_invalid_options_are_reported_in_one_line(

@@ -22,7 +22,7 @@ LINKED: dict[str, Any] = {
     "data": {
         "type": "person",
         "id": "1",
-        "attributes": {**ADA, "full_name": "Ada Lovelace"},
+        "attributes": {**ADA, "full_name": "Ada Lovelace", "updated_by": "ci"},
         "relationships": {"computers": {"data": [{"type": "computer", "id": "7"}]}},
         "links": {"self": "/persons/1"},
     },

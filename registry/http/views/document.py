@@ -6,7 +6,15 @@ from typing import ClassVar, TypeAlias, TypeVar
 
 from aiohttp import hdrs, web
 
-from registry.http.app_keys import DEADLINES, PRINCIPAL, PROXIES, REPOSITORY, SETTINGS
+from registry.http.app_keys import (
+    AUTHENTICATOR,
+    DEADLINES,
+    PRINCIPAL,
+    PROXIES,
+    REPOSITORY,
+    SETTINGS,
+)
+from registry.http.authentication import bearer_token
 from registry.http.deadlines import Deadlines
 from registry.http.idempotency import idempotency_key
 from registry.http.request_body import read_body
@@ -159,14 +167,18 @@ class DocumentView(web.View):
         """Return the parsed query string and the loaded document.
 
         required_by: returns what the document requires beside its path. extension: as for
-        `read_body`. Raises as `read_body` does, or BulkheadFull; else ApiErrors with the errors of
-        both, else those for what the access token does not allow.
+        `read_body`. Raises as `read_body` does, BulkheadFull, or InvalidToken if the access token
+        has expired or was revoked meanwhile; else ApiErrors with the errors of both, else those for
+        what the access token does not allow.
         """
         bulkheads, errors = self.repository.bulkheads, ErrorCollector()
         admit = partial(self._enter, bulkheads.large_bodies)
+        is_late = not self.request.content.is_eof()
         body = await read_body(self.request, admit, extension)
         if is_large := len(body) > MAX_INLINE_BYTES:
             await self._enter(bulkheads.large_documents)
+        if is_late or is_large:  # not always: 2 % of the CPU time of creating a person
+            await self._check_token()
         with errors:
             query = parse_query()
         with errors:
@@ -176,6 +188,11 @@ class DocumentView(web.View):
         errors.raise_any()
         self.authorize(required_by(document))
         return query, document
+
+    async def _check_token(self) -> None:
+        """Raise InvalidToken, or as its verification does, unless the access token still counts."""
+        if PRINCIPAL in self.request and (token := bearer_token(self.request)):
+            await self.request.app[AUTHENTICATOR].check(token)
 
     async def _enter(self, bulkhead: Bulkhead) -> None:
         """Occupy a slot until the request ends, unless it has one. Raises BulkheadFull."""

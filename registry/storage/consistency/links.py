@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Sequence
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
-from registry.model.authorship import current_time, updated
 from registry.model.graph import Graph
 from registry.model.resource import Link, Resource
 from registry.model.stored_fields import ID
@@ -52,5 +51,5 @@ class TargetsExist:
             ID: {"$in": [one.id for one in violations]},
             field: {"$in": values, "$nin": existing},
         }
-        update = {field: None, **next_version(updated(None, current_time()))}
+        update = {field: None, **next_version({})}
         await self._records.update_many(query, [{"$set": update}])

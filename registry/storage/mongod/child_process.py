@@ -1,7 +1,6 @@
 """A child process that never outlives this process."""
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -31,7 +30,6 @@ exec 3<&0
 } 2>/dev/null & watcher=$!
 wait "$program"; status=$?
 kill "$watcher" 2>/dev/null
-command -p rm -rf "$PWD"
 exit "$status"
 """
 """Terminates the program when standard input receives a line, or is closed because this process
@@ -42,13 +40,12 @@ Background commands of a shell read /dev/null instead of standard input, hence d
 class ChildProcess:
     """A program that runs until it is stopped or this process ends, even by kill -9.
 
-    directory: where it runs; removed at its end. log: takes its output.
+    directory: where it runs. log: takes its output.
     """
 
     def __init__(self, command: Sequence[str], directory: Path, log: BinaryIO) -> None:
         reading, self._stop_pipe = os.pipe()
         self._is_stopped = False
-        self._directory = directory
         self._shell = subprocess.Popen(  # noqa: S603 - the command has no external input
             ["/bin/sh", "-c", _SCRIPT, "registry-child", str(_ORPHAN_SECONDS), *command],
             cwd=directory,
@@ -91,4 +88,3 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait()
-            shutil.rmtree(self._directory, ignore_errors=True)

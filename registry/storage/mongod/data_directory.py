@@ -7,8 +7,9 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, BinaryIO
 
+from registry.private_files import open_private
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongod.log import Log
@@ -42,26 +43,26 @@ async def locked(data_dir: Path) -> AsyncIterator[None]:
     with start_errors(data_dir):
         for directory in (data_dir, db_path(data_dir)):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = (data_dir / "lock").open("a+")
+        file = open_private(data_dir / "lock")
     with file:
         await _lock(file, data_dir)
         await _wait_for_previous(db_path(data_dir) / "mongod.lock")
         yield
 
 
-async def _lock(file: TextIO, data_dir: Path) -> None:
+async def _lock(file: BinaryIO, data_dir: Path) -> None:
     deadline = time.monotonic() + _COMMAND_SECONDS
     while not _try_lock(file):
         if time.monotonic() > deadline:
             file.seek(0)
-            user = f"another registry (process {file.read()}), a service or a command"
+            user = f"another registry (process {file.read().decode()}), a service or a command"
             raise StartError(
                 f"data directory {data_dir} is in use by {user}: stop it, or {_ADVICE}"
             )
         await asyncio.sleep(_POLL_SECONDS)
     with start_errors(data_dir):
         file.truncate(0)
-        file.write(str(os.getpid()))
+        file.write(str(os.getpid()).encode())
         file.flush()
 
 
@@ -91,7 +92,7 @@ def _locked_by(lock: Path) -> str | None:
     return None
 
 
-def _try_lock(file: TextIO) -> bool:
+def _try_lock(file: IO[Any]) -> bool:
     """Lock a file unless another process has locked it; return whether this one has."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

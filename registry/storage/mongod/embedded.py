@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -21,13 +20,20 @@ from registry.storage.mongod.data_directory import db_path, locked, opened_log
 from registry.storage.mongod.data_format import MongoClient, read_format, version_conflict
 from registry.storage.mongod.log import Log
 from registry.storage.mongod.supervision import Program, ProgramSupervisor
-from registry.storage.mongod.unix_socket import MEMBER, SOCKET, socket_directory, uri_of
+from registry.storage.mongod.unix_socket import (
+    MEMBER,
+    is_listening,
+    socket_directory,
+    socket_uri,
+)
 
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
     *("--replSet", "registry"),
     *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
+    # Never used here, so that defects in them cannot be either.
+    *("--networkMessageCompressors", "disabled", "--noscripting"),
     *("--oplogSize", "128"),  # instead of 5 % of the disk
     # Instead of three files of 100 MB, which double the time of a first start.
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
@@ -55,26 +61,25 @@ async def mongod(
         await stack.enter_async_context(locked(data_dir))
         log = stack.enter_context(opened_log(data_dir))
         sockets = stack.enter_context(socket_directory(data_dir))
+        path, uri = stack.enter_context(socket_uri(sockets))
         data = ("--dbpath", str(db_path(data_dir)))
         command = [str(binary), *data, "--wiredTigerCacheSizeGB", _cache_gib(), *_OPTIONS]
 
         def start() -> ChildProcess:
-            sockets.mkdir(mode=0o700, exist_ok=True)  # removed when mongod ends
             return ChildProcess(command, sockets, log.file)
 
-        ready = partial(_wait_for_restart, sockets / SOCKET)
+        ready = partial(_wait_for_restart, path)
         supervised = Program("mongod", start, ready, data_dir, log, on_failure)
         supervisor = ProgramSupervisor(supervised, child := start())
         try:
-            uri = await _started(child, sockets / SOCKET, log)
+            await _wait_until_started(child, path, uri, log)
             supervisor.start()
             yield uri
         finally:
             await asyncio.to_thread(supervisor.stop)
 
 
-async def _started(child: ChildProcess, path: Path, log: Log) -> str:
-    uri = uri_of(path)
+async def _wait_until_started(child: ChildProcess, path: Path, uri: str, log: Log) -> None:
     try:
         async with asyncio.timeout(_START_SECONDS):
             await _wait_for_socket(path, child)
@@ -83,7 +88,6 @@ async def _started(child: ChildProcess, path: Path, log: Log) -> str:
         late = f"it was not ready after {_START_SECONDS:g} s"
         reason = version_conflict(log) or log.first_error() or str(error) or late
         raise StartError(f"mongod does not start: {reason} (its log is {log})") from error
-    return uri
 
 
 def _cache_gib() -> str:
@@ -99,8 +103,7 @@ async def _wait_for_restart(path: Path, child: ChildProcess) -> None:
 
 async def _wait_for_socket(path: Path, child: ChildProcess) -> None:
     while not (ending := child.ending()):
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
+        if is_listening(path):
             return
         await asyncio.sleep(_POLL_SECONDS)
     raise ChildProcessError(f"it ended with {ending}")

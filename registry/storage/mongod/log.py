@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from registry.private_files import new_file, open_private
+
 _MAX_BYTES = 16 * 2**20
 
 _OLD_FILES = 2
@@ -24,7 +26,7 @@ class Log:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open the log for appending. Raises OSError."""
-        log = cls(path.open("a+b"))
+        log = cls(open_private(path))
         log.rotate_if_full()
         return log
 
@@ -71,8 +73,9 @@ class Log:
         for number in range(_OLD_FILES, 1, -1):
             with suppress(OSError):
                 Path(f"{self}.{number - 1}").replace(f"{self}.{number}")
-        with suppress(OSError):
-            shutil.copyfile(str(self), f"{self}.1")
+        with suppress(OSError), new_file(Path(f"{self}.1")) as old:
+            self.file.seek(0)
+            shutil.copyfileobj(self.file, old)
         self.file.truncate(0)
         self._start = 0
 

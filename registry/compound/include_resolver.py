@@ -30,44 +30,22 @@ async def resolve(
     query: Query,
     snapshot: Snapshot,
     graph: Graph,
+    start: IncludePath = (),
 ) -> Compound:
     """Return the resources related to the primary records along the include paths.
 
     Each resource appears once in the document, and not in `included` if it is primary. A foreign
-    key of a missing resource counts as null. Raises Unavailable if the database does not respond.
+    key of a missing resource counts as null. start: the path that has led to the records. Raises
+    Unavailable if the database does not respond.
     """
     if query.include is None:
         return PLAIN
     make_ids_hashable(records)
-    followed = followed_relationships(resource, query.include, query, graph)
+    include = query.include_below(start)
+    followed = followed_relationships(resource, include, query, graph, start)
     resolver = _IncludeResolver(query, snapshot, graph, followed)
     resolver.add_primary(resource, records)
-    await resolver.resolve(resource, records, query.include)
-    return Compound(resolver.linkage, resolver.included)
-
-
-async def resolve_linkage(
-    relationship: Relationship,
-    records: Sequence[Record],
-    query: Query,
-    snapshot: Snapshot,
-    graph: Graph,
-) -> Compound:
-    """Return the included resources when the primary data are identifiers of the records.
-
-    relationship: leads to the records, and is the first step of each include path. Raises as
-    `resolve` does.
-    """
-    if query.include is None:
-        return PLAIN
-    make_ids_hashable(records)
-    target, subtree = graph[relationship.target], query.include.get(relationship.name)
-    start: IncludePath = (relationship.name,)
-    followed = followed_relationships(target, subtree or {}, query, graph, start)
-    resolver = _IncludeResolver(query, snapshot, graph, followed)
-    if subtree is not None:
-        resolver.include(target, records)
-        await resolver.resolve(target, records, subtree)
+    await resolver.resolve(resource, records, include)
     return Compound(resolver.linkage, resolver.included)
 
 

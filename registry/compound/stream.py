@@ -27,20 +27,29 @@ class _PathEnd:
 
 
 class CompoundStream:
-    """The parts of one streamed compound document.
+    """The parts of one compound document that is encoded while it is read.
 
     A collection smaller than one chunk is resolved in memory. Of a larger one, only ids are kept,
-    as bitsets, and the included resources are read after the primary ones. The methods raise
-    Unavailable if the database does not respond, or no longer has the snapshot.
+    as bitsets, and the included resources are read after the primary ones. start: the path that
+    leads to the collection. The methods raise Unavailable if the database does not respond, or no
+    longer has the snapshot.
     """
 
-    def __init__(self, resource: Resource, query: Query, snapshot: Snapshot, graph: Graph) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        query: Query,
+        snapshot: Snapshot,
+        graph: Graph,
+        start: IncludePath = (),
+    ) -> None:
         self._resource = resource
         self._query = query
         self._snapshot = snapshot
         self._graph = graph
-        include = query.include or {}
-        self._followed = followed_relationships(resource, include, query, graph)
+        self._start = start
+        include = query.include_below(start)
+        self._followed = followed_relationships(resource, include, query, graph, start)
         self._path_ends: dict[IncludePath, _PathEnd] = {(): _PathEnd(resource, include)}
         self._add_path_ends()
         self._seen: dict[str, IdBitset] = defaultdict(IdBitset)
@@ -87,7 +96,9 @@ class CompoundStream:
 
     async def _resolve_all(self, records: Sequence[Record]) -> Part:
         """Return the only chunk of primary resources, and keep what it includes."""
-        compound = await resolve(self._resource, records, self._query, self._snapshot, self._graph)
+        compound = await resolve(
+            self._resource, records, self._query, self._snapshot, self._graph, self._start
+        )
         self._resolved_parts = [
             Part(self._graph[type_name], included, compound.linkage)
             for type_name, included in (compound.included or {}).items()

@@ -15,13 +15,14 @@ from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.error_details import quoted
+from registry.jsonapi.error_details import READ_ONLY, quoted
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.errors import (
     BodyTooLarge,
     DiskFull,
     IdempotencyKeyReused,
     InternalError,
+    InvalidField,
     IssuerUnavailable,
     MalformedRequest,
     MethodNotAllowed,
@@ -42,6 +43,7 @@ from registry.storage.errors import (
     DuplicateValue,
     FingerprintMismatch,
     QueryTimeout,
+    ReadOnlyAttribute,
     RecordNotFound,
     StorageError,
     StoredResultTooLarge,
@@ -147,15 +149,22 @@ def from_storage_error(error: StorageError) -> ApiErrors:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([NotFound.resource(error.type, *id_) for id_ in missing])
+        case ReadOnlyAttribute():
+            return ApiErrors([InvalidField(READ_ONLY, pointer=one) for one in error.pointers])
+    return ApiErrors([_from_single_error(error)])
+
+
+def _from_single_error(error: StorageError) -> ApiError:
+    match error:
         case DuplicateValue():
-            return ApiErrors([_from_duplicate_value(error)])
+            return _from_duplicate_value(error)
         case BulkheadFull():
-            return ApiErrors([Overloaded(str(error), error.seconds)])
+            return Overloaded(str(error), error.seconds)
         case DiskNearlyFull():
-            return ApiErrors([DiskFull(error.reserve)])
+            return DiskFull(error.reserve)
         case QueryTimeout():
-            return ApiErrors([QueryTimedOut(error.seconds)])
-    return ApiErrors([_ALWAYS_EQUAL.get(type(error), ServiceUnavailable)()])
+            return QueryTimedOut(error.seconds)
+    return _ALWAYS_EQUAL.get(type(error), ServiceUnavailable)()
 
 
 def _from_duplicate_value(error: DuplicateValue) -> ApiError:

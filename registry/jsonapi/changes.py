@@ -1,7 +1,7 @@
 """What a request writes: the attributes and the linkage of resources."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self, TypeAlias
 
@@ -61,12 +61,14 @@ class Linkage:
 class Change:
     """The attributes, by name, and the relationships that a request writes.
 
-    author: the id of the principal that sent it, None if it is not known.
+    author: the id of the principal that sent it, None if it is not known. read_only: attributes
+    that a client has read and sends back, which must have these values in JSON.
     """
 
     attributes: dict[str, Any]
     linkages: tuple[Linkage, ...]
     author: str | None = None
+    read_only: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -12,7 +12,12 @@ from registry.jsonapi.atomic_operations import RESULTS
 from registry.jsonapi.changes import Change
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.query import Query
-from registry.jsonapi.resource_objects import LinkageById, array, resource_objects
+from registry.jsonapi.resource_objects import (
+    LinkageById,
+    array,
+    identifiers,
+    resource_objects,
+)
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
 from registry.model.resource import Resource
@@ -117,6 +122,34 @@ async def encode_collection(
         prefix = prefix.removesuffix(b",") + b"],"
     closing = {"jsonapi": JSONAPI, "links": {"self": url}, "meta": {"count": count}}
     yield prefix + orjson.dumps(closing)[1:]
+
+
+async def encode_linkage(
+    related: AsyncIterable[Part],
+    included: AsyncIterable[Part],
+    query: Query,
+    links: Mapping[str, str | None],
+) -> list[bytes]:
+    """Return a document of resource identifiers in pieces.
+
+    related: the parts of the resources to identify, which `include` can name; one is in memory at a
+    time. included: the parts of other included resources, consumed after `related`.
+    """
+    data, objects, count = list[bytes](), list[bytes](), 0
+    async for part in related:
+        ids = [record["_id"] for record in part.records]
+        data.append(",".join(identifiers(part.resource.type, ids)).encode())
+        if query.include:
+            objects.append(await _members(part, query))
+        else:
+            await pause()
+        count += len(ids)
+    objects += [await _members(part, query) async for part in included]
+    pieces = [b'{"data":[', b",".join(data), b"],"]
+    if query.include is not None:
+        pieces += [b'"included":[', b",".join(objects), b"],"]
+    closing = {"jsonapi": JSONAPI, "links": links, "meta": {"count": count}}
+    return [*pieces, orjson.dumps(closing)[1:]]
 
 
 async def _members(part: Part, query: Query) -> bytes:

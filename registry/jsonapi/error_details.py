@@ -3,6 +3,8 @@
 from registry.model.graph import Graph
 from registry.model.resource import Resource
 
+READ_ONLY = "This attribute is read-only."
+
 
 def unknown_relationship(name: str, resource: Resource) -> str:
     """Return the detail of the error for a relationship that the type does not have."""

@@ -62,6 +62,13 @@ class Query:
         names = self.fields.get(resource.type)
         return resource.attribute_names if names is None else names.intersection(resource.readable)
 
+    def include_below(self, path: IncludePath) -> "Include":
+        """Return the relationships to include of the resources at the end of a path."""
+        include = self.include or {}
+        for name in path:
+            include = include.get(name, {})
+        return include
+
 
 NO_PARAMETERS = Query()
 """The query of a request without parameters."""

@@ -9,7 +9,7 @@ from marshmallow import ValidationError
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Mode
 from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_details import quoted, unknown_relationship
+from registry.jsonapi.error_details import READ_ONLY, quoted, unknown_relationship
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.errors import InvalidField, MalformedDocument, TypeConflict
 from registry.jsonapi.pointers import DATA, DocumentPosition
@@ -106,9 +106,10 @@ class DocumentLoader:
     ) -> Change:
         """Return the change that a resource object describes.
 
-        When creating, required attributes must be present, and missing ones get their defaults. A
-        client's `id` is discarded (sections 4.2 and 4.4 of the service description). Raises
-        MalformedDocument if `data` is not an object, TypeConflict if it is of another type.
+        When creating, required attributes must be present, missing ones get their defaults, and
+        read-only ones are refused. A client's `id` is discarded (sections 4.2 and 4.4 of the
+        service description). Raises MalformedDocument if `data` is not an object, TypeConflict if
+        it is of another type.
         """
         if not isinstance(data, dict):
             raise malformed("`data` must be a resource object.", position)
@@ -116,13 +117,16 @@ class DocumentLoader:
             if isinstance(error, TypeConflict):
                 raise error  # the attributes are those of another type
             self.errors.add(error)
-        attributes = self._attributes(data, resource, position, creating=creating)
-        return Change(attributes, self._linkages(data, resource, position))
+        attributes = self._object_member(data, "attributes", position)
+        read_only = {} if creating else _read_only(attributes, resource)
+        written = {name: one for name, one in attributes.items() if name not in read_only}
+        loaded = self._attributes(written, resource, position, creating=creating)
+        linkages = self._linkages(data, resource, position)
+        return Change(loaded, linkages, read_only=read_only)
 
     def _attributes(
-        self, data: _Object, resource: Resource, position: DocumentPosition, *, creating: bool
+        self, attributes: _Object, resource: Resource, position: DocumentPosition, *, creating: bool
     ) -> _Object:
-        attributes = self._object_member(data, "attributes", position)
         refused = [name for name in attributes if name not in resource.writable]
         details = {name: _not_writable(name, resource) for name in refused}
         writable = {name: value for name, value in attributes.items() if name not in details}
@@ -229,8 +233,13 @@ def _type_error(data: _Object, type_name: str, position: DocumentPosition) -> Ap
     return TypeConflict(detail, pointer=member.pointer)
 
 
+def _read_only(attributes: _Object, resource: Resource) -> _Object:
+    names = resource.readable.keys() - resource.writable
+    return {name: value for name, value in attributes.items() if name in names}
+
+
 def _not_writable(name: str, resource: Resource) -> str:
     if name in resource.readable or name in resource.hidden:
-        return "This attribute is read-only."
+        return READ_ONLY
     available = quoted(*resource.attributes)
     return f"{quoted(name)} is not an attribute of `{resource.type}`; available: {available}."

@@ -54,7 +54,12 @@ def resource_objects(
 
 def linkage(type_name: str, ids: Iterable[Any]) -> str:
     """Return the linkage of a to-many relationship to resources of this type."""
-    return array([identifier(type_name, id_) for id_ in ids])
+    return array(identifiers(type_name, ids))
+
+
+def identifiers(type_name: str, ids: Iterable[Any]) -> list[str]:
+    """Return resource identifier objects."""
+    return [identifier(type_name, id_) for id_ in ids]
 
 
 def identifier(type_name: str, id_: Any) -> str:

@@ -9,6 +9,7 @@ from marshmallow import Schema
 
 from registry.model.attributes import Attribute, ComputedText
 from registry.model.authorship import AUTHORSHIP
+from registry.model.record import Record
 
 SchemaClass: TypeAlias = type[Schema]  # within `Resource`, `type` is a field
 
@@ -73,6 +74,13 @@ class Resource:
     def readable(self) -> Mapping[str, Attribute]:
         """The attributes that responses can have, by name: those declared, and the authorship."""
         return {**self.attributes, **AUTHORSHIP}
+
+    def json_value(self, name: str, record: Record) -> Any:
+        """Return the value of a readable attribute in JSON, as responses show it."""
+        attribute = self.readable[name]
+        if isinstance(attribute, ComputedText):
+            return attribute.compute(record)
+        return attribute.to_json(record.get(name))
 
     @cached_property
     def writable(self) -> frozenset[str]:

@@ -48,6 +48,17 @@ class VersionConflict(StorageError):
     """The record has none of the versions that the caller requires."""
 
 
+class ReadOnlyAttribute(StorageError):
+    """A value that is sent of a read-only attribute is not the one of the resource.
+
+    pointers: to these attributes in the request document.
+    """
+
+    def __init__(self, names: Iterable[str], position: DocumentPosition) -> None:
+        self.pointers = [(position / "attributes" / name).pointer for name in names]
+        super().__init__(", ".join(self.pointers))
+
+
 class IdTaken(StorageError):
     """An external writer has stored a record under an id that was just allocated."""
 

@@ -101,9 +101,7 @@ def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]
 
     A record whose texts change leaves its text block.
     """
-    fields = {
-        name: value for name, value in values.items() if not _is_same(value, record.get(name))
-    }
+    fields = {name: value for name, value in values.items() if not is_same(value, record.get(name))}
     for name, text in resource.computed.items() if fields else ():
         if not fields.keys().isdisjoint(text.parts):
             fields[name] = text.compute({**record, **fields})
@@ -112,7 +110,7 @@ def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]
     return fields
 
 
-def _is_same(value: Any, stored: Any) -> bool:
+def is_same(value: Any, stored: Any) -> bool:
     """Whether a value is equal to the stored one and also has the same JSON form."""
     return bool(value == stored) and str(value) == str(
         stored

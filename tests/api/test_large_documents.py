@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
+from registry.http.responses import DocumentResponse
 from registry.http.views import listing, relationship, typed
 from registry.jsonapi import documents
 from registry.offloading import MAX_INLINE_OBJECTS
+from registry.storage.reads.listings import CHUNK
 from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.support import Api, Database, to_many
 
@@ -56,8 +60,6 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     "path",
     [
         "/persons/1?include=computers",
-        "/persons/1/relationships/computers",
-        "/persons/1/relationships/computers?include=computers",
         "/computers/1/owner?include=computers",
         "/persons?page[size]=1&include=computers",
     ],
@@ -72,6 +74,42 @@ async def test_a_large_response_is_built_in_a_thread(
     assert f'"{COUNT}"' in str(response.document).replace("'", '"')
     (thread,) = threads.seen
     assert thread is not threading.current_thread()
+
+
+async def test_the_pieces_of_large_linkage_are_joined_in_a_thread(
+    fleet: Api, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relationship, "MAX_INLINE_BYTES", COUNT)
+    threads.record(typed, "make_etag")
+    assert len((await fleet.get("/persons/1/relationships/computers")).data) == COUNT
+    (thread,) = threads.seen
+    assert thread is not threading.current_thread()
+
+
+@pytest.mark.parametrize("query", ["", "?include=computers"])
+async def test_large_linkage_is_encoded_while_it_is_read(
+    fleet: Api, database: Database, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x", "person": 1} for number in range(COUNT + 1, 10 * CHUNK)
+    )
+    held: list[int] = []
+    respond = relationship.LinkageView.respond
+
+    async def observed(*arguments: Any, **options: Any) -> DocumentResponse:
+        held.append(tracemalloc.get_traced_memory()[0])
+        return await respond(*arguments, **options)
+
+    monkeypatch.setattr(relationship.LinkageView, "respond", observed)
+    path = f"/persons/1/relationships/computers{query}"
+    await fleet.get(path)  # fills caches
+    tracemalloc.start()
+    try:
+        response = await fleet.get(path)
+    finally:
+        tracemalloc.stop()
+    assert len(response.data) == 10 * CHUNK - 1
+    assert held[-1] < 2 * len(orjson.dumps(response.document))
 
 
 async def test_a_small_response_is_built_in_the_event_loop(fleet: Api, threads: Threads) -> None:

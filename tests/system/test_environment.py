@@ -66,7 +66,7 @@ def calls(root: Path) -> list[str]:
     """Return and clear the logged calls of Python, without the constant options of pip."""
     logged = (root / "calls").read_text().splitlines()
     (root / "calls").write_text("")
-    options = "install --quiet --disable-pip-version-check --no-input "
+    options = "install --quiet --disable-pip-version-check --no-input --require-hashes "
     return [line.removeprefix(f"{root} ").replace(options, "") for line in logged]
 
 
@@ -106,7 +106,8 @@ def test_uv_installs_if_the_environment_has_it_and_pip_if_it_fails(
     install(checkout / ".venv/bin/uv", f'#!/bin/sh\necho "$*" >>calls\nexit {status}\n')
     (checkout / "requirements.txt").write_text("aiohttp==4\n")
     assert run(checkout, "environment", "requirements.txt") == ""
-    by_uv = "pip install --quiet --python .venv/bin/python --requirement=requirements.txt"
+    options = "--quiet --python .venv/bin/python --require-hashes"
+    by_uv = f"pip install {options} --requirement=requirements.txt"
     assert calls(checkout) == [by_uv, *then]
 
 

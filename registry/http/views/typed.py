@@ -69,19 +69,22 @@ class TypeView(DocumentView):
         size: int,
         record: Record | None = None,
         *,
+        limit: int = MAX_INLINE_OBJECTS,
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> DocumentResponse:
         """Return a document with its entity tag, or 304 if the client has it already.
 
-        encode: returns the document. size: how many resources and identifiers it has. record: the
-        resource that it represents, or whose linkage it is. Raises PreconditionFailed for a read
-        whose `If-Match` does not have the tag (RFC 9110, 13.2.2).
+        encode: returns the document. size: how many resources and identifiers it has, or in
+        another unit, that of `limit`, beyond which it is encoded in a thread. record: the resource
+        that it represents, or whose linkage it is. Raises PreconditionFailed for a read whose
+        `If-Match` does not have the tag (RFC 9110, 13.2.2).
         """
-        if size <= MAX_INLINE_OBJECTS:
+        if size <= limit:
             body, etag = self._encode(encode, record)
         else:
-            body, etag = await offload(partial(self._encode, encode, record), size=size)
+            encode_all = partial(self._encode, encode, record)
+            body, etag = await offload(encode_all, size=size, limit=limit)
         request = self.request
         if is_compressed := compresses(request, len(body)):
             etag = gzip_etag(etag)

@@ -68,10 +68,11 @@ class Listing:
             plan_hints.add(key)
         return query
 
-    async def all(self) -> list[Record]:
-        """Return all records."""
+    async def all(self) -> AsyncGenerator[list[Record]]:
+        """Yield all records as `chunks` does; the response counts as a stream until the last."""
         async with self.chunks() as chunks:
-            return [record async for chunk in chunks for record in chunk]
+            async for records in chunks:
+                yield records
 
     async def window(self, page: Page) -> Window:
         """Return a page. Concurrent requests for the same page share its queries and records.

@@ -21,6 +21,7 @@ from registry.storage.errors import (
     DUPLICATE_KEY,
     DuplicateValue,
     IdTaken,
+    ReadOnlyAttribute,
     RecordNotFound,
     StorageError,
     Unavailable,
@@ -29,6 +30,7 @@ from registry.storage.errors import (
 from registry.storage.records import (
     changed_fields,
     foreign_keys,
+    is_same,
     key_of,
     new_record,
     next_version,
@@ -187,8 +189,8 @@ class UnitOfWork:
     async def apply(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request in order; return the result of each, without a time.
 
-        Raises VersionConflict, FingerprintMismatch, or RecordNotFound with the resource or the
-        targets of a linkage that do not exist; then nothing of the request is applied.
+        Raises VersionConflict, FingerprintMismatch, ReadOnlyAttribute, or RecordNotFound with the
+        resource or the targets of a linkage that do not exist; then nothing is applied.
         """
         self._records.savepoint()
         if request.key and (stored := self._results.get(request.key)) is not None:
@@ -277,7 +279,7 @@ class UnitOfWork:
             self._records.replace(key, new_record(resource, id_, change, self._time))
             self._link(resource, id_, change, {})
         else:
-            self._update(resource, id_, change, before or {})
+            self._update(write, id_, before or {})
         if write.sets_unique:
             self._records.write_last(key)
         after = self._records.get(key)
@@ -292,7 +294,13 @@ class UnitOfWork:
             if missing := [one for one in sent if not self._records.get((target, one.id))]:
                 raise RecordNotFound.by_identifiers(target, missing)
 
-    def _update(self, resource: Resource, id_: int, change: Change, before: Record) -> None:
+    def _update(self, write: Write, id_: int, before: Record) -> None:
+        resource, change = write.resource, write.change
+        sent = change.read_only.items()
+        if other := [
+            name for name, one in sent if not is_same(one, resource.json_value(name, before))
+        ]:
+            raise ReadOnlyAttribute(other, write.position)
         fields = changed_fields(resource, before, change.attributes)
         if fields:
             fields |= updated(change.author, self._time)

@@ -9,7 +9,7 @@ from marshmallow import ValidationError
 
 from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
 from registry.model.authorship import AUTHORSHIP
-from registry.model.record import TEXT_BLOCK, VERSION, WRITE_ID
+from registry.model.record import OBSOLETE_FIELDS, TEXT_BLOCK, VERSION
 from registry.model.resource import Relationship, Resource
 
 _MEMBER_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -95,7 +95,7 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
     """
     foreign_keys = [link.foreign_key for link in resource.links]
     fields = ["type", "id", *AUTHORSHIP, *resource.attributes, *relationships]
-    reserved = ["_id", VERSION, WRITE_ID, TEXT_BLOCK, *AUTHORSHIP]
+    reserved = ["_id", VERSION, TEXT_BLOCK, *OBSOLETE_FIELDS, *AUTHORSHIP]
     stored_names = [*reserved, *resource.attributes, *resource.hidden, *foreign_keys]
     _check_unique(f"field of {resource.type}", fields)
     _check_unique(f"stored field of {resource.type}", stored_names)

@@ -13,9 +13,8 @@ MAX_ID = 2**63 - 1
 VERSION = "version"
 """The stored field that is incremented on every write, for optimistic concurrency control."""
 
-WRITE_ID = "write_id"
-"""The stored field that identifies the batch that last wrote the attributes outside a transaction;
-never returned."""
+OBSOLETE_FIELDS = ("write_id",)
+"""Fields that records of earlier versions of the service have; never returned."""
 
 TEXT_BLOCK = "text_block"
 """The stored field with the id of the text block that has the texts of the record; never returned.

@@ -14,6 +14,7 @@ from registry.storage.client import Database
 from registry.storage.computed_fields import ComputedFields
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.indexes import Indexes
+from registry.storage.record_format import RecordFormat
 from registry.storage.text_blocks import BLOCK_SIZE, collection_of, searched_names
 from registry.storage.writes.text_indexing import TextIndexing
 
@@ -27,7 +28,7 @@ _RETRY_SECONDS = 30.0
 
 
 class Maintenance:
-    """Indexes, missing computed fields, and text blocks.
+    """Indexes, missing computed fields, obsolete fields, and text blocks.
 
     Progress is recorded in the data alone, so that any process can continue the work of another.
     """
@@ -50,6 +51,7 @@ class Maintenance:
             for name, resource in graph.items()
             if searched_names(resource)
         }
+        self._record_format = RecordFormat(database, graph)
         self._large: list[Resource] = []
         self._not_small: list[str] = []
         self._task: asyncio.Task[None] | None = None
@@ -90,6 +92,7 @@ class Maintenance:
 
     async def _run(self) -> None:
         await self._retry(self._indexes.build)
+        await self._retry(self._record_format.complete)
         for resource in self._large:
             await self._retry(partial(self._computed_fields.complete, resource))
         types = list(self._not_small)

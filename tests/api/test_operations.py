@@ -563,3 +563,19 @@ async def test_a_resource_removal_with_data_is_rejected(api: Api, database: Data
     assert await stored_records(database) == before
     response = await operate(api, {"op": "remove", **reference("person", person), "data": None})
     assert response.status == 200
+
+
+async def test_operations_compare_with_what_preceding_ones_have_left(api: Api) -> None:
+    await api.person("Grace", "Hopper")
+
+    def update(**attributes: str) -> Any:
+        return {"op": "update", "data": {"type": "person", "id": "1", "attributes": attributes}}
+
+    response = await operate(
+        api, update(last_name="Murray"), update(full_name="Grace Murray", first_name="G")
+    )
+    assert response.status == 200, response.document
+    assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "G Murray"
+    refused = await operate(api, update(last_name="M"), update(full_name="G Murray"))
+    assert errors(refused) == [(422, "/1/data/attributes/full_name")]
+    assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "G Murray"

@@ -296,7 +296,9 @@ async def test_attributes_of_every_type_can_be_declared_unique(serve: Serve) -> 
         assert (await post(attributes)).status == 201
 
 
-async def test_a_taken_value_takes_one_transaction_and_one_read(api: Api, commands: CommandLog) -> None:
+async def test_a_taken_value_takes_one_transaction_and_one_read(
+    api: Api, commands: CommandLog
+) -> None:
     await api.computer("SN-1")
     id_ = await api.computer("SN-2")
     commands.take("all")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from bson.objectid import ObjectId
+from registry.storage.writes.record_updates import RecordUpdate, UpdateRequest
 
 from registry.jsonapi.changes import Change
 from registry.model.authorship import current_time
@@ -18,7 +19,6 @@ from registry.model.record import WRITE_ID
 from registry.resources import RESOURCES
 from registry.storage.records import update_statement
 from registry.storage.writes import optimistic_updates
-from registry.storage.writes.record_updates import RecordUpdate, UpdateRequest
 from tests.support import Api, CommandLog, Database, Response
 
 PERSON = Graph(RESOURCES)["person"]

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
+from registry.storage.orphaned_transactions import OrphanedTransactions
 
 from registry.storage import orphaned_transactions
 from registry.storage.client import APP_NAME
-from registry.storage.orphaned_transactions import OrphanedTransactions
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database, Response
 

@@ -16,7 +16,7 @@ from registry.storage.errors import StorageError, translated_errors
 from registry.storage.indexes import Indexes
 from registry.storage.record_format import RecordFormat
 from registry.storage.text_blocks import BLOCK_SIZE, collection_of, searched_names
-from registry.storage.writes.text_indexing import TextIndexing
+from registry.storage.text_indexing import TextIndexing
 
 _log = logging.getLogger("registry")
 

@@ -29,7 +29,7 @@ from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.transactions import Transactions
-from registry.storage.writes.unit_of_work import LARGE, WriteResult
+from registry.storage.writes.write_requests import LARGE, WriteResult
 
 
 class Repository:

@@ -224,3 +224,18 @@ async def test_text_indexing_continues_after_a_restart(database: Database, serve
     await repository(await serve()).catch_up()
     assert await database["persons.text_blocks"].distinct("_id") == [1, 2, 3]
     assert await database.persons.distinct("text_block") == [1, 2, 3]
+
+
+async def test_obsolete_fields_are_dropped_once(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    records = [{"_id": id_, "first_name": "Ada", "write_id": id_} for id_ in range(1, 2_001)]
+    await database.persons.insert_many(records)
+    await repository(await serve()).catch_up()
+    stored = await database.persons.find({"write_id": {"$exists": True}}).to_list(None)
+    assert (stored, await database.persons.count_documents({"first_name": "Ada"})) == ([], 2_000)
+    formats = await database.counters.distinct("format")
+    assert formats == [2]
+    await database.persons.update_one({"_id": 1}, {"$set": {"write_id": 1}})
+    await repository(await serve(settings=settings)).catch_up()
+    assert (await database.persons.find_one({"_id": 1}) or {})["write_id"] == 1

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
+from registry.storage import text_indexing
 from registry.storage.reads.filter_queries import match
 from registry.storage.text_blocks import BLOCK_SIZE, fold
-from registry.storage.writes import text_indexing
 from tests.conftest import Serve
 from tests.support import Api, CommandLog, Database
 

@@ -35,7 +35,7 @@ from registry.storage.errors import VersionConflict
 from registry.storage.records import version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.unit_of_work import WriteResult
+from registry.storage.writes.write_requests import WriteResult
 
 _NO_HEADERS: Mapping[str, str] = {}
 

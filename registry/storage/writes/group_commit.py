@@ -20,7 +20,8 @@ from registry.storage.writes.transactions import (
     TransactionConflict,
     Transactions,
 )
-from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest, WriteResult
+from registry.storage.writes.unit_of_work import UnitOfWork
+from registry.storage.writes.write_requests import WriteRequest, WriteResult
 
 _MAX_REQUESTS = 128
 """Requests in a group. In groups of one, a write takes several times the CPU time."""
@@ -174,7 +175,7 @@ class GroupCommit:
 
     async def _run_group(self, group: _Group) -> None:
         count = len(group.requests)
-        await self._run(group, self._transactions.attempt)
+        await self._run(group, self._transactions.attempt_shared)
         if len(self._queue) < _MAX_REQUESTS:
             for _ in range(_ITERATIONS_BEFORE_GROUP):
                 await asyncio.sleep(0)

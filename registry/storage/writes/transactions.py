@@ -13,6 +13,7 @@ from pymongo.errors import (
     DocumentTooLarge,
     DuplicateKeyError,
     NetworkTimeout,
+    OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
 )
@@ -41,9 +42,12 @@ _RETRY_SECONDS = 10.0
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
 """The pause before a retry; it doubles each time. MongoDB reports a locked document at once."""
 
-_COMMANDS_SECONDS, _COMMIT_SECONDS, _ABORT_SECONDS = 5.0, 5.0, 1.0
-"""The time limits of the commands of a transaction before its commit, of the commit and the abort,
-in the service and on the server."""
+_COMMANDS_SECONDS, _SHARED_SECONDS = 10.0, 5.0
+"""The time limits of the commands of a transaction before its commit, and of one that requests
+share: they have time to run again alone."""
+
+_COMMIT_SECONDS, _ABORT_SECONDS = 5.0, 1.0
+"""The time limits of the commit and of the abort, in the service and on the server."""
 
 
 class TransactionConflict(StorageError):
@@ -223,6 +227,22 @@ class Transactions:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
+    async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
+        """Run a callback for several requests once, as `attempt` does.
+
+        Raises TransactionConflict also if MongoDB rejects a command, of which one request may be
+        the reason, or if the transaction takes too long.
+        """
+
+        async def separable(transaction: Transaction) -> _Result:
+            try:
+                with pymongo.timeout(_SHARED_SECONDS):
+                    return await callback(transaction)
+            except (OperationFailure, DocumentTooLarge) as error:
+                raise TransactionConflict from error
+
+        return await self.attempt(separable)
+
     async def attempt(self, callback: Callback[_Result]) -> Committed[_Result]:
         """Run the callback once in a transaction; return its result with the commit time.
 
@@ -255,7 +275,7 @@ class Transactions:
             try:
                 async with self._sessions.session() as session:
                     command = SingleCommand(self._database, session, self._reads)
-                    with pymongo.timeout(_COMMANDS_SECONDS):
+                    with pymongo.timeout(_SHARED_SECONDS):
                         result = await callback(command)
                     return Committed(result, command.time)
             finally:

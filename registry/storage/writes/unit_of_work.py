@@ -1,15 +1,10 @@
 """The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from time import perf_counter
 from typing import Any, TypeVar
-
-from bson.timestamp import Timestamp
 
 from registry.jsonapi.changes import Change, Linkage, Mode, Verb, Write
 from registry.model.authorship import current_time, updated
@@ -39,107 +34,19 @@ from registry.storage.records import (
 )
 from registry.storage.unique_indexes import taken_attribute
 from registry.storage.visible_fields import visible
-from registry.storage.writes.idempotency import IdempotencyKey, StoredResults
+from registry.storage.writes.idempotency import StoredResults
 from registry.storage.writes.identity_map import IdentityMap, Key, RecordChange
 from registry.storage.writes.transactions import Transaction, TransactionConflict, WriteRejected
+from registry.storage.writes.write_requests import WriteRequest, WriteResult
 
 _Item = TypeVar("_Item")
 
 _MAX_STATEMENTS = 1_000
 """Records per command: while the driver encodes them, no other thread runs."""
 
-_KEYS = "idempotency key"
-"""What stands for the type of a record in the identity of an idempotency key."""
-
-LARGE = 100
-"""A request that names more resources than this runs alone, as it would delay its group."""
-
 _MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. A request that unlinks more runs alone, as it would
 delay the others."""
-
-
-@dataclass(slots=True)
-class WriteResult:
-    """The result of a write, its placeholders replaced by ids.
-
-    record: as the write has left it; of a deleted resource, the last one. is_changed: whether the
-    write has changed it. time: that of the commit; a snapshot at this time shows the result of the
-    write, and if it `shows_related`, that of no later write to its resource. is_replayed: whether
-    an earlier request with the same idempotency key has written it; the record of an operation
-    without a result then has only an id.
-    """
-
-    write: Write
-    record: Record
-    is_changed: bool = True
-    time: Timestamp | None = None
-    is_replayed: bool = False
-
-
-class WriteRequest:
-    """The writes of one request, which succeed or fail together.
-
-    key: that under which the results are stored. records: those that it is known to write, or to
-    refer to. size: the number of resources that it names. is_alone: whether it has a transaction of
-    its own. since: when it arrived. result: what its caller waits for.
-    """
-
-    def __init__(self, writes: Sequence[Write], key: IdempotencyKey | None = None) -> None:
-        self.writes = writes
-        self.key = key
-        self.size = sum(write.size for write in writes)
-        self.is_alone = self.size > LARGE or len(list(_parts(writes))) > 1
-        self.since = perf_counter()
-        self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
-        self.records: set[Key] = {
-            (write.resource.type, write.target.id)
-            for write in writes
-            if write.verb is not Verb.CREATE
-        }
-        for write in writes:
-            for linkage in write.change.linkages:
-                target = linkage.relationship.target
-                self.records.update((target, id_) for id_ in linkage.ids)
-        if key is not None:
-            self.records.add((_KEYS, key.id))
-
-    def succeed(self, results: list[WriteResult], time: Timestamp | None) -> None:
-        """Answer the caller, unless it was cancelled. time: that of the commit."""
-        for result in results:
-            result.time = time
-        if not self.result.done():
-            self.result.set_result(results)
-
-    def fail(self, error: Exception) -> None:
-        """Answer the caller with an error, unless it was cancelled."""
-        if not self.result.done():
-            self.result.set_exception(error)
-
-    @property
-    def is_single_command(self) -> bool:
-        """Whether a single command can store it."""
-        write = self.writes[0]
-        return (
-            len(self.writes) == 1
-            and self.key is None
-            and write.verb is not Verb.DELETE
-            and not write.change.linkages
-            and not write.sets_unique
-        )
-
-    @property
-    def sealed(self) -> Set[Key]:
-        """The records that no later request of its group may write.
-
-        Those whose state at the commit the response shows, and those whose unique attributes it
-        sets: only the values that are stored in the end are compared.
-        """
-        return {
-            (write.resource.type, write.target.id)
-            for write in self.writes
-            if write.shows_related or write.sets_unique
-        }
 
 
 class UnitOfWork:
@@ -197,7 +104,7 @@ class UnitOfWork:
             return _replayed(request.writes, stored)
         results: list[WriteResult] = []
         try:
-            for part in _parts(request.writes):
+            for part in request.parts:
                 if results:
                     await self.flush([request])
                 size = sum(write.size for write in part)
@@ -357,24 +264,6 @@ def _values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
         for relationship in resource.relationships.values():
             if relationship.to_many:
                 yield relationship.target, relationship.foreign_key, (id_,)
-
-
-def _parts(writes: Sequence[Write]) -> Iterator[list[Write]]:
-    """Divide writes so that none sets unique attributes of a resource twice.
-
-    Only the values that are stored are compared, which are those of the last write.
-    """
-    part: list[Write] = []
-    unique = set[tuple[str, int | None]]()
-    for write in writes:
-        if write.sets_unique:
-            target = (write.resource.type, write.target.id)
-            if target in unique:
-                yield part
-                part, unique = [], set()
-            unique.add(target)
-        part.append(write)
-    yield part
 
 
 def _stored(result: WriteResult) -> tuple[Resource, Record]:

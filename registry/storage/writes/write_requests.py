@@ -1,0 +1,119 @@
+"""Requests to write, and their results."""
+
+import asyncio
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from time import perf_counter
+
+from bson.timestamp import Timestamp
+
+from registry.jsonapi.changes import Verb, Write
+from registry.model.record import Record
+from registry.storage.writes.idempotency import IdempotencyKey
+from registry.storage.writes.identity_map import Key
+
+LARGE = 100
+"""A request that names more resources than this runs alone, as it would delay its group."""
+
+_KEYS = "idempotency key"
+"""What stands for the type of a record in the identity of an idempotency key."""
+
+
+@dataclass(slots=True)
+class WriteResult:
+    """The result of a write, its placeholders replaced by ids.
+
+    record: as the write has left it; of a deleted resource, the last one. is_changed: whether the
+    write has changed it. time: that of the commit; a snapshot at this time shows the result of the
+    write, and if it `shows_related`, that of no later write to its resource. is_replayed: whether
+    an earlier request with the same idempotency key has written it; the record of an operation
+    without a result then has only an id.
+    """
+
+    write: Write
+    record: Record
+    is_changed: bool = True
+    time: Timestamp | None = None
+    is_replayed: bool = False
+
+
+class WriteRequest:
+    """The writes of one request, which succeed or fail together.
+
+    key: that under which the results are stored. records: those that it is known to write, or to
+    refer to. parts: the writes, divided so that none sets unique attributes of a resource twice, as
+    only the values that are stored are compared. size: the number of resources that it names.
+    is_alone: whether it has a transaction of its own. since: when it arrived. result: what its
+    caller waits for.
+    """
+
+    def __init__(self, writes: Sequence[Write], key: IdempotencyKey | None = None) -> None:
+        self.writes = writes
+        self.key = key
+        self.size = sum(write.size for write in writes)
+        self.parts = list(_parts(writes))
+        self.is_alone = self.size > LARGE or len(self.parts) > 1
+        self.since = perf_counter()
+        self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
+        self.records: set[Key] = {
+            (write.resource.type, write.target.id)
+            for write in writes
+            if write.verb is not Verb.CREATE
+        }
+        for write in writes:
+            for linkage in write.change.linkages:
+                target = linkage.relationship.target
+                self.records.update((target, id_) for id_ in linkage.ids)
+        if key is not None:
+            self.records.add((_KEYS, key.id))
+
+    def succeed(self, results: list[WriteResult], time: Timestamp | None) -> None:
+        """Answer the caller, unless it was cancelled. time: that of the commit."""
+        for result in results:
+            result.time = time
+        if not self.result.done():
+            self.result.set_result(results)
+
+    def fail(self, error: Exception) -> None:
+        """Answer the caller with an error, unless it was cancelled."""
+        if not self.result.done():
+            self.result.set_exception(error)
+
+    @property
+    def is_single_command(self) -> bool:
+        """Whether a single command can store it."""
+        write = self.writes[0]
+        return (
+            len(self.writes) == 1
+            and self.key is None
+            and write.verb is not Verb.DELETE
+            and not write.change.linkages
+            and not write.sets_unique
+        )
+
+    @property
+    def sealed(self) -> Set[Key]:
+        """The records that no later request of its group may write.
+
+        Those whose state at the commit the response shows, and those whose unique attributes it
+        sets: only the values that are stored in the end are compared.
+        """
+        return {
+            (write.resource.type, write.target.id)
+            for write in self.writes
+            if write.shows_related or write.sets_unique
+        }
+
+
+def _parts(writes: Sequence[Write]) -> Iterator[list[Write]]:
+    part: list[Write] = []
+    unique = set[tuple[str, int | None]]()
+    for write in writes:
+        if write.sets_unique:
+            target = (write.resource.type, write.target.id)
+            if target in unique:
+                yield part
+                part, unique = [], set()
+            unique.add(target)
+        part.append(write)
+    yield part

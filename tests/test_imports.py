@@ -15,6 +15,7 @@ LAYERS = [
     "installation",
     "private_files",
     "offloading",
+    "printable",
     "start_error",
     "metrics",
     "model",

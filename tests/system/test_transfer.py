@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
@@ -544,6 +545,36 @@ async def test_a_failure_of_the_service_is_reported_in_one_line(
     assert done.errors[0].startswith(f"registry: {message}")
     assert "; created 0 persons and 0 computers, in " in done.errors[0]
     assert done.errors[0].endswith("; rows from line 2 on may be missing")
+
+
+TITLE = "\x1b]0;title\x07\u202e"
+"""What sets the title of a terminal, and reverses the text after it."""
+
+SHOWN_TITLE = r"\x1b]0;title\x07\u202e"
+
+
+async def test_a_message_of_the_service_cannot_control_the_terminal(
+    staff: Path, fake_service: FakeService, run: RunCommand
+) -> None:
+    async def handle(_: web.Request) -> web.Response:
+        return web.json_response({"errors": [{"detail": TITLE}]}, status=500)
+
+    done = await run(import_, "--url", await fake_service(handle), staff)
+    assert done.errors[0].startswith(f"registry: /operations failed with status 500: {SHOWN_TITLE}")
+
+
+async def test_a_name_in_a_file_cannot_control_the_terminal(
+    api: Api, tmp_path: Path, run: RunCommand
+) -> None:
+    path = tmp_path / f"{TITLE}.ndjson"
+    path.write_bytes(orjson.dumps({"data": {"type": "person", "attributes": {TITLE: 1}}}))
+    done = await run(import_, "--url", api.origin, path)
+    assert done.errors[0].startswith(f"line 1: {SHOWN_TITLE}: ")
+    path.unlink()
+    done = await run(import_, "--url", api.origin, path)
+    assert done.errors == [
+        f"registry: {tmp_path}/{SHOWN_TITLE}.ndjson: No such file or directory",
+    ]
 
 
 async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCommand) -> None:

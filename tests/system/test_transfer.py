@@ -717,11 +717,13 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 async def test_what_is_exported_can_be_imported_without_a_loss(
     api: Api, client: Client, file: Path, database_variables: dict[str, str], run: RunCommand
 ) -> None:
+    await api.computer("=1;-1", owner=await api.person("=1+1", "\t'@A1"))
     await import_rows(client, STAFF)
+    await api.computer("'=1")
     before = await stored(api)
     done = await run(export, file, **database_variables)
     assert (done.status, done.output) == (0, "")
-    assert done.errors == [f"Wrote 3 persons and 5 computers to {file}"]
+    assert done.errors == [f"Wrote 4 persons and 7 computers to {file}"]
     await delete_all(api)
     done = await run(import_, "--url", api.origin, file)
     assert (done.status, done.errors) == (0, [])

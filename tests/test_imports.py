@@ -52,6 +52,7 @@ STORAGE_LAYERS = [
     "client",
     "session_pool",
     "snapshot_session",
+    "backup_archive",
     "backups",
     "availability",
     "disk_space",

@@ -7,7 +7,8 @@ from registry.commands.database import open_database, parse_file, run
 from registry.commands.output import describe, note
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backups import BackupError, Manifest, back_up
+from registry.storage.backup_archive import BackupError, Manifest
+from registry.storage.backups import back_up
 
 _DESCRIPTION = (
     "Write the whole database, as it is at one point in time, to a new file, also "

@@ -8,7 +8,8 @@ from registry.commands.database import open_database, parse_file, run
 from registry.commands.output import describe, note
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backups import BackupError, open_backup, restore
+from registry.storage.backup_archive import BackupError, open_backup
+from registry.storage.backups import restore
 
 _DESCRIPTION = (
     "Write the content of a backup into an empty database, or into one that an "

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from bson import encode
 
+from registry.settings import Settings
+from registry.storage.backup_archive import Collection, Manifest, new_archive, write_manifest
 from tests.system.conftest import Start
 from tests.system.service import (
     COMMAND,
@@ -48,6 +51,24 @@ def test_a_backup_of_a_running_service_is_restored_into_another_directory(
 
     restored = start(data_dir=other)
     assert restored.request("/persons")["data"] == before
+
+
+def test_the_names_in_a_backup_cannot_control_the_terminal(
+    tmp_path: Path, mongodb_uri: str, settings: Settings
+) -> None:
+    file, name = tmp_path / "registry.backup", "\x1b]0;title\x07\n\u202e"
+    with file.open("wb+") as binary, new_archive(binary) as archive:
+        archive.writestr("a", encode({"_id": 1}))
+        collections = (Collection(name, "a", 1),)
+        write_manifest(Manifest("2026-01-01T00:00:00Z", "1.0", collections), archive)
+    arguments = ("restore", "--mongodb-uri", mongodb_uri, "--database", settings.database, file)
+
+    shown = r"\x1b]0;title\x07\n\u202e"
+    assert run(*arguments).splitlines() == [
+        f"Restored 1 {shown} from the backup of 2026-01-01T00:00:00Z",
+    ]
+    message = error_message([*COMMAND, *arguments], environment())
+    assert message.endswith(f"is not empty: it has {shown}\n")
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])

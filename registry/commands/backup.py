@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from registry.commands.database import open_database, parse_file, run
+from registry.commands.database import backup_parser, open_database, run, settings_of
 from registry.commands.output import describe, note
 from registry.settings import Settings
 from registry.start_error import StartError
@@ -18,8 +18,8 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    settings, file = parse_file("backup", _DESCRIPTION, "file to create", arguments)
-    run(_back_up(settings, file))
+    parsed = backup_parser("backup", _DESCRIPTION, "file to create").parse_args(arguments)
+    run(_back_up(settings_of(parsed), parsed.file))
 
 
 async def _back_up(settings: Settings, file: Path) -> None:

@@ -30,7 +30,7 @@ from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.metrics import Scrape, scrape_process
 from registry.http.proxies import TrustedProxies
-from registry.http.routes import routes
+from registry.http.routes import UI_PATH, routes
 from registry.http.views import entry_point, trailing_slash
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource import Resource
@@ -60,7 +60,7 @@ def create_app(
     Raises InvalidDeclaration if the resources do not fit together, and StartError if the settings
     do not fit them; on startup, raises StartError if the database is unavailable.
     """
-    cors = Cors(settings.cors_origin)
+    cors = Cors(settings.cors_origin, pages=(UI_PATH,))
     middlewares = [*cors.middlewares, error_middleware]
     app = web.Application(middlewares=middlewares, client_max_size=limits.body_bytes)
     if settings.requires_tokens:

@@ -1,8 +1,14 @@
 """The error that ends the process with one line."""
 
+from registry.printable import printable
+
 
 class StartError(Exception):
     """The process cannot continue.
 
-    The message is one line with the reason and, if there is one, the remedy.
+    The message is one line with the reason and, if there is one, the remedy. Its control characters
+    are escaped.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -344,6 +345,22 @@ def test_an_unknown_argument_is_reported_in_one_line(
     argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert argument in error_line([argument], {}, capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["URI"], ["--mongodb-url", "URI"], ["--public-url", "URI"], ["--cors-origin=URI"]]
+)
+def test_an_argument_that_is_refused_is_shown_without_credentials(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = "mongodb://me:se/c@r et\n@db"
+    line = error_line([each.replace("URI", uri) for each in arguments], {}, capsys)
+    assert "mongodb://...@db" in line
+    assert not {"me", "se", "c", "r", "et"} & set(re.split(r"\W+", line.partition(";")[0]))
+
+
+def test_a_refused_argument_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert r"\x1b[2J" in error_line(["--\x1b[2J"], {}, capsys)
 
 
 def test_help_all_lists_every_setting_with_its_variable_and_default(

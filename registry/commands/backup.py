@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from registry.commands.database import open_database, parse_file, run
+from registry.commands.database import backup_parser, open_database, run, settings_of
 from registry.commands.output import describe, note
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backups import BackupError, Manifest, back_up
+from registry.storage.backup_archive import BackupError, Manifest
+from registry.storage.backups import back_up
 
 _DESCRIPTION = (
     "Write the whole database, as it is at one point in time, to a new file, also "
@@ -17,8 +18,8 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    settings, file = parse_file("backup", _DESCRIPTION, "file to create", arguments)
-    run(_back_up(settings, file))
+    parsed = backup_parser("backup", _DESCRIPTION, "file to create").parse_args(arguments)
+    run(_back_up(settings_of(parsed), parsed.file))
 
 
 async def _back_up(settings: Settings, file: Path) -> None:

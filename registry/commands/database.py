@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import chain
@@ -54,19 +54,17 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     return parse_settings(list(chain(*given.items())), os.environ)
 
 
-def parse_file(
-    command: str, description: str, file: str, arguments: Sequence[str]
-) -> tuple[Settings, Path]:
-    """Parse the arguments of a command on one file; exit with status 2 if they are wrong.
-
-    file: the help on the file. Returns the settings of the database, and the path of the file.
-    """
+def backup_parser(command: str, description: str, file: str) -> Parser:
+    """Return a parser for a command on a backup, the argument `file`. file: its help."""
     parser = database_parser(command, description, "[OPTIONS] FILE")
-    parser.add_argument("file", type=Path, metavar="FILE", help=file)
-    parsed = parser.parse_args(arguments)
-    if str(parsed.file) == "-":
-        parser.error("FILE must be a file name: a backup cannot be read from or written to a pipe")
-    return settings_of(parsed), parsed.file
+    parser.add_argument("file", type=_backup_path, metavar="FILE", help=file)
+    return parser
+
+
+def _backup_path(text: str) -> Path:
+    if text == "-":
+        raise argparse.ArgumentTypeError("a backup cannot be read from or written to a pipe")
+    return Path(text)
 
 
 @asynccontextmanager

@@ -1,4 +1,7 @@
-"""What commands print: their output to standard output, notes for the user to standard error."""
+"""What commands print: their output to standard output, notes for the user to standard error.
+
+Control characters are escaped: names, and messages of servers, are text of others.
+"""
 
 import os
 import signal
@@ -6,15 +9,17 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from registry.printable import printable
+
 
 def output(text: str) -> None:
-    """Print lines of the output; exit with one line on standard error if that is not possible.
+    """Print a line of the output; exit with one line on standard error if that is not possible.
 
     Exits without one, as if the signal SIGPIPE had ended the command, after a broken pipe.
     """
     require_output()
     try:
-        print(text, flush=True)  # noqa: T201 - the purpose of this function
+        print(printable(text), flush=True)  # noqa: T201 - the purpose of this function
     except BrokenPipeError:
         end_after_broken_pipe()
     except OSError as error:
@@ -31,7 +36,7 @@ def require_output() -> None:
 def note(line: str) -> None:
     """Write a line for the user, which is not part of the output, to standard error."""
     if sys.stderr is not None:  # as it is if closed; print would then write to standard output
-        print(line, file=sys.stderr)  # noqa: T201 - the purpose of this function
+        print(printable(line), file=sys.stderr)  # noqa: T201 - the purpose of this function
 
 
 def end_after_broken_pipe() -> NoReturn:

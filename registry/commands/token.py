@@ -94,8 +94,11 @@ async def _perform(arguments: argparse.Namespace, token: Token | None, tokens: T
         output(text)
         note(f"The token {token.name} is not shown again; {_expiry(token)}.")
     elif arguments.command == "list":
-        for line in _table(await tokens.find_all()):
+        found, malformed = await tokens.find_all()
+        for line in _table(found):
             output(line)
+        if malformed:
+            note(f"Not listed: malformed tokens, which services refuse: {malformed:,}")
     else:
         await tokens.revoke(arguments.name)
         note(f"The token {arguments.name} is revoked: services refuse it within a second.")
@@ -124,15 +127,10 @@ def _table(tokens: list[Token]) -> list[str]:
 
 
 def _row(token: Token) -> tuple[str, ...]:
-    times = map(_time, (token.created, token.expires, token.last_used))
-    return token.name, ",".join(sorted(token.scopes)), *times, _state(token)
+    created = "unknown" if token.created is None else _time(token.created)
+    times = created, _time(token.expires), _time(token.last_used)
+    return token.name, ",".join(sorted(token.scopes)), *times, token.state
 
 
 def _time(time: datetime | None) -> str:
     return "never" if time is None else f"{time:%Y-%m-%dT%H:%MZ}"
-
-
-def _state(token: Token) -> str:
-    if token.revoked:
-        return "revoked"
-    return "expired" if token.expires and token.expires <= datetime.now(UTC) else "valid"

@@ -1,4 +1,4 @@
-"""Cross-origin resource sharing: which pages of other origins may use the service (Fetch, 3.2)."""
+"""Which pages of other origins may use the service: CORS (Fetch, 3.2) and Fetch Metadata."""
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
@@ -6,6 +6,7 @@ from multidict import CIMultiDict
 
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
 from registry.http.responses import common_headers, request_id
+from registry.jsonapi.errors import CrossSiteRequest
 
 _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",
@@ -26,6 +27,8 @@ _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_MAX_AGE: "7200",  # seconds: the most that Chromium accepts
 }
 
+_FETCH_SITE, _FETCH_MODE = "Sec-Fetch-Site", "Sec-Fetch-Mode"
+
 _EXPOSED_HEADERS = ", ".join(
     (hdrs.ETAG, hdrs.LOCATION, hdrs.RETRY_AFTER, IDEMPOTENCY_REPLAYED, REQUEST_ID)
 )
@@ -35,12 +38,27 @@ class Cors:
     """Allows pages of these origins to send requests and to read the responses.
 
     origins: as in the header `Origin`, or `*` for all; none turns CORS off. Credentials that a
-    browser adds by itself, such as cookies and client certificates, are never allowed.
+    browser adds by itself, such as cookies and client certificates, are never allowed. pages: the
+    prefixes of the paths, beside the root, that links of any site may lead to.
     """
 
-    def __init__(self, origins: tuple[str, ...]) -> None:
+    def __init__(self, origins: tuple[str, ...], pages: tuple[str, ...] = ()) -> None:
         self._origins = frozenset(origins)
         self._allows_all = "*" in origins
+        self._pages = pages
+
+    def check(self, request: web.BaseRequest) -> None:
+        """Raise CrossSiteRequest for a request of a page of another site that is not allowed.
+
+        A browser also sends requests whose response the page cannot read, such as for an image.
+        """
+        if request.headers.get(_FETCH_SITE) != "cross-site":  # or the client is not a browser
+            return
+        is_link = request.headers.get(_FETCH_MODE) == "navigate" and (
+            request.path == "/" or request.path.startswith(self._pages)
+        )
+        if not (is_link or self._allows_all or self._allows(request)):
+            raise CrossSiteRequest
 
     @property
     def middlewares(self) -> list[Middleware]:
@@ -77,7 +95,7 @@ class Cors:
             self.add_headers(request, response.headers)
         return response
 
-    def _allows(self, request: web.Request) -> bool:
+    def _allows(self, request: web.BaseRequest) -> bool:
         origin = request.headers.get(hdrs.ORIGIN)
         return origin is not None and (self._allows_all or origin in self._origins)
 

@@ -7,7 +7,8 @@ from aiohttp import hdrs, web
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from registry.access.principal import Action
-from registry.http.app_keys import HOSTS, LIMITS, PROXIES, SETTINGS
+from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES, SETTINGS
+from registry.http.cors import Cors
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
@@ -45,6 +46,7 @@ def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
     app[SETTINGS] = settings
     app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
     app[HOSTS] = AllowedHosts(settings, proxies)
+    app[CORS] = Cors(())
     mount(app, scrape)
     return app
 

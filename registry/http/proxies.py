@@ -6,7 +6,7 @@ used, as nginx, Caddy and load balancers send them; `Forwarded` (RFC 7239) is no
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from aiohttp import hdrs, web
 
@@ -46,6 +46,14 @@ class TrustedProxies:
             if not self._trusts(address):
                 break
         return address
+
+    def client_network(self, request: web.BaseRequest) -> str:
+        """Return what is one client for limits: its IPv4 address, or the /64 of its IPv6 address.
+
+        The computers of one user, or one of them alone, have all addresses of such a network.
+        """
+        address, _, _ = self.client_address(request).partition("%")
+        return str(ip_network((address, 64), strict=False)) if ":" in address else address
 
     def authority(self, request: web.BaseRequest) -> str:
         """Return the host that the client has sent the request to, with its port if it has one.

@@ -14,8 +14,9 @@ from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10, HttpVersion11
 
 from registry.http.access_log import AccessLog
-from registry.http.app_keys import HOSTS, LIMITS, PROXIES
+from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES
 from registry.http.connection import Connection
+from registry.http.cors import Cors
 from registry.http.error_responses import error_response
 from registry.http.health import HEALTH_PATHS
 from registry.http.hosts import AllowedHosts
@@ -51,7 +52,7 @@ class Runner(web.ServerRunner):
     ) -> None:
         self._app = app
         recorder = RequestRecorder(AccessLog(app[PROXIES]) if access_log else None)
-        self._http_server = _Server(app[LIMITS], app[HOSTS], recorder)
+        self._http_server = _Server(app[LIMITS], app[HOSTS], app[CORS], recorder)
         self._limits = app[LIMITS]
         self._listening: dict[socket.socket, asyncio.Server] = {}
         self._finish_seconds = shutdown_timeout
@@ -136,10 +137,13 @@ async def _accept_established(listener: socket.socket) -> None:
 class _Server(web.Server):
     """Creates the connections of one application."""
 
-    def __init__(self, limits: Limits, hosts: AllowedHosts, recorder: RequestRecorder) -> None:
+    def __init__(
+        self, limits: Limits, hosts: AllowedHosts, cors: Cors, recorder: RequestRecorder
+    ) -> None:
         super().__init__(self._handle, handler_cancellation=True)
         self._limits = limits
         self._hosts = hosts
+        self._cors = cors
         self._recorder = recorder
         self._is_stopping = False
 
@@ -188,6 +192,7 @@ class _Server(web.Server):
         # Here, as a middleware would be one more coroutine for every request.
         try:
             self._hosts.check(request)
+            self._cors.check(request)
         except ApiError as error:
             # Orchestrators send health checks to whatever name they know.
             if request.path not in HEALTH_PATHS:

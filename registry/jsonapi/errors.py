@@ -86,6 +86,16 @@ class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
         super().__init__(detail, pointer=pointer, parameter=parameter, headers=headers)
 
 
+class CrossSiteRequest(ApiError, status=403, code="cross_site_request"):
+    """A browser has sent the request for a page of another site."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This service does not respond to pages of other sites; the setting `--cors-origin` "
+            "allows the origin of a page."
+        )
+
+
 class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"):
     """`Idempotency-Key` is not a valid key, or sent more than once."""
 

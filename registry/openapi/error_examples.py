@@ -137,6 +137,7 @@ class ErrorExamples:
             _unsupported_media_type(),
             _raised(lambda: self._hosts.check_authority("example..com:x")),
             errors.MisdirectedRequest("other.example.org"),
+            errors.CrossSiteRequest(),
             _raised(lambda: check_accept((f"{MEDIA_TYPE}; charset=utf-8",))),
             errors.RequestTimeout("head", self._limits.arrival_seconds),
             errors.ExpectationFailed(),

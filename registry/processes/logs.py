@@ -1,7 +1,6 @@
 """The log of each process: its lines are bounded, and so is their number."""
 
 import logging
-import re
 from contextlib import nullcontext
 from dataclasses import dataclass
 from io import FileIO, TextIOWrapper
@@ -14,6 +13,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 from registry.http import ACCESS_LOG
 from registry.metrics.families import LOG_LINES_DROPPED
+from registry.printable import printable
 
 _LINE = "%(asctime)s %(levelname)s %(message)s"
 
@@ -30,9 +30,6 @@ _MAX_QUEUED = 10_000
 
 _CLOSE_SECONDS = 1.0
 """How long the end of the process waits until the lines are written."""
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""Control characters of terminals, and characters that end a line."""
 
 
 def log_to_stderr(log_format: str) -> None:
@@ -185,7 +182,7 @@ class _LineFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - of logging
         """Return a traceback, whose last lines may have text of a client."""
-        return "\n".join(map(_escaped, super().formatException(ei).split("\n")))
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 class _JsonFormatter(JsonFormatter):
@@ -208,11 +205,7 @@ class _JsonFormatter(JsonFormatter):
 
 def _bounded(text: str) -> str:
     """Return a line that is no longer than allowed, its control characters escaped."""
-    line = _escaped(text).encode(errors="backslashreplace")
+    line = printable(text).encode(errors="backslashreplace")
     if len(line) < _MAX_BYTES:
         return line.decode()
     return line[: _MAX_BYTES - len("…\n".encode())].decode(errors="ignore") + "…"
-
-
-def _escaped(text: str) -> str:
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

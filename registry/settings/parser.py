@@ -1,8 +1,14 @@
 """The command line: a parser of arguments, and the names of flags and variables."""
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from registry.printable import printable
+
+_CREDENTIALS = re.compile("://.*@", re.DOTALL)
+"""Everything to the last @, as credentials that are not escaped may have any character."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,8 +24,9 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{source}: {error}")
 
     def error(self, message: str) -> NoReturn:
-        """Exit with status 2 and the message on standard error."""
-        self.exit(2, f"registry: {message}; --help lists the options\n")
+        """Exit with status 2 and the message on standard error, without the credentials of URIs."""
+        shown = printable(_CREDENTIALS.sub("://...@", message))
+        self.exit(2, f"registry: {shown}; --help lists the options\n")
 
 
 def flag(name: str) -> str:

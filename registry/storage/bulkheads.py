@@ -4,6 +4,7 @@ A flood of one class then takes neither the threads nor the connections of the o
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -22,6 +23,10 @@ class Bulkhead:
     As a context manager, it raises BulkheadFull if `queue` others wait already, or after `seconds`
     of waiting. A caller that is cancelled leaves the queue. setting: the field of Settings with the
     limit, which names the class in errors.
+
+    Where a client determines how long its slots are occupied, the caller names it. A client gets
+    another slot only while it has fewer than are free: at most half of all, the next at most half
+    of the rest, and so on, so that a slow one leaves slots to others.
     """
 
     def __init__(self, setting: str, limit: int, queue: int, seconds: float) -> None:
@@ -30,7 +35,8 @@ class Bulkhead:
         self._queue = queue
         self._seconds = seconds
         self._free = limit
-        self._waiting: dict[asyncio.Future[None], None] = {}  # in order
+        self._of_client = Counter[str]()  # occupied slots
+        self._waiting: dict[asyncio.Future[None], str | None] = {}  # in order, with their clients
         self._refused_by_length = BULKHEAD_REFUSALS.sample(setting, "length")
         self._refused_by_time = BULKHEAD_REFUSALS.sample(setting, "time")
 
@@ -44,20 +50,30 @@ class Bulkhead:
         """Whether no operation is in progress."""
         return self._free == self._limit
 
-    async def acquire(self) -> None:
-        """Occupy a slot until `release`. Raises BulkheadFull."""
-        if self._free:
-            self._free -= 1
+    async def acquire(self, client: str | None = None) -> None:
+        """Occupy a slot until `release`, which takes the same client. Raises BulkheadFull."""
+        if self._admits(client):
+            self._occupy(client)
             return
         if len(self._waiting) >= self._queue:
             self._refused_by_length[0] += 1
-            raise self._error(f"{self._queue} others wait already ({flag('queue_length')})")
-        await self._wait(self._seconds)
+            reason = f"{self._queue} others wait already ({flag('queue_length')})"
+            raise self._error(reason, client)
+        await self._wait(self._seconds, client)
 
     __aenter__ = acquire
 
     async def __aexit__(self, *_: object) -> None:
         self.release()
+
+    @asynccontextmanager
+    async def slot(self, client: str | None) -> AsyncIterator[None]:
+        """Occupy a slot for a client. Raises BulkheadFull."""
+        await self.acquire(client)
+        try:
+            yield
+        finally:
+            self.release(client)
 
     @asynccontextmanager
     async def readmit(self) -> AsyncIterator[None]:
@@ -74,46 +90,61 @@ class Bulkhead:
         finally:
             self.release()
 
-    def wait_error(self) -> BulkheadFull:
+    def wait_error(self, client: str | None = None) -> BulkheadFull:
         """Return the error of a caller that has waited too long."""
-        return self._error(
-            f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
-        )
+        reason = f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
+        return self._error(reason, client)
 
-    async def _wait(self, seconds: float | None) -> None:
+    async def _wait(self, seconds: float | None, client: str | None = None) -> None:
         loop = asyncio.get_running_loop()
         place: asyncio.Future[None] = loop.create_future()
-        self._waiting[place] = None
+        self._waiting[place] = client
         timer = None if seconds is None else loop.call_later(seconds, self._refuse, place)
         try:
             await place
         except asyncio.CancelledError:
             if not place.cancelled() and place.exception() is None:
-                self.release()  # the slot arrived at the same moment
+                self.release(client)  # the slot arrived at the same moment
             raise
         finally:
             self._waiting.pop(place, None)
             if timer is not None:
                 timer.cancel()
 
-    def release(self) -> None:
-        """Pass the slot on to the caller that has waited longest, if any waits."""
-        while self._waiting:
-            place = next(iter(self._waiting))
-            del self._waiting[place]
-            if not place.done():
-                place.set_result(None)
-                return
+    def release(self, client: str | None = None) -> None:
+        """Pass the slot on to the caller that has waited longest of those that may have one."""
         self._free += 1
+        if client is not None:
+            self._of_client[client] -= 1
+            if not self._of_client[client]:
+                del self._of_client[client]
+        while self._waiting and (admitted := self._first_admitted()):
+            place, client = admitted
+            del self._waiting[place]
+            self._occupy(client)
+            place.set_result(None)
+
+    def _first_admitted(self) -> tuple[asyncio.Future[None], str | None] | None:
+        waiting = self._waiting.items()
+        return next((one for one in waiting if not one[0].done() and self._admits(one[1])), None)
+
+    def _admits(self, client: str | None) -> bool:
+        return self._free > (0 if client is None else self._of_client[client])
+
+    def _occupy(self, client: str | None) -> None:
+        self._free -= 1
+        if client is not None:
+            self._of_client[client] += 1
 
     def _refuse(self, place: asyncio.Future[None]) -> None:
         if not place.done():
             self._refused_by_time[0] += 1
-            place.set_exception(self.wait_error())
+            place.set_exception(self.wait_error(self._waiting[place]))
 
-    def _error(self, reason: str) -> BulkheadFull:
+    def _error(self, reason: str, client: str | None) -> BulkheadFull:
         name, limit = self._setting.replace("_", " "), f"{self._limit} ({flag(self._setting)})"
-        detail = f"The limit of {name} in progress, {limit}, is reached, and {reason}."
+        reached = "is reached for this address" if client and self._free else "is reached"
+        detail = f"The limit of {name} in progress, {limit}, {reached}, and {reason}."
         return BulkheadFull(detail, self._seconds)
 
 

@@ -58,6 +58,23 @@ _MIN_WIRE_VERSION = 17
 
 _ADVICE = "correct it or start that cluster, or leave it unset for an embedded mongod"
 
+_HOST = r"(\[[^][@/?,]+\]|[^][:@/?,]+)(:[0-9]+)?"
+_URI = re.compile(
+    rf"mongodb(\+srv)?://([^:@/?]+(:[^:@/?]*)?@)?{_HOST}(,{_HOST})*(/[^:@/?=]*)?(\?[^@]*)?"
+)
+"""A URI in which nothing but the credentials can be a part of the credentials.
+
+pymongo accepts more, such as the host `me` and the database `ret@db` in `mongodb://me:1/ret@db`,
+and quotes what it takes for names of hosts, databases and options.
+"""
+
+_FORM = (
+    "it is not a URI such as mongodb://user:password@host:27017/?tls=true, in which / ? : % and @ "
+    "of the user name and password, and any other @, are percent-encoded (@ as %40)"
+)
+_SECRET_OPTIONS = re.compile(r"\?.*(password|properties)=", re.IGNORECASE | re.DOTALL)
+_INVALID_OPTION = "one of its options is not valid"
+
 
 @asynccontextmanager
 async def connect(
@@ -81,11 +98,14 @@ async def connect(
             yield client.get_database(settings.database, codec_options(client.codec_options, graph))
         except PyMongoError as error:
             if settings.mongodb_uri is None:
-                raise StartError(f"the embedded mongod: {_reason(error)}") from error
-            raise StartError(f"MONGODB_URI: {_reason(error)}; {_ADVICE}") from error
+                raise StartError(f"the embedded mongod: {reason_of(error)}") from error
+            raise StartError(f"MONGODB_URI: {reason_of(error)}; {_ADVICE}") from error
 
 
 def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
+    """Return a client. Raises StartError, whose message has nothing of the credentials."""
+    if not _URI.fullmatch(uri):
+        raise StartError(f"MONGODB_URI: {_FORM}; {_ADVICE}")
     try:
         with warnings.catch_warnings():
             # pymongo only warns of a misspelt option and ignores it, even one for security.
@@ -93,8 +113,11 @@ def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
             milliseconds = round(seconds * 1_000)
             options = {**_OPTIONS, **_unset(_HEARTBEATS, uri), "socketTimeoutMS": milliseconds}
             return AsyncIOMotorClient(uri, event_listeners=[PoolSize()], **options)
-    except (PyMongoError, ValueError, OSError, UserWarning) as error:
-        raise StartError(f"MONGODB_URI: {_reason(error)}; {_ADVICE}") from error
+    except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
+        # What follows an unescaped & in the value of an option is taken for the name of another.
+        is_secret = _SECRET_OPTIONS.search(uri) and not isinstance(error, OSError)
+        reason = _INVALID_OPTION if is_secret else reason_of(error)
+        raise StartError(f"MONGODB_URI: {reason}; {_ADVICE}") from error
 
 
 def _unset(options: Mapping[str, Any], uri: str) -> dict[str, Any]:
@@ -105,7 +128,10 @@ def _unset(options: Mapping[str, Any], uri: str) -> dict[str, Any]:
 
 
 async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> None:
-    hello = await client.admin.command("hello")
+    try:
+        hello = await client.admin.command("hello")
+    except ValueError as error:  # of SASLprep, which prohibits some characters in passwords
+        raise StartError(f"MONGODB_URI: {error}; {_ADVICE}") from error
     if "setName" not in hello and hello.get("msg") != "isdbgrid":  # how a mongos identifies itself
         raise StartError(
             "MONGODB_URI: the server is not a member of a replica set: start it with --replSet "
@@ -121,7 +147,7 @@ async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> N
     await client[database].list_collection_names()  # fails if authentication is required
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return pymongo's message, without the client state that it appends.
 
     Of a command that MongoDB denies, only the name is kept.

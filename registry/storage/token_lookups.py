@@ -19,7 +19,7 @@ from registry.storage.bulkheads import Bulkheads
 from registry.storage.client import Database
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.reads.commands import ReadCommands
-from registry.storage.tokens import COLLECTION
+from registry.storage.tokens import COLLECTION, PROJECTION, Token
 
 _VALID_SECONDS = 0.9
 """How long a result counts, from when its lookup was sent: a revocation takes effect within a
@@ -38,8 +38,6 @@ _USE_PRECISION = timedelta(hours=1)
 """How old `last_used` becomes before it is written again."""
 
 _UPDATE_MILLISECONDS = 10_000
-
-_PROJECTION = {"name": True, "scopes": True, "expires": True, "revoked": True, "last_used": True}
 
 
 @dataclass(slots=True)
@@ -110,7 +108,7 @@ class TokenLookups:
         sent, now = monotonic(), datetime.now(UTC)
         query = {"_id": {"$in": list(set(digests))}}
         with translated_errors():
-            found = await self._commands.find(COLLECTION, query, _PROJECTION)
+            found = await self._commands.find(COLLECTION, query, PROJECTION)
         if len(self._known) > _MAX_KNOWN:
             self._known.clear()
         records = {record["_id"]: record for record in found.records}
@@ -155,12 +153,13 @@ def _validated(record: Record | None, now: datetime) -> tuple[Principal, float]:
 
     Raises InvalidToken if there is no such token, or if it is not valid any more.
     """
-    if record is None or not {"name", "scopes"} <= record.keys():
-        raise InvalidToken("The access token is unknown.")
-    if record.get("revoked") is not None:
+    try:
+        token = Token.parse(record or {})
+    except ValueError:
+        raise InvalidToken("The access token is unknown.") from None
+    if token.revoked is not None:
         raise InvalidToken("The access token was revoked.")
-    expires = record.get("expires")
-    if expires is not None and expires <= now:
+    if token.expires is not None and token.expires <= now:
         raise InvalidToken("The access token has expired.")
-    seconds = _VALID_SECONDS if expires is None else (expires - now).total_seconds()
-    return Principal(record["name"], frozenset(record["scopes"])), seconds
+    seconds = _VALID_SECONDS if token.expires is None else (token.expires - now).total_seconds()
+    return Principal(token.name, token.scopes), seconds

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from pymongo.errors import DuplicateKeyError
 
+from registry.access.tokens import check_name
+from registry.model.record import Record
 from registry.storage.client import Database
 from registry.storage.errors import TokenNameTaken, TokenNotFound
 from registry.storage.records import Stage
@@ -22,15 +24,45 @@ _UNREVOKED: Stage = {"revoked": None}
 class Token:
     """What is known of an access token.
 
-    expires: None if it never does. last_used: precise to an hour. revoked: when, if it was.
+    created: None if that is not known. expires: None if it never does. last_used: precise to an
+    hour. revoked: when, if it was.
     """
 
     name: str
     scopes: frozenset[str]
-    created: datetime
+    created: datetime | None
     expires: datetime | None = None
     last_used: datetime | None = None
     revoked: datetime | None = None
+
+    @classmethod
+    def parse(cls, record: Record) -> Self:
+        """Return a stored token. Raises ValueError if it is malformed."""
+        times = {each: record.get(each) for each in _TIMES}
+        if not all(isinstance(time, datetime | None) for time in times.values()):
+            raise ValueError("a time is not one that Python can represent")
+        match record:
+            case {"name": str(name), "scopes": list(scopes)} if all(map(_is_text, scopes)):
+                return cls(check_name(name), frozenset(scopes), **times)
+        raise ValueError("the name is not a text, or the scopes are not texts")
+
+    @property
+    def state(self) -> str:
+        """Whether it is `valid`, `expired` or `revoked`."""
+        if self.revoked is not None:
+            return "revoked"
+        has_expired = self.expires is not None and self.expires <= datetime.now(UTC)
+        return "expired" if has_expired else "valid"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_TIMES = ("created", "expires", "last_used", "revoked")
+
+PROJECTION = dict.fromkeys(("name", "scopes", *_TIMES), True)
+"""The fields of a stored token, beside its `_id`."""
 
 
 class Tokens:
@@ -53,15 +85,21 @@ class Tokens:
         except DuplicateKeyError as error:
             raise TokenNameTaken(token.name) from error
 
-    async def find_all(self) -> list[Token]:
-        """Return all tokens, the oldest first."""
-        cursor = self._collection.find({}, {"_id": False}, max_time_ms=_MILLISECONDS)
-        documents = await cursor.sort([("created", 1), ("name", 1)]).to_list(None)
-        return [Token(**{**each, "scopes": frozenset(each["scopes"])}) for each in documents]
+    async def find_all(self) -> tuple[list[Token], int]:
+        """Return all tokens, the oldest first, and the number of those that are malformed."""
+        cursor = self._collection.find({}, PROJECTION, max_time_ms=_MILLISECONDS)
+        tokens, malformed = list[Token](), 0
+        async for record in cursor.sort([("created", 1), ("name", 1)]):
+            try:
+                tokens.append(Token.parse(record))
+            except ValueError:
+                malformed += 1
+        return tokens, malformed
 
     async def revoke(self, name: str) -> None:
         """Revoke the token of this name. Raises TokenNotFound if there is none to revoke."""
-        result = await self._collection.update_one(
+        # A restored collection has no index yet that keeps names unique.
+        result = await self._collection.update_many(
             {"name": name, **_UNREVOKED}, {"$set": {"revoked": datetime.now(UTC)}}
         )
         if not result.matched_count:

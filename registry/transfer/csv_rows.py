@@ -3,13 +3,14 @@
 The header names the columns, in any order: first_name, last_name, email and serials. Serials are
 separated by semicolons; one that has semicolons, or spaces around it, is in double quotes, as in
 CSV. An empty email is null. A row without a person has computers without an owner. If the serials
-begin with a semicolon, the row has more computers of the person of the row before.
+begin with a semicolon, the row has more computers of the person of the row before. An apostrophe
+before what a spreadsheet would take for a formula is not part of the value.
 """
 
 import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from registry.transfer.lines import MAX_ROW, TOO_LONG_REASON, Lines, TooLong, encoding_defect
 from registry.transfer.rows import (
@@ -27,6 +28,13 @@ COLUMNS = (*PERSON_ATTRIBUTES, SERIALS)
 
 _NAMES = {"first_name", "last_name"}
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
+"""Where a formula begins, after the apostrophe in place of {} if it is escaped.
+
+That is at the start of a cell, and after semicolons and line ends, at which some spreadsheets
+divide it. Further apostrophes are part of the value.
+"""
+_UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
 _SERIAL = re.compile(r'\s*(?:"(?P<quoted>[^"]*(?:""[^"]*)*)"\s*|(?P<plain>[^";\s][^;]*)?)(?:;|\Z)')
 
 
@@ -66,12 +74,21 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], file: TextIO) -> None
     csv.writer(file).writerows(_fields(row, columns) for row in rows)
 
 
-def _fields(row: Row, columns: Sequence[str]) -> list[str | None]:
+def _fields(row: Row, columns: Sequence[str]) -> list[Any]:
     values = dict(row.person or {})
     serials = (each[SERIAL] for each in row.computers if each.get(SERIAL) is not None)
     cells = [_quoted(str(serial)) for serial in serials]
     values[SERIALS] = ";".join(["", *cells] if row.continues else cells)
-    return [values.get(column) for column in columns]
+    return [_escaped(values.get(column)) for column in columns]
+
+
+def _escaped(value: Any) -> Any:
+    """Return the value of a cell, with an apostrophe before what would be a formula."""
+    return _UNESCAPED.sub(r"\g<0>'", value) if isinstance(value, str) else value
+
+
+def _unescaped(cell: str) -> str:
+    return _ESCAPED.sub(lambda found: found[0][:-1], cell)
 
 
 def _quoted(serial: str) -> str:
@@ -148,7 +165,7 @@ def _parse_row(line: int, header: list[str], fields: list[str]) -> Row:
     for name, value in zip(header, fields, strict=True):
         if not value.isascii() and (defect := encoding_defect(value)):
             raise ValueError(f"{name} is {defect}")
-    values = dict(zip(header, fields, strict=True))
+    values = dict(zip(header, map(_unescaped, fields), strict=True))
     serials = values.pop(SERIALS, "")
     computers = [{SERIAL: serial} for serial in _serials(serials)]
     continues = serials.lstrip().startswith(";")

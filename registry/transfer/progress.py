@@ -8,6 +8,8 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
+from registry.printable import printable
+
 SECONDS = 5.0
 """Between lines."""
 
@@ -34,7 +36,7 @@ class Progress:
     def note(self, line: str) -> None:
         """Write a line to stderr, above the bar."""
         if sys.stderr is not None:  # as it is if closed; tqdm would then write to standard output
-            self._bar.write(line, file=sys.stderr)
+            self._bar.write(printable(line), file=sys.stderr)
 
 
 @contextmanager

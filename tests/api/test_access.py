@@ -406,7 +406,7 @@ async def test_a_token_works_in_every_service_at_once_and_stops_within_a_second(
     sent = await header("read")
     for api in services:
         assert (await api.get("/persons", **sent)).status == 200
-    (stored,) = await Tokens(database).find_all()
+    (stored,), _ = await Tokens(database).find_all()
     await Tokens(database).revoke(stored.name)
     await asyncio.sleep(1)
     for api in services:
@@ -517,7 +517,7 @@ async def test_the_access_log_names_a_client_whose_scopes_do_not_suffice(
     secured: Settings, header: Header, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     sent = await header("persons:read")
-    (stored,) = await Tokens(database).find_all()
+    (stored,), _ = await Tokens(database).find_all()
     async with TestClient(_LoggingServer(create_app(secured, limits=LIMITS))) as client:
         caplog.set_level(logging.INFO)
         for _ in range(2):  # verified, then recalled

@@ -9,7 +9,7 @@ from multidict import CIMultiDictProxy
 
 from registry.settings import Settings
 from tests.conftest import Serve
-from tests.support import VARY, Api
+from tests.support import VARY, Api, CommandLog
 
 ORIGIN = "https://app.example"
 
@@ -103,6 +103,51 @@ async def test_with_a_wildcard_all_origins_are_allowed(serve: Serve, settings: S
         received = await headers(api, "OPTIONS", "/persons", Origin="null", **sent)
         assert received["Access-Control-Allow-Origin"] == "*"
         assert received.getall("Vary") == [VARY]
+
+
+CROSS_SITE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+LINK = {**CROSS_SITE, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+async def test_a_page_of_another_site_gets_403(api: Api, commands: CommandLog) -> None:
+    await api.person()
+    commands.names()
+    for sent in (CROSS_SITE, {**CROSS_SITE, "Origin": ORIGIN}, LINK):
+        for path in ("/persons", "/persons/1", "/metrics", "/nothing"):
+            response = await api.get(path, **sent)
+            assert response.errors == [(403, "")], path
+            (error,) = response.document["errors"]
+            assert error["code"] == "cross_site_request"
+            assert "--cors-origin" in error["detail"]
+    for path in ("/", "/api/swagger/", "/api/swagger/swagger.json"):
+        assert (await api.get(path, **CROSS_SITE)).errors == [(403, "")], path
+    assert commands.names() == []
+
+
+async def test_links_of_other_sites_lead_to_the_root_and_swagger_ui(api: Api) -> None:
+    for path, status in (("/", 303), ("/api/swagger", 301), ("/api/swagger/", 200)):
+        sent = {**LINK, "Accept": "text/html"}
+        async with api.client.get(path, headers=sent, allow_redirects=False) as response:
+            assert response.status == status, path
+
+
+async def test_pages_of_the_same_site_and_other_clients_are_served(api: Api) -> None:
+    for site in ("same-origin", "same-site", "none"):
+        assert (await api.get("/persons", **{"Sec-Fetch-Site": site})).status == 200
+
+
+async def test_allowed_origins_may_be_of_other_sites(
+    shared: Api, serve: Serve, settings: Settings
+) -> None:
+    sent = {**CROSS_SITE, "Sec-Fetch-Mode": "cors", "Origin": ORIGIN}
+    assert (await shared.get("/persons", **sent)).status == 200
+    received = await headers(shared, "OPTIONS", "/persons", **sent, **PREFLIGHT)
+    assert received["Access-Control-Allow-Origin"] == ORIGIN
+    assert (await shared.get("/persons", **{**sent, "Origin": "null"})).status == 403
+    assert (await shared.get("/persons", **CROSS_SITE)).status == 403
+    api = await serve(settings=replace(settings, cors_origin=("*",)))
+    for allowed in (sent, CROSS_SITE, LINK):
+        assert (await api.get("/persons", **allowed)).status == 200
 
 
 async def test_by_default_no_origin_is_allowed(api: Api) -> None:

@@ -144,5 +144,6 @@ async def test_every_response_has_the_common_headers(
     assert (head["server"], head["vary"]) == ("registry", VARY)
     assert head["cache-control"] == "private, no-cache"
     assert head["x-content-type-options"] == "nosniff"
+    assert head["cross-origin-resource-policy"] == "same-origin"
     assert len(head["x-request-id"]) == 32
     parsedate_to_datetime(head["date"])

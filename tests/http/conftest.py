@@ -12,7 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
-from registry.http.app_keys import HOSTS, LIMITS, PROXIES, SETTINGS
+from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES, SETTINGS
+from registry.http.cors import Cors
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
@@ -76,6 +77,7 @@ def new_app(handler: Handler, path: str = "/", limits: Limits = SHORT_LIMITS) ->
     app[PROXIES] = proxies = TrustedProxies(())
     app[SETTINGS] = settings = Settings(allowed_host=("h",))
     app[HOSTS] = AllowedHosts(settings, proxies)
+    app[CORS] = Cors(())
     app.router.add_route("*", path, handler)
     return app
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import ip_network
+from unittest.mock import Mock
 
 import orjson
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from registry.http.app_keys import HOSTS
 from registry.http.hosts import AllowedHosts
@@ -225,6 +227,22 @@ async def test_the_client_is_the_last_address_that_is_not_a_trusted_proxy(
         await serve(TRUSTED), "Host: localhost", f"X-Forwarded-For: {forwarded}"
     )
     assert body(response) == f"http://localhost {address}"
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("198.51.100.7", "198.51.100.7"),
+        ("::ffff:198.51.100.7", "198.51.100.7"),
+        ("2001:db8:0:1:2::7", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "127.0.0.1"),
+    ],
+)
+def test_the_addresses_of_an_ipv6_network_are_one_client(address: str, network: str) -> None:
+    transport = Mock(**{"get_extra_info.return_value": ("127.0.0.1", 4711)})
+    request = make_mocked_request("GET", "/", {"X-Forwarded-For": address}, transport=transport)
+    assert TrustedProxies(TRUSTED.trusted_proxy).client_network(request) == network
 
 
 @pytest.mark.parametrize("scheme", ["ftp", "", "https://", "javascript"])

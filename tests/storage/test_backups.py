@@ -13,6 +13,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
+from bson import encode
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorCollection
@@ -20,14 +21,21 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage import backups
-from registry.storage.backups import BackupError, Manifest, back_up, open_backup, restore
+from registry.storage.backup_archive import (
+    BackupError,
+    Collection,
+    Manifest,
+    new_archive,
+    open_backup,
+    write_manifest,
+)
+from registry.storage.backups import back_up, restore
 from tests.conftest import Serve
 from tests.databases import new_name
 from tests.mongods import client_of
 from tests.storage.waiting import eventually
 from tests.support import Api, Database
 
-Collection = AsyncIOMotorCollection[dict[str, Any]]
 Content = dict[str, list[bytes]]
 
 
@@ -53,7 +61,7 @@ async def content_of(database: Database) -> Content:
     }
 
 
-async def has_documents(collection: Collection) -> bool:
+async def has_documents(collection: AsyncIOMotorCollection[dict[str, Any]]) -> bool:
     return await collection.find_one() is not None
 
 
@@ -219,6 +227,27 @@ async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
     assert await other["a"].find_one() == {"_id": 1}
 
 
+@pytest.mark.parametrize(
+    ("documents", "reason"),
+    [
+        ([{"_id": 1, "text": "x" * 1_000}] * 2, "MongoDB failed: E11000 duplicate key error"),
+        ([bytes.fromhex("11000000 026100 ff000000 78000000 00 00")], "MongoDB failed: .*BSON"),
+    ],
+    ids=["one id twice", "a text beyond its document"],
+)
+async def test_documents_that_mongodb_refuses_are_reported_in_one_line(
+    documents: list[Any], reason: str, other: Database, path: Path
+) -> None:
+    encoded = [one if isinstance(one, bytes) else encode(one) for one in documents]
+    collections = (Collection("a", "a.bson", len(documents)),)
+    with path.open("wb+") as file, new_archive(file) as archive:
+        archive.writestr("a.bson", b"".join(encoded))
+        write_manifest(Manifest("2026-01-01T00:00:00Z", "1.0", collections), archive)
+    with pytest.raises(BackupError, match=f"^{reason}") as caught:
+        await restore_file(other, path)
+    assert len(str(caught.value)) < 400
+
+
 async def test_a_restore_stops_before_the_disk_of_mongod_is_full(
     database: Database, other: Database, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +266,8 @@ _RESTORE = """
 import asyncio, sys
 from pathlib import Path
 from motor.motor_asyncio import AsyncIOMotorClient
-from registry.storage.backups import open_backup, restore
+from registry.storage.backup_archive import open_backup
+from registry.storage.backups import restore
 
 async def main(uri, name, path):
     with open_backup(Path(path)) as backup:

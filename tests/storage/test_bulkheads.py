@@ -37,12 +37,12 @@ class Operations:
         await self.may_end[number].wait()
         return number
 
-    async def _run_in_slot(self, number: int) -> int:
-        async with self._bulkhead:
+    async def _run_in_slot(self, number: int, client: str | None) -> int:
+        async with self._bulkhead.slot(client):
             return await self.run(number)
 
-    async def start(self, number: int) -> asyncio.Task[int]:
-        task = asyncio.create_task(self._run_in_slot(number))
+    async def start(self, number: int, client: str | None = None) -> asyncio.Task[int]:
+        task = asyncio.create_task(self._run_in_slot(number, client))
         await settle()
         return task
 
@@ -56,6 +56,48 @@ async def test_operations_beyond_the_limit_wait_in_the_order_of_their_arrival() 
         await settle()
         assert operations.begun == sorted(operations.begun)
     assert await asyncio.gather(*tasks) == [0, 1, 2, 3, 4]
+
+
+async def test_a_client_gets_a_slot_while_it_has_fewer_than_are_free() -> None:
+    operations = Operations(bulkhead(limit=8))
+    clients = ("a", "a", "a", "a", "a", "b", "b", "b", "c", "d")
+    tasks = [await operations.start(number, client) for number, client in enumerate(clients)]
+    assert operations.begun == [0, 1, 2, 3, 5, 6, 8, 9]
+
+    for may_end in operations.may_end:
+        may_end.set()
+    assert await asyncio.gather(*tasks) == list(range(10))
+
+
+async def test_a_slot_is_passed_on_to_the_first_client_that_may_have_it() -> None:
+    operations = Operations(bulkhead(limit=2))
+    clients = ("a", "a", "b", "b", "c")
+    tasks = [await operations.start(number, client) for number, client in enumerate(clients)]
+    assert operations.begun == [0, 2]
+    operations.may_end[2].set()
+    await settle()
+    assert operations.begun == [0, 2, 3]
+    operations.may_end[3].set()
+    await settle()
+    assert operations.begun == [0, 2, 3, 4]
+    for may_end in operations.may_end:
+        may_end.set()
+    assert await asyncio.gather(*tasks) == list(range(5))
+    tasks = [await operations.start(number, "a") for number in range(2)]
+    assert await asyncio.gather(*tasks) == [0, 1]
+
+
+async def test_a_client_that_has_its_share_is_told_so() -> None:
+    slots = bulkhead(limit=2, seconds=0.001)
+    async with slots.slot("a"):
+        with pytest.raises(BulkheadFull) as caught:
+            await slots.acquire("a")
+        assert "in progress, 2 (--heavy-queries), is reached for this address, and" in str(
+            caught.value
+        )
+        async with slots.slot("b"):
+            with pytest.raises(BulkheadFull, match=r"is reached, and"):
+                await slots.acquire("a")
 
 
 async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:

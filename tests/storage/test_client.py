@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from pymongo.client_options import ClientOptions
 from pymongo.read_preferences import ReadPreference
 
@@ -62,10 +65,19 @@ async def test_without_a_uri_the_database_is_in_a_private_mongod(tmp_path: Path)
 @pytest.mark.parametrize(
     ("uri", "reason"),
     [
-        ("postgres://secret@db", "Invalid URI scheme"),
-        ("mongodb://", "Must provide at least one hostname"),
-        ("mongodb://me:sec@ret@db", "must be escaped"),
-        ("mongodb://me:sec/ret@db", "must be escaped"),
+        ("postgres://secret@db", "not a URI such as mongodb://"),
+        ("mongodb://", "not a URI such as mongodb://"),
+        ("mongodb://me:sec@ret@db", "percent-encoded"),
+        ("mongodb://me:sec/ret@db", "percent-encoded"),
+        ("mongodb://me:1/ret@db/", "percent-encoded"),
+        ("mongodb://me:1/ret@db", "percent-encoded"),
+        ("mongodb+srv://me:1/sec?ret@db", "percent-encoded"),
+        ("mongodb://me:1?ret=sec@db", "percent-encoded"),
+        ("mongodb://me:s,ec%ret/x@db", "percent-encoded"),
+        ("mongodb://me:1/sec:ret", "percent-encoded"),
+        ("mongodb://me:sec%ret@db", "must be escaped"),
+        ("mongodb://db/?tls=true&tlsCertificateKeyFilePassword=sec&ret=1", "one of its options"),
+        ("mongodb://db/?authMechanismProperties=sec:ret", "one of its options"),
         ("mongodb://me:secret@db:99999", "Port must be"),
         ("mongodb://me:secret@db/?nonsense=1", "Unknown option: nonsense"),
         ("mongodb://me:secret@db/?tlsCAFile=/nothing&tls=true", "No such file"),
@@ -78,6 +90,32 @@ async def test_a_uri_that_cannot_be_used_is_rejected_without_its_secrets(
     message = await start_error(uri)
     assert reason in message
     assert not {"sec", "ret", "secret"} & set(re.split(r"\W+", message))
+
+
+SECRET = st.text(st.sampled_from(":/?#[]@%!$&'();*+,=\"\\ \n.1ü"), max_size=4).map(
+    lambda text: f"k7{text}q9"
+)
+"""A user name or password: whatever separates its two halves, neither may appear."""
+
+
+@given(
+    scheme=st.sampled_from(["mongodb://", "mongodb+srv://", "mongodb:/", "mongo://", ""]),
+    user=SECRET,
+    password=SECRET,
+    rest=st.sampled_from(["db", "db:1", "db:x", "a,b/c", "[::1]", "", "db/?nonsense=1", "db?w=x"]),
+    missing=st.integers(0, 80),
+    option=st.one_of(st.just(""), SECRET.map("/?tlsCertificateKeyFilePassword={}".format)),
+)
+@hypothesis_settings(deadline=None)
+def test_no_uri_reveals_its_secrets(
+    scheme: str, user: str, password: str, rest: str, option: str, missing: int
+) -> None:
+    uri, message = f"{scheme}{user}:{password}@{rest}{option}", ""
+    try:
+        client._open(uri[:missing] + uri[missing + 1 :], 1).close()
+    except StartError as error:
+        message = str(error)
+    assert not re.search("k7|q9", message, re.IGNORECASE)
 
 
 async def test_an_unreachable_cluster_is_named_without_its_secrets(
@@ -112,6 +150,8 @@ async def test_a_cluster_that_denies_access_is_rejected(mongodb_uri: str, tmp_pa
         await add_user(uri, "root")
         await add_user(as_user("root", uri), "readAnyDatabase")
         assert "requires authentication" in await start_error(uri)
+        control = uri.replace("//", "//root:%07@")
+        assert "prohibited character" in await start_error(control)
         assert "MONGODB_URI: Authentication failed; " in await start_error(as_user("nobody", uri))
         with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry .*`; corr"):
             async with connect(

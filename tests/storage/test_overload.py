@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from socket import SO_LINGER, SOL_SOCKET
+from ipaddress import ip_network
+from socket import SO_LINGER, SO_RCVBUF, SOL_SOCKET, socket
 from typing import Any
 from urllib.parse import quote
 
@@ -224,6 +225,61 @@ async def test_a_stream_counts_until_the_last_of_its_included_resources(
 
     assert await eventually(has_ended)
     assert len((await busy_api.get("/persons")).data) == 2
+
+
+OTHER_ADDRESS = "198.51.100.7"
+
+
+@pytest.mark.parametrize("number", [4, 16])
+@pytest.mark.parametrize("is_forwarded", [False, True])
+async def test_slow_readers_at_one_address_leave_streams_to_others(
+    number: int, is_forwarded: bool, serve: Serve, settings: Settings, database: Database
+) -> None:
+    proxies = (ip_network("127.0.0.0/8"),) if is_forwarded else ()
+    limits = replace(settings, streams=number, queue_seconds=0.001, trusted_proxy=proxies)
+    api = await serve(settings=limits)
+    await database.computers.insert_many(
+        {"_id": number, "serial": "x" * 255} for number in range(1, 30_001)
+    )
+    forwarded = f"X-Forwarded-For: {OTHER_ADDRESS}\r\n" if is_forwarded else ""
+    async with AsyncExitStack() as stack:
+        begins = []
+        for _ in range(number):
+            opened = socket()
+            opened.setsockopt(SOL_SOCKET, SO_RCVBUF, 4_096)
+            opened.bind(("127.0.0.1" if is_forwarded else "127.0.0.2", 0))
+            opened.connect(("127.0.0.1", api.client.port))
+            reader, writer = await asyncio.open_connection(sock=opened, limit=100)
+            stack.callback(reset, writer)
+            writer.write(f"GET /computers HTTP/1.1\r\nHost: h\r\n{forwarded}\r\n".encode())
+            begins.append(await reader.readline())
+        half = number // 2
+        assert [b" 200 " in begin for begin in begins] == [True] * half + [False] * half
+        assert (await api.get("/persons")).status == 200
+
+
+async def test_slow_senders_at_one_address_leave_large_bodies_to_others(
+    serve: Serve, settings: Settings
+) -> None:
+    proxies = (ip_network("127.0.0.0/8"),)
+    limits = replace(settings, large_bodies=4, queue_seconds=0.001, trusted_proxy=proxies)
+    api = await serve(settings=limits, limits=replace(LIMITS, arrival_seconds=60))
+    start = head(100_000).replace(b"Host", f"X-Forwarded-For: {OTHER_ADDRESS}\r\nHost".encode())
+    slots = bulkheads(api).large_bodies
+
+    async def occupied(number: int) -> bool:
+        return slots._free == 4 - number
+
+    async with AsyncExitStack() as stack:
+        for number in (1, 2):
+            _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+            stack.callback(reset, writer)
+            writer.write(start + LARGE)
+            assert await eventually(partial(occupied, number))
+        status, document = await api.raw(start + LARGE)
+        assert (status, document["errors"][0]["code"]) == (503, "overloaded")
+        assert (await post(api, gzip.compress(LARGE), "gzip")).status == 201
+    assert await eventually(partial(occupied, 0))
 
 
 @pytest.mark.parametrize("is_reset", [True, False])

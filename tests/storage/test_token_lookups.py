@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from bson.datetime_ms import DatetimeMS
 
 from registry.access.errors import InvalidToken
 from registry.access.principal import Principal
@@ -133,10 +135,26 @@ async def test_lookups_beyond_the_limit_are_refused(database: Database, settings
     assert [type(result) for result in results] == [InvalidToken] * 3 + [BulkheadFull] * 2
 
 
-async def test_a_stored_token_that_is_not_valid_does_not_affect_others(
-    lookups: TokenLookups, grant: Grant, database: Database
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"name": "x"},
+        {"name": 1, "scopes": ["write"]},
+        {"name": "\x1b[2J", "scopes": ["write"]},
+        {"name": "x", "scopes": "write"},
+        {"name": "x", "scopes": [["write"]]},
+        {"name": "x", "scopes": ["write"], "expires": "2999-01-01"},
+        {"name": "x", "scopes": ["write"], "expires": DatetimeMS(2**60)},
+        {"name": "x", "scopes": ["write"], "last_used": 1},
+        {"name": "x", "scopes": ["write"], "revoked": True},
+    ],
+    ids=str,
+)
+async def test_a_malformed_token_is_refused_and_does_not_affect_others(
+    stored: dict[str, Any], lookups: TokenLookups, grant: Grant, database: Database
 ) -> None:
-    await database["tokens"].insert_one({"_id": digest_of("x")})
+    await database["tokens"].insert_one({"_id": digest_of("x"), **stored})
     good = digest_of(await grant("read"))
     results = await asyncio.gather(
         lookups.find(digest_of("x")), lookups.find(good), return_exceptions=True
@@ -159,7 +177,8 @@ async def test_the_use_of_a_token_is_stored_at_most_hourly(
         await asyncio.gather(*map(lookups.find, digests), return_exceptions=True)
         await refreshed(lookups)
     assert commands.take("update") == ["tokens"]
-    used = [token.last_used for token in await Tokens(connected).find_all()]
+    tokens, _ = await Tokens(connected).find_all()
+    used = [token.last_used for token in tokens]
     assert [one is not None and one >= now - timedelta(seconds=1) for one in used] == [
         *(True, True),
         *(False, False),

@@ -19,7 +19,8 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage import orphaned_transactions
-from registry.storage.backups import back_up, open_backup, restore
+from registry.storage.backup_archive import open_backup
+from registry.storage.backups import back_up, restore
 from registry.storage.client import APP_NAME
 from registry.storage.errors import DuplicateValue
 from registry.storage.reads.commands import ReadCommands

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from bson import encode
 
+from registry.settings import Settings
+from registry.storage.backup_archive import Collection, Manifest, new_archive, write_manifest
+from tests.conftest import Grant
+from tests.databases import new_name
 from tests.system.conftest import Start
 from tests.system.service import (
     COMMAND,
@@ -48,6 +56,52 @@ def test_a_backup_of_a_running_service_is_restored_into_another_directory(
 
     restored = start(data_dir=other)
     assert restored.request("/persons")["data"] == before
+
+
+@pytest.fixture
+def other(drop: Callable[[str], object]) -> Iterator[str]:
+    """The name of a database that does not exist."""
+    yield (name := new_name())
+    drop(name)
+
+
+async def test_a_restore_lists_the_tokens_that_are_valid(
+    mongodb_uri: str, settings: Settings, other: str, tmp_path: Path, grant: Grant
+) -> None:
+    now = datetime.now(UTC)
+    await grant("read")
+    await grant("read", revoked=now)
+    await grant("read", expires=now)
+    await grant("write", expires=now + timedelta(hours=1))
+    file, options = tmp_path / "registry.backup", ("--mongodb-uri", mongodb_uri, "--database")
+    await asyncio.to_thread(run, "backup", *options, settings.database, file)
+
+    without = await asyncio.to_thread(run, "restore", "--without-tokens", *options, other, file)
+    assert without.startswith("Restored no documents from the backup of ")
+    assert without.endswith("\nValid access tokens: none\n")
+    message = await asyncio.to_thread(run, "restore", *options, other, file)
+    assert message.splitlines()[1:] == [
+        "Valid access tokens: 0, 3: revoke those that have been revoked since the backup"
+    ]
+
+
+def test_the_names_in_a_backup_cannot_control_the_terminal(
+    tmp_path: Path, mongodb_uri: str, settings: Settings
+) -> None:
+    file, name = tmp_path / "registry.backup", "\x1b]0;title\x07\n\u202e"
+    with file.open("wb+") as binary, new_archive(binary) as archive:
+        archive.writestr("a", encode({"_id": 1}))
+        collections = (Collection(name, "a", 1),)
+        write_manifest(Manifest("2026-01-01T00:00:00Z", "1.0", collections), archive)
+    arguments = ("restore", "--mongodb-uri", mongodb_uri, "--database", settings.database, file)
+
+    shown = r"\x1b]0;title\x07\n\u202e"
+    assert run(*arguments).splitlines() == [
+        f"Restored 1 {shown} from the backup of 2026-01-01T00:00:00Z",
+        "Valid access tokens: none",
+    ]
+    message = error_message([*COMMAND, *arguments], environment())
+    assert message.endswith(f"is not empty: it has {shown}\n")
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -258,18 +259,28 @@ FROM_A_PAGE = """async ([url, id]) => {
 }"""
 
 
-async def test_a_page_of_another_origin_uses_the_service_if_it_is_allowed(
-    browser: Browser,
-    serve: Serve,
-    settings: Settings,
-    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]],
-) -> None:
-    async def show_page(_: web.Request) -> web.Response:
-        return web.Response(text="<title>other</title>", content_type="text/html")
+Publish = Callable[[str], Awaitable[str]]
 
-    other = web.Application()
-    other.router.add_get("/", show_page)
-    origin = str((await aiohttp_server(other)).make_url("/")).rstrip("/")
+
+@pytest.fixture
+def publish(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Publish:
+    """A function that serves a page on a site of its own, and returns its origin."""
+
+    async def publish(text: str) -> str:
+        async def show_page(_: web.Request) -> web.Response:
+            return web.Response(text=text, content_type="text/html")
+
+        app = web.Application()
+        app.router.add_get("/", show_page)
+        return f"http://localhost:{(await aiohttp_server(app)).port}"  # the service is 127.0.0.1
+
+    return publish
+
+
+async def test_a_page_of_another_site_uses_the_service_if_its_origin_is_allowed(
+    browser: Browser, serve: Serve, settings: Settings, publish: Publish
+) -> None:
+    origin = await publish("<title>other</title>")
     page = await browser.new_page()
     await page.goto(origin)
 
@@ -284,3 +295,21 @@ async def test_a_page_of_another_origin_uses_the_service_if_it_is_allowed(
     closed = await serve(settings=settings)
     with pytest.raises(Error, match="Failed to fetch"):
         await page.evaluate(FROM_A_PAGE, [closed.origin, person])
+
+
+async def test_a_page_of_another_site_reaches_nothing_but_swagger_ui_by_a_link(
+    browser: Browser, serve: Serve, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    api = await serve()
+    page = await browser.new_page()
+    await page.goto(
+        await publish(f"<img src={api.origin}/persons><a href={api.origin}/>link</a>"),
+        wait_until="networkidle",
+    )
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "registry"]
+    assert line.startswith("GET '/persons' ")
+    assert " -> 403 " in line
+    await page.click("a")
+    await expect(page).to_have_url(f"{api.origin}/api/swagger/")
+    await expect(page.locator(".opblock").first).to_be_visible()

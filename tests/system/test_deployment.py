@@ -11,7 +11,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.requirements import pins
 from tests.system.service import COMMAND, ROOT, TIMEOUT, environment
@@ -58,17 +57,6 @@ def test_the_image_installs_nothing_without_its_hash() -> None:
     assert len(installed) == 2
     for arguments in installed:
         assert re.fullmatch("--no-cache-dir --require-hashes --requirement [a-z.]+", arguments)
-
-
-def test_compose_builds_the_dockerfile_and_its_services_are_complete() -> None:
-    compose = yaml.safe_load(COMPOSE.read_text())
-    services = compose["services"]
-    assert services["registry"]["build"] == "."
-    members = re.findall(r"mongo\d", services["registry"]["environment"]["MONGODB_URI"])
-    assert set(services) == {"registry", *members}
-    assert set(compose["volumes"]) == set(members)
-    for service in services.values():
-        assert set(service.get("depends_on", ())) <= set(services)
 
 
 def commands() -> Iterator[str]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
 from time import sleep
+from unittest.mock import ANY
 from urllib.parse import urlsplit
 
 import pytest
+from bson.datetime_ms import DatetimeMS
 
 from registry.access.tokens import check_form
 from registry.commands import token as token_command
 from registry.settings import Settings
+from tests.support import Database
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
 
@@ -130,6 +135,41 @@ def test_a_name_can_be_used_again_after_its_token_was_revoked(
     for row, pattern in zip(rows, patterns, strict=True):
         assert re.fullmatch(pattern, row)
     command.run("revoke", "unknown", status="registry: there is no token unknown to revoke")
+
+
+async def test_tokens_that_other_programs_have_stored_are_listed_or_counted(
+    mongodb_uri: str, database: Database, command: Command
+) -> None:
+    arguments = ("--mongodb-uri", mongodb_uri, "--database", database.name)
+    await asyncio.to_thread(command.create, "whole", *arguments)
+    await database["tokens"].insert_many(
+        [
+            {"_id": b"1", "name": "timeless", "scopes": ["write"]},
+            {"_id": b"2", "name": "strange", "scopes": ["\x1b[2J"], "created": datetime.now(UTC)},
+            {"_id": b"3", "name": "\x1b[2J", "scopes": ["read"]},
+            {"_id": b"4", "name": "late", "scopes": ["read"], "created": DatetimeMS(2**60)},
+            {"_id": b"5", "scopes": 1},
+        ]
+    )
+    listed, message = await asyncio.to_thread(command.run, "list", *arguments)
+    assert [line.split()[:3:2] for line in listed.splitlines()[1:]] == [
+        ["timeless", "unknown"],
+        ["whole", ANY],
+        ["strange", ANY],
+    ]
+    assert r"\x1b[2J" in listed
+    assert "\x1b" not in listed
+    assert message == "Not listed: malformed tokens, which services refuse: 3\n"
+
+
+async def test_all_tokens_of_a_name_are_revoked(
+    mongodb_uri: str, database: Database, command: Command
+) -> None:
+    tokens = [{"_id": digest, "name": "ci", "scopes": ["read"]} for digest in (b"1", b"2")]
+    await database["tokens"].insert_many(tokens)
+    arguments = ("--mongodb-uri", mongodb_uri, "--database", database.name, "ci")
+    await asyncio.to_thread(command.run, "revoke", *arguments)
+    assert await database["tokens"].count_documents({"revoked": None}) == 0
 
 
 @pytest.mark.parametrize(

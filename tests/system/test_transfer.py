@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import orjson
 import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
@@ -546,6 +547,36 @@ async def test_a_failure_of_the_service_is_reported_in_one_line(
     assert done.errors[0].endswith("; rows from line 2 on may be missing")
 
 
+TITLE = "\x1b]0;title\x07\u202e"
+"""What sets the title of a terminal, and reverses the text after it."""
+
+SHOWN_TITLE = r"\x1b]0;title\x07\u202e"
+
+
+async def test_a_message_of_the_service_cannot_control_the_terminal(
+    staff: Path, fake_service: FakeService, run: RunCommand
+) -> None:
+    async def handle(_: web.Request) -> web.Response:
+        return web.json_response({"errors": [{"detail": TITLE}]}, status=500)
+
+    done = await run(import_, "--url", await fake_service(handle), staff)
+    assert done.errors[0].startswith(f"registry: /operations failed with status 500: {SHOWN_TITLE}")
+
+
+async def test_a_name_in_a_file_cannot_control_the_terminal(
+    api: Api, tmp_path: Path, run: RunCommand
+) -> None:
+    path = tmp_path / f"{TITLE}.ndjson"
+    path.write_bytes(orjson.dumps({"data": {"type": "person", "attributes": {TITLE: 1}}}))
+    done = await run(import_, "--url", api.origin, path)
+    assert done.errors[0].startswith(f"line 1: {SHOWN_TITLE}: ")
+    path.unlink()
+    done = await run(import_, "--url", api.origin, path)
+    assert done.errors == [
+        f"registry: {tmp_path}/{SHOWN_TITLE}.ndjson: No such file or directory",
+    ]
+
+
 async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCommand) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -686,11 +717,13 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 async def test_what_is_exported_can_be_imported_without_a_loss(
     api: Api, client: Client, file: Path, database_variables: dict[str, str], run: RunCommand
 ) -> None:
+    await api.computer("=1;-1", owner=await api.person("=1+1", "\t'@A1"))
     await import_rows(client, STAFF)
+    await api.computer("'=1")
     before = await stored(api)
     done = await run(export, file, **database_variables)
     assert (done.status, done.output) == (0, "")
-    assert done.errors == [f"Wrote 3 persons and 5 computers to {file}"]
+    assert done.errors == [f"Wrote 4 persons and 7 computers to {file}"]
     await delete_all(api)
     done = await run(import_, "--url", api.origin, file)
     assert (done.status, done.errors) == (0, [])

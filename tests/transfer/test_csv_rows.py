@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from registry.transfer.csv_rows import COLUMNS, read_csv, write_csv, write_csv_header
 from registry.transfer.exporter import MAX_COMPUTERS
@@ -95,6 +98,50 @@ def test_a_row_that_is_written_reads_the_same(serial: str) -> None:
     assert [(row.person, row.computers) for row in found if isinstance(row, Row)] == [
         (row.person, row.computers) for row in rows
     ]
+
+
+FORMULAS = "=+-@\t\r\n\0\uff1d\uff0b\uff0d\uff20"
+FORMULA_TEXT = st.text(st.sampled_from(f"{FORMULAS};,'\"a "), min_size=1, max_size=8)
+
+
+@given(
+    names=st.tuples(FORMULA_TEXT, FORMULA_TEXT),
+    email=FORMULA_TEXT | st.none(),
+    values=st.lists(FORMULA_TEXT, max_size=4),
+)
+def test_no_cell_is_a_formula_and_every_value_reads_the_same(
+    names: tuple[str, str], email: str | None, values: list[str]
+) -> None:
+    person = {"first_name": names[0], "last_name": names[1], "email": email}
+    row = Row(person, serials(*values), 2)
+    content = written([row])
+    assert read(content) == [row]
+    for delimiter in ",;":  # some spreadsheets divide cells at semicolons
+        lines = io.StringIO(content.decode(), newline="")
+        for cells in csv.reader(lines, delimiter=delimiter):
+            assert not [cell for cell in cells if cell.startswith(tuple(FORMULAS))]
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("'=1+1", "''=1+1"),
+        ("-5", "'-5"),
+        ("a;@b", "a;'@b"),
+        ("O'Neil", "O'Neil"),
+        ("'quoted'", "'quoted'"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_an_apostrophe_precedes_a_formula(value: str, cell: str) -> None:
+    assert written([Row({"email": value}, [])], ["email"]).decode() == f"email\r\n{cell}\r\n"
+
+
+def test_a_file_with_formulas_that_are_not_escaped_is_read_as_it_is() -> None:
+    [row] = read(HEADER + b"=Ada,+Lovelace,,-1;@2\n")
+    person = {"first_name": "=Ada", "last_name": "+Lovelace", "email": None}
+    assert row == Row(person, serials("-1", "@2"), 2)
 
 
 def test_only_the_chosen_columns_are_written() -> None:

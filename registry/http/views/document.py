@@ -61,7 +61,7 @@ class DocumentView(web.View):
     types: ClassVar[tuple[Resource, ...]] = ()
     handlers: ClassVar[Mapping[str, _Handler]]
     requirements: ClassVar[Mapping[str, Sequence[Requirement]]]
-    _entered: tuple[Bulkhead, ...] = ()
+    _entered: Mapping[Bulkhead, str | None] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -81,8 +81,8 @@ class DocumentView(web.View):
                 yield from pause().__await__()
             return (yield from handler(self).__await__())
         finally:
-            for bulkhead in self._entered:
-                bulkhead.release()
+            for bulkhead, client in self._entered.items():
+                bulkhead.release(client)
             deadlines.end(task)
 
     @property
@@ -110,6 +110,11 @@ class DocumentView(web.View):
     def url(self) -> str:
         """The absolute URL as requested."""
         return absolute_url(self.request, self.settings.public_url, self.request.app[PROXIES])
+
+    @property
+    def client(self) -> str:
+        """The network of the client, for the slots that it occupies."""
+        return self.request.app[PROXIES].client_network(self.request)
 
     async def options(self) -> web.Response:
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
@@ -172,11 +177,11 @@ class DocumentView(web.View):
         what the access token does not allow.
         """
         bulkheads, errors = self.repository.bulkheads, ErrorCollector()
-        admit = partial(self._enter, bulkheads.large_bodies)
+        admit = partial(self._enter, bulkheads.large_bodies, awaits_client=True)
         is_late = not self.request.content.is_eof()
         body = await read_body(self.request, admit, extension)
         if is_large := len(body) > MAX_INLINE_BYTES:
-            await self._enter(bulkheads.large_documents)
+            await self._enter(bulkheads.large_documents, awaits_client=False)
         if is_late or is_large:  # not always: 2 % of the CPU time of creating a person
             await self._check_token()
         with errors:
@@ -194,11 +199,15 @@ class DocumentView(web.View):
         if PRINCIPAL in self.request and (token := bearer_token(self.request)):
             await self.request.app[AUTHENTICATOR].check(token)
 
-    async def _enter(self, bulkhead: Bulkhead) -> None:
-        """Occupy a slot until the request ends, unless it has one. Raises BulkheadFull."""
+    async def _enter(self, bulkhead: Bulkhead, *, awaits_client: bool) -> None:
+        """Occupy a slot until the request ends, unless it has one. Raises BulkheadFull.
+
+        awaits_client: whether the client determines how long that is.
+        """
         if bulkhead not in self._entered:
-            await bulkhead.acquire()
-            self._entered += (bulkhead,)
+            client = self.client if awaits_client else None
+            await bulkhead.acquire(client)
+            self._entered = {**self._entered, bulkhead: client}
 
     async def read_keyed_request(
         self,

@@ -57,7 +57,7 @@ class ListView(TypeView):
         self.request.app[CORS].add_headers(self.request, response.headers)
         compound = CompoundStream(resource, query, snapshot, self.graph)
         async with (
-            listing.chunks() as chunks,
+            listing.chunks(self.client) as chunks,
             aclosing(compound.primary(chunks)) as primary,
             aclosing(compound.included()) as all_included,
         ):

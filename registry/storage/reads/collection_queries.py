@@ -171,21 +171,23 @@ class CollectionQuery:
         return IdPosition(offset, descending=self.order[0].descending)
 
     @asynccontextmanager
-    async def stream(self, batch_size: int) -> AsyncIterator[AsyncIterator[list[Record]]]:
+    async def stream(
+        self, batch_size: int, client: str | None = None
+    ) -> AsyncIterator[AsyncIterator[list[Record]]]:
         """Yield an iterator over all records that satisfy the filters, in batches of this size.
 
-        The response counts as a stream until the context ends; if few records can satisfy the
-        filters, only if they are more than one batch.
+        The response counts as a stream of the client until the context ends; if few records can
+        satisfy the filters, only if they are more than one batch.
         """
         async with AsyncExitStack() as slots:
             if not self._is_narrow:
-                await slots.enter_async_context(self.context.bulkheads.streams)
+                await slots.enter_async_context(self.context.bulkheads.streams.slot(client))
             read = self._joined_batches if self._join else self._batches
-            async with aclosing(read(batch_size, slots)) as batches:
+            async with aclosing(read(batch_size, slots, client)) as batches:
                 yield batches
 
     async def _joined_batches(
-        self, batch_size: int, slots: AsyncExitStack
+        self, batch_size: int, slots: AsyncExitStack, client: str | None
     ) -> AsyncGenerator[list[Record]]:
         """Read page after page, as no cursor yields the records of a join in order."""
         heavy_queries = self.context.bulkheads.heavy_queries
@@ -196,7 +198,7 @@ class CollectionQuery:
                 read = partial(find_after, self.find, self.conditions, self.order)
                 records = await read(END, batch_size)
             if self._is_narrow and len(records) == batch_size:
-                await slots.enter_async_context(self.context.bulkheads.streams)
+                await slots.enter_async_context(self.context.bulkheads.streams.slot(client))
             while len(records) == batch_size:
                 yield records
                 position = position_of(records[-1], self.order)
@@ -206,7 +208,7 @@ class CollectionQuery:
             yield records
 
     async def _batches(
-        self, batch_size: int, slots: AsyncExitStack
+        self, batch_size: int, slots: AsyncExitStack, client: str | None
     ) -> AsyncGenerator[list[Record]]:
         commands, bulkheads = self.context.commands, self.context.bulkheads
         is_heavy = not self.is_indexed
@@ -223,7 +225,7 @@ class CollectionQuery:
                 resources.push_async_callback(cursor.close)
                 records = await cursor.batch_size(batch_size).to_list(batch_size)
             if self._is_narrow and _has_more(cursor):
-                await slots.enter_async_context(bulkheads.streams)
+                await slots.enter_async_context(bulkheads.streams.slot(client))
             while _has_more(cursor):
                 yield records
                 async with bulkheads.heavy_queries.readmit() if is_heavy else nullcontext():

@@ -35,16 +35,19 @@ class Listing:
         self._query = query
 
     @asynccontextmanager
-    async def chunks(self) -> AsyncIterator[AsyncIterator[list[Record]]]:
+    async def chunks(self, client: str | None = None) -> AsyncIterator[AsyncIterator[list[Record]]]:
         """Yield an iterator over all records, CHUNK at a time.
 
-        The response counts as a stream until the context ends, unless it is small.
+        The response counts as a stream until the context ends, unless it is small. client: the one
+        that it waits for, as of a Bulkhead.
         """
         with translated_errors(self._context.seconds):
             query = await self._query_by_ids()
         related = query.names_related
         async with (
-            aclosing(related_batches(query, CHUNK)) if related else query.stream(CHUNK) as batches,
+            aclosing(related_batches(query, CHUNK, client))
+            if related
+            else query.stream(CHUNK, client) as batches,
             aclosing(self._translate_errors(batches)) as chunks,
         ):
             yield chunks

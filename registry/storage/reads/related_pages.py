@@ -60,16 +60,19 @@ async def related_page(query: CollectionQuery, page: Page, read: _Read) -> Windo
     return outcome
 
 
-async def related_batches(query: CollectionQuery, size: int) -> AsyncGenerator[list[Record]]:
+async def related_batches(
+    query: CollectionQuery, size: int, client: str | None
+) -> AsyncGenerator[list[Record]]:
     """Yield all records of such a query, in batches of this size.
 
-    Waits for slots, and counts as a stream as the query does. Raises as `related_page`.
+    Waits for slots, and counts as a stream of the client as the query does. Raises as
+    `related_page`.
     """
     async with query.slot(is_heavy=True):
         filters = await narrowed(query, _MANY)
     join = SemiJoin(query.with_filters(filters))
     matching: list[Record] = []
-    async with join.base.stream(size) as batches:
+    async with join.base.stream(size, client) as batches:
         async for records in batches:
             matching += await join.matching(records)
             if len(matching) > size:

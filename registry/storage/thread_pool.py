@@ -20,9 +20,8 @@ def _set_size() -> int:
 THREADS = _set_size()
 """Threads, and connections for them.
 
-At most 12 batches per type, 5 per link, one of link writes and 12 of past snapshots are in flight:
-42 with two types; 16 deletions and atomic operations, 8 unbatched lookups, and 16 updates of locked
-records per type. Heavy queries, streams and large transactions, which may take seconds, have at
-most half. With motor's default, five per core, ten slow queries block every write on two cores.
+At most 12 batches per type, 5 per link and 12 of past snapshots are in flight, 41 with two types,
+and 8 unbatched lookups; of writes, two groups, one single command, and 16 requests that run alone.
+Heavy queries, streams and large transactions, which may take seconds, have at most half. With motor's default, five per core, ten slow queries block every write on two cores.
 Threads start on demand.
 """

@@ -22,6 +22,7 @@ THREADS = _set_size()
 
 At most 12 batches per type, 5 per link and 12 of past snapshots are in flight, 41 with two types,
 and 8 unbatched lookups; of writes, two groups, one single command, and 16 requests that run alone.
-Heavy queries, streams and large transactions, which may take seconds, have at most half. With motor's default, five per core, ten slow queries block every write on two cores.
-Threads start on demand.
+Heavy queries, streams and large transactions, which may take seconds, have at most half. With
+motor's default, five per core, ten slow queries block every write on two cores. Threads start on
+demand.
 """

@@ -226,9 +226,7 @@ class GroupCommit:
         outcomes: _Outcomes = []
         sealed = set[Key]()  # records that later requests of the group must not write
         for request in list(group.requests):
-            results: _Outcome = []
-            touched = request.records
-            writer = None if sealed.isdisjoint(touched) else group
+            writer = group if sealed & request.records else None
             if writer is None:
                 try:
                     results = await unit.apply(request)
@@ -239,22 +237,18 @@ class GroupCommit:
                         raise
                     outcomes.append((request, error))
                     continue
-                touched = unit.touched
-                writer = self._writer(touched, group)
-                if writer is None and not sealed.isdisjoint(touched):
-                    writer = group
-                if writer is not None:
-                    unit.undo(request)
-            if writer is not None:
-                request.records |= touched
-                sealed |= request.records
-                group.requests.remove(request)
-                self._wait_for(writer, request)
-                if request.is_alone:
-                    raise _Deferred
-                continue
-            self._claim(group, touched)
-            sealed |= request.sealed
-            outcomes.append((request, results))
+                request.records |= unit.touched
+                writer = group if sealed & request.records else self._writer(request.records, group)
+                if writer is None:
+                    self._claim(group, request.records)
+                    sealed |= request.sealed
+                    outcomes.append((request, results))
+                    continue
+                unit.undo(request)
+            sealed |= request.records
+            group.requests.remove(request)
+            self._wait_for(writer, request)
+            if request.is_alone:
+                raise _Deferred
         await unit.flush(group.requests)
         return outcomes

@@ -181,7 +181,9 @@ class _Server(web.Server):
     def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
         protocol.started = perf_counter()
         # A stream sends its own head, so `Connection: close` is decided when the request begins.
-        if protocol.closes_next:
+        # After a chunked body, aiohttp takes the last trailer for a field of the next request,
+        # which may be that of another client behind a proxy.
+        if protocol.closes_next or message.chunked:
             message = message._replace(should_close=True)
         # The response has the version of its request; the parser takes 0.9 and 2.0 as well.
         if message.version is not HttpVersion11 and message.version != HttpVersion10:

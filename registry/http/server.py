@@ -18,12 +18,13 @@ from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES
 from registry.http.connection import Connection
 from registry.http.cors import Cors
 from registry.http.error_responses import error_response
+from registry.http.fields_limit import size_of
 from registry.http.health import HEALTH_PATHS
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import ExpectationFailed
+from registry.jsonapi.errors import ExpectationFailed, HeaderFieldsTooLarge
 
 _NOTICE_SECONDS = 0.1
 """A stop that takes longer says what it waits for."""
@@ -192,6 +193,8 @@ class _Server(web.Server):
 
     def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         # Here, as a middleware would be one more coroutine for every request.
+        if size_of(request.raw_headers) > self._limits.fields_bytes:
+            return _reject(request, HeaderFieldsTooLarge(self._limits.fields_bytes))
         try:
             self._hosts.check(request)
             self._cors.check(request)

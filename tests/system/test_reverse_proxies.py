@@ -312,9 +312,13 @@ async def test_errors_of_the_service_reach_the_client(public: Api, start: Start)
     long_query = "/persons?page[after]=" + "a" * 100_000
     async with proxy.request("GET", long_query) as response:
         invalid = response.status, response.content_type
+    long_head = {f"X-{number}": "a" * 8_000 for number in range(100)}
+    async with proxy.request("GET", "/persons", long_head) as response:
+        too_large_head = response.status, response.content_type
 
     assert too_large == (413, MEDIA_TYPE)
     assert invalid == (400, MEDIA_TYPE)
+    assert too_large_head == (431, MEDIA_TYPE)
 
 
 @pytest.mark.parametrize("start", [nginx, caddy, haproxy], indirect=True)

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
+from copy import copy
 from time import perf_counter
 from typing import Any
 
@@ -37,6 +38,9 @@ _ACCEPT_SECONDS = 1.0
 _BACKLOG = 128
 """Connections that the kernel establishes before the event loop accepts them. With 2,048, some
 clients under overload wait for five seconds after they have connected."""
+
+_MAX_KEPT_TARGET = 2**10
+"""Characters of a target whose URL is shared with later requests for the same target."""
 
 _log = logging.getLogger("registry")
 
@@ -186,6 +190,9 @@ class _Server(web.Server):
         # which may be that of another client behind a proxy.
         if protocol.closes_next or message.chunked:
             message = message._replace(should_close=True)
+        # yarl keeps each of the last URLs with its parsed query, which takes fifty times its size.
+        if len(message.path) > _MAX_KEPT_TARGET:
+            message = message._replace(url=copy(message.url))
         # The response has the version of its request; the parser takes 0.9 and 2.0 as well.
         if message.version is not HttpVersion11 and message.version != HttpVersion10:
             message = message._replace(version=HttpVersion11, should_close=True)

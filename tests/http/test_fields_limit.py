@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
+from registry.http.compression import compress
 from registry.http.limits import Limits
 from tests.http.conftest import Client, Start, exchange
 from tests.support import traced_memory
@@ -113,3 +114,31 @@ async def memory_for(client: Client, sent: bytes) -> int:
         with suppress(ConnectionError):
             await writer.wait_closed()
     return result
+
+
+async def test_long_values_of_accept_encoding_are_not_kept(start: Start) -> None:
+    async def respond(request: web.Request) -> web.Response:
+        response = web.Response(body=bytes(2_000))
+        await compress(request, response)
+        return response
+
+    client = await start(respond)
+    with traced_memory() as size:
+        for number in range(30):
+            field = b"Accept-Encoding: gzip, %d%s\r\n" % (number, b"a" * 8_000)
+            received = await exchange(client, LAST_GET + field * 7 + b"\r\n")
+            assert b"Content-Encoding: gzip" in received
+        assert size() < 2**20
+
+
+async def test_the_parameters_of_long_targets_are_not_kept(start: Start) -> None:
+    async def respond(request: web.Request) -> web.Response:
+        return web.Response(text=str(len(request.query)))
+
+    client = await start(respond)
+    with traced_memory() as size:
+        for number in range(20):
+            target = b"/?x%d%s" % (number, b"&a" * 50_000)
+            received = await exchange(client, LAST_GET.replace(b"/", target, 1) + b"\r\n")
+            assert received.endswith(b"50001")
+        assert size() < 2**23  # yarl keeps the text of 128 targets, of 128 KiB at most

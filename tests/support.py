@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
 import re
-from collections.abc import Mapping
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -339,3 +342,18 @@ async def open_cursors(database: Database) -> int:
         {"$match": {"ns": f"{database.name}.computers", "type": "idleCursor"}},
     ]
     return len(await database.client.admin.aggregate(pipeline).to_list(None))
+
+
+@contextmanager
+def traced_memory() -> Iterator[Callable[[], int]]:
+    """Yield a function that returns the bytes allocated since then that are still in use."""
+
+    def size() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        yield size
+    finally:
+        tracemalloc.stop()

@@ -29,7 +29,7 @@ def compresses(request: web.Request, size: int) -> bool:
     if size < MIN_BYTES:
         return False
     accepted = request.headers.getall(hdrs.ACCEPT_ENCODING, ())
-    if not accepted or not accepts_gzip(",".join(accepted)):
+    if not accepted or not accepts_gzip(accepted):
         return False
     return bool(request.config_dict[SETTINGS].compression == "on")
 

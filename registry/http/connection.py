@@ -14,12 +14,13 @@ from aiohttp.http import HttpVersion11
 from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.error_responses import error_response, raw_error_response
+from registry.http.fields_limit import FieldsLimit, FieldsTooLarge
 from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.http.responses import new_request_id
 from registry.http.send_rate import SendRateLimit
 from registry.http.transports import reset
-from registry.jsonapi.errors import MalformedRequest, RequestTimeout
+from registry.jsonapi.errors import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
 """Reading pauses when so many requests wait for the response to another one of the connection."""
@@ -27,6 +28,9 @@ _MAX_WAITING = 2
 _READ_BUFFER = 2**16
 """Reading pauses when more than twice as many bytes of a body wait. As the event loop reads up to
 256,000 at a time, a body that waits takes at most 0.4 MB; with aiohttp's default, 0.8 MB."""
+
+_MAX_PIECE = 2**14
+"""Bytes that are parsed at once: the start of a head behind a request in them is not counted."""
 
 _TLS_BUFFER = 2**12
 """Bytes that may wait for encrypted ones to be sent. With a limit of less than the session tickets,
@@ -44,6 +48,7 @@ class Connection(web.RequestHandler):
     """
 
     __slots__ = (
+        "_fields_limit",
         "_half_closed",
         "_head_timer",
         "_idle_timer",
@@ -67,6 +72,9 @@ class Connection(web.RequestHandler):
             auto_decompress=False,
             access_log=None,  # type: ignore[arg-type] # None turns it off: `record` replaces it
         )
+        # `_parser` is declared as one of aiohttp's, whose other methods are not called.
+        self._fields_limit = FieldsLimit(cast(Any, self._parser), limits.fields_bytes)
+        self._parser = cast(Any, self._fields_limit)
         self._limits = limits
         self._recorder = recorder
         self.started = 0.0  # when the request in progress was taken, by perf_counter()
@@ -127,7 +135,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, and limit the time until a head is complete."""
-        super().data_received(data)
+        for start in range(0, len(data) or 1, _MAX_PIECE):
+            super().data_received(data[start : start + _MAX_PIECE])
         self._fail_broken_body()
         # aiohttp has no limit on the time between the first byte of a head and the last.
         if not self._awaits_head:
@@ -143,7 +152,7 @@ class Connection(web.RequestHandler):
         RFC 9112, 9.6. No response is due to a request that has not arrived as a whole. The event
         loop cannot send anything on a TLS connection that its client has closed.
         """
-        if self._awaits_input or self.ssl_context is not None:
+        if self._awaits_input or self._lingers or self.ssl_context is not None:
             return False
         self._half_closed = self._is_ending = True
         self._schedule_probe()
@@ -177,6 +186,9 @@ class Connection(web.RequestHandler):
             self.record(request, None)
             raise
         self.record(request, None if is_lost else response)
+        if self._lingers:
+            # The client reads the response only if the connection stays open while it still sends.
+            await asyncio.sleep(self._limits.linger_seconds)
         return response, is_lost
 
     def handle_error(
@@ -187,7 +199,9 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Return the error document for a malformed request, which no middleware sees."""
-        if status == 400:
+        if isinstance(exc, FieldsTooLarge):
+            exc = HeaderFieldsTooLarge(self._limits.fields_bytes)
+        elif status == 400:
             # What follows quotes the request, which may contain an access token.
             reason = re.split(r"\n|: [a-z(]*['\"]", message or "", maxsplit=1)[0].rstrip(":. ")
             exc = MalformedRequest(f"The request is not valid HTTP: {reason}.")
@@ -248,6 +262,12 @@ class Connection(web.RequestHandler):
         """Whether only the rest of a request, or another one, leads to a response."""
         request = self._current_request
         return self._awaits_head or (request is not None and not request.content.is_eof())
+
+    @property
+    def _lingers(self) -> bool:
+        """Whether only the response to refused fields is due, while the client may still send."""
+        is_last = not self._messages and self._current_request is None
+        return self._fields_limit.is_exceeded and is_last
 
     def _reject_slow_head(self) -> None:
         if self.transport is not None:

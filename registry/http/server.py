@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
+from copy import copy
 from time import perf_counter
 from typing import Any
 
@@ -18,12 +19,13 @@ from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES
 from registry.http.connection import Connection
 from registry.http.cors import Cors
 from registry.http.error_responses import error_response
+from registry.http.fields_limit import size_of
 from registry.http.health import HEALTH_PATHS
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import ExpectationFailed
+from registry.jsonapi.errors import ExpectationFailed, HeaderFieldsTooLarge
 
 _NOTICE_SECONDS = 0.1
 """A stop that takes longer says what it waits for."""
@@ -36,6 +38,9 @@ _ACCEPT_SECONDS = 1.0
 _BACKLOG = 128
 """Connections that the kernel establishes before the event loop accepts them. With 2,048, some
 clients under overload wait for five seconds after they have connected."""
+
+_MAX_KEPT_TARGET = 2**10
+"""Characters of a target whose URL is shared with later requests for the same target."""
 
 _log = logging.getLogger("registry")
 
@@ -181,8 +186,13 @@ class _Server(web.Server):
     def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
         protocol.started = perf_counter()
         # A stream sends its own head, so `Connection: close` is decided when the request begins.
-        if protocol.closes_next:
+        # After a chunked body, aiohttp takes the last trailer for a field of the next request,
+        # which may be that of another client behind a proxy.
+        if protocol.closes_next or message.chunked:
             message = message._replace(should_close=True)
+        # yarl keeps each of the last URLs with its parsed query, which takes fifty times its size.
+        if len(message.path) > _MAX_KEPT_TARGET:
+            message = message._replace(url=copy(message.url))
         # The response has the version of its request; the parser takes 0.9 and 2.0 as well.
         if message.version is not HttpVersion11 and message.version != HttpVersion10:
             message = message._replace(version=HttpVersion11, should_close=True)
@@ -190,6 +200,8 @@ class _Server(web.Server):
 
     def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         # Here, as a middleware would be one more coroutine for every request.
+        if size_of(request.raw_headers) > self._limits.fields_bytes:
+            return _reject(request, HeaderFieldsTooLarge(self._limits.fields_bytes))
         try:
             self._hosts.check(request)
             self._cors.check(request)

@@ -1,7 +1,7 @@
 """Content negotiation (JSON:API 1.0, Content Negotiation)."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import TypeAlias
@@ -13,12 +13,21 @@ MEDIA_TYPE = "application/vnd.api+json"
 
 Parts: TypeAlias = tuple[str, ...]
 
+_HTML = "text/html"
+
 _ENCODINGS = ("identity", "gzip", "deflate")
 
-# Commas and semicolons inside quoted strings are not separators (RFC 9110, 5.6.4).
-_LIST_ITEM = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')
+_GZIP_OR_NONE = ("gzip", "x-gzip", "*", "identity")
+
+_MAX_CACHED = 2**8
+"""Characters of a list that is kept, with its items: an attacker would fill the memory with more.
+A browser sends about 130."""
+
+# Commas and semicolons inside quoted strings are not separators (RFC 9110, 5.6.4). No match fails
+# after it has begun, so each takes linear time.
+_LIST_ITEM = re.compile(r'(?:[^,"]+|"(?:[^"\\]+|\\.)*"?)+')
 _WEIGHT = re.compile(r"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
-_PART = re.compile(r'(?:[^;"]|"(?:\\.|[^"\\])*"?)+')
+_PART = re.compile(r'(?:[^;"]+|"(?:[^"\\]+|\\.)*"?)+')
 
 
 def check_content_type(header: str | None, extension: str | None = None) -> None:
@@ -57,41 +66,51 @@ def check_content_encoding(header: str | None) -> None:
         raise UnsupportedMediaType(detail)
 
 
-def check_accept(headers: Iterable[str], extension: str | None = None) -> None:
+def check_accept(headers: Sequence[str], extension: str | None = None) -> None:
     """Raise NotAcceptable if `Accept` names JSON:API, but only with unsupported parameters.
 
     A weight (`q`) is not a media type parameter, and the extension, if any, is supported. Other
     media types are ignored: RFC 9110 allows a response that is not acceptable in place of a 406.
     """
-    jsonapi = [parts[1:] for parts in _split_list(headers) if parts[0] == MEDIA_TYPE]
+    jsonapi = [parts[1:] for parts in _items(headers, MEDIA_TYPE)]
     # Parameters from `q` on belong to Accept, not to the media type (RFC 9110, 12.5.1).
     parameters = {tuple(takewhile(lambda part: not part.startswith("q="), one)) for one in jsonapi}
-    if jsonapi and parameters.isdisjoint({(), _split(media_type(extension))[1:]}):
+    if jsonapi and () not in parameters and _split(media_type(extension))[1:] not in parameters:
         raise NotAcceptable(
             f"Every `{MEDIA_TYPE}` in the header `Accept` has parameters; "
             "send one without parameters, or no `Accept`."
         )
 
 
-def prefers_html(headers: Iterable[str]) -> bool:
+def prefers_html(headers: Sequence[str]) -> bool:
     """Return whether `Accept` names `text/html`, as browsers do, and not JSON:API."""
-    weights = {parts[0]: _weight(parts) for parts in _split_list(headers)}
-    return weights.get("text/html", 0.0) > 0 and MEDIA_TYPE not in weights
+    weights = {parts[0]: _weight(parts) for parts in _items(headers, _HTML, MEDIA_TYPE)}
+    return weights.get(_HTML, 0.0) > 0 and MEDIA_TYPE not in weights
 
 
-@lru_cache(maxsize=256)  # bounded, because clients choose the values
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Return whether a value of `Accept-Encoding` prefers gzip to no coding (RFC 9110, 12.5.3)."""
-    weights = {parts[0]: _weight(parts) for parts in _split_list([accept_encoding])}
+def accepts_gzip(accept_encoding: Sequence[str]) -> bool:
+    """Return whether `Accept-Encoding` prefers gzip to no coding (RFC 9110, 12.5.3)."""
+    weights = {parts[0]: _weight(parts) for parts in _items(accept_encoding, *_GZIP_OR_NONE)}
     names = (name for name in ("gzip", "x-gzip", "*") if name in weights)
     gzip = weights.get(next(names, ""), 0.0)
     return gzip > 0 and gzip >= weights.get("identity", 0.0)
 
 
-def _split_list(headers: Iterable[str]) -> list[Parts]:
-    """Return each item of a list in a header with its parameters."""
-    items = [_split(item) for header in headers for item in _LIST_ITEM.findall(header)]
-    return [parts for parts in items if parts]
+def _items(headers: Sequence[str], *names: str) -> list[Parts]:
+    """Return the items of a list in a header that have these names, with their parameters."""
+    return [
+        parts
+        for header in headers
+        for parts in (_find_items if len(header) > _MAX_CACHED else _cached_items)(header, names)
+    ]
+
+
+def _find_items(header: str, names: tuple[str, ...]) -> list[Parts]:
+    found = [item for item in _LIST_ITEM.findall(header) if item.lstrip().lower().startswith(names)]
+    return [parts for parts in map(_split, found) if parts[0] in names]
+
+
+_cached_items = lru_cache(maxsize=256)(_find_items)  # bounded, because clients choose the values
 
 
 def _weight(parts: Parts) -> float:
@@ -107,7 +126,6 @@ def _unsupported(header: str, expected: str) -> UnsupportedMediaType:
     )
 
 
-@lru_cache(maxsize=256)  # bounded, because clients choose the values
 def _split(value: str) -> Parts:
     """Return the media type and its parameters, in lower case."""
     return tuple(part for part in (raw.strip().lower() for raw in _PART.findall(value)) if part)

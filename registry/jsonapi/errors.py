@@ -204,6 +204,13 @@ class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
         )
 
 
+class HeaderFieldsTooLarge(ApiError, status=431, code="header_fields_too_large"):
+    """The header fields exceed the size limit."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"The header fields must not exceed {max_bytes} bytes in total.")
+
+
 class InternalError(ApiError, status=500, code="internal_error"):
     """The service has a defect; its log contains the cause with the id of the request."""
 

@@ -1,9 +1,10 @@
 """Document of operations -> validated input (JSON:API extension Atomic Operations)."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from registry.jsonapi.atomic_operations import (
     OPERATIONS,
@@ -28,6 +29,8 @@ from registry.model.resource import Relationship, Resource
 
 _EXCLUDED = ("data", "included", "errors", RESULTS)
 """Members that a document of operations must not have (Atomic Operations, Document Structure)."""
+
+_PLAIN_PATH = re.compile(r"/(?!/)[^?#\t\r\n]*")
 
 _MODES = {"add": Mode.ADD, "update": Mode.REPLACE, "remove": Mode.REMOVE}
 
@@ -215,12 +218,11 @@ class _OperationLoader:
 
 def _path_segments(href: str) -> Sequence[str]:
     """Return the decoded segments of a path, none if it is anything but a plain path."""
-    try:
-        url = urlsplit(href)
-    except ValueError:
+    # Other hosts are not this service, and query parameters would have no effect. `urlsplit` would
+    # keep the text, which may be as long as a body.
+    if not _PLAIN_PATH.fullmatch(href):
         return []
-    # Other hosts are not this service, and query parameters would have no effect.
-    return [unquote(segment) for segment in url.path.split("/")] if url.path == href else []
+    return [unquote(segment) for segment in href.split("/")]
 
 
 def _relationship(resource: Resource, name: Any, position: DocumentPosition) -> Relationship:

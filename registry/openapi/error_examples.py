@@ -141,6 +141,7 @@ class ErrorExamples:
             _raised(lambda: check_accept((f"{MEDIA_TYPE}; charset=utf-8",))),
             errors.RequestTimeout("head", self._limits.arrival_seconds),
             errors.ExpectationFailed(),
+            errors.HeaderFieldsTooLarge(self._limits.fields_bytes),
             errors.InternalError(),
             errors.ServiceUnavailable(),
             *from_storage_error(self._bulkheads.small_requests.wait_error()).errors,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.compound.id_bitset import IdBitset
+from tests.support import traced_memory
 
 IDS = st.one_of(st.integers(-3_000, 3_000), st.integers(-(2**63), 2**63 - 1))
 
@@ -31,11 +30,7 @@ def test_values_that_are_not_integers_are_ignored() -> None:
 
 
 def test_a_million_consecutive_ids_take_less_than_a_mebibyte() -> None:
-    tracemalloc.start()
-    try:
+    with traced_memory() as size:
         ids = IdBitset()
         ids.update(range(1_000_000))
-        size, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert size < 2**20  # a million bits are 122 KiB; a set of integers takes over 60 MiB
+        assert size() < 2**20  # a million bits are 122 KiB; a set of integers takes over 60 MiB

@@ -11,6 +11,8 @@ import logging
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.typedefs import Handler
 
 from registry.http import connection
 from registry.http.connection import Connection
@@ -18,6 +20,24 @@ from tests.http.conftest import LONG_LIMITS, Start, exchange
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+TRAILER = (
+    b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2\r\n{}\r\n0\r\nX-Said: injected\r\n\r\n"
+)
+
+
+async def said(request: web.Request) -> web.Response:
+    await request.read()
+    return web.Response(text=request.headers.get("X-Said", "nothing"))
+
+
+async def stream(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(str((await said(request)).text).encode())
+    return response
 
 
 async def echo(request: web.Request) -> web.Response:
@@ -131,6 +151,26 @@ async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -
     async with client.post("/", data=io.BytesIO(body)) as response:
         assert await response.read() == body
     assert received[0] <= 2**17 + 256_000
+
+
+@pytest.mark.parametrize("handler", [said, stream])
+async def test_a_trailer_does_not_reach_the_next_request(start: Start, handler: Handler) -> None:
+    client = await start(handler, LONG_LIMITS)
+    received = await exchange(client, TRAILER + b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 1
+    assert b"connection: close\r\n" in received.lower()
+    assert b"nothing" in received
+
+
+async def test_aiohttp_takes_a_trailer_for_a_field_of_the_next_request() -> None:
+    """If this fails, aiohttp is mended: connections need not close after chunked bodies."""
+    app = web.Application()
+    app.router.add_route("*", "/", said)
+    async with TestClient(TestServer(app)) as client:
+        last = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        received = await exchange(client, TRAILER + last)
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 2
+    assert received.endswith(b"injected")
 
 
 async def test_a_compressed_body_is_not_decompressed_unless_a_view_reads_it(start: Start) -> None:

@@ -11,8 +11,10 @@ from registry.jsonapi.content_negotiation import (
     accepts_gzip,
     check_accept,
     check_content_type,
+    check_parameters,
 )
 from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType
+from tests.support import traced_memory
 
 
 @pytest.mark.parametrize(
@@ -88,4 +90,21 @@ def test_any_header_is_accepted_or_rejected_without_failure(header: str) -> None
 def test_gzip_is_used_if_it_is_accepted_and_no_coding_is_not_preferred(
     header: str, *, expected: bool
 ) -> None:
-    assert accepts_gzip(header) is expected
+    assert accepts_gzip((header,)) is expected
+
+
+def test_long_values_are_not_kept() -> None:
+    with traced_memory() as size:
+        for number in range(100):
+            value = f"text/html{number};{';'.join(map(str, range(1_500)))}"
+            check_accept((f"{MEDIA_TYPE}, {value}",))
+            check_parameters(value)
+        assert size() < 2**20
+
+
+def test_a_long_list_of_media_types_is_read_to_its_end() -> None:
+    others = ", ".join(f"text/x{number}" for number in range(700))
+    check_accept((others, others))
+    check_accept((f"{MEDIA_TYPE};a=b", others, MEDIA_TYPE))
+    with pytest.raises(NotAcceptable):
+        check_accept((others, f"{others}, {MEDIA_TYPE};a=b"))

@@ -18,6 +18,7 @@ from registry.jsonapi.operation_documents import load_operations
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.jsonapi.test_request_documents import JSON, NAMED, resolve
+from tests.support import traced_memory
 
 GRAPH = Graph(RESOURCES)
 
@@ -226,6 +227,13 @@ def test_an_invalid_relationship_is_not_taken_for_the_whole_resource(name: Any) 
 )
 def test_an_href_that_is_not_a_path_of_the_service_is_not_found(href: str) -> None:
     assert errors_of({"op": "remove", "href": href}) == [(404, "/0/href")]
+
+
+def test_long_hrefs_are_not_kept() -> None:
+    with traced_memory() as size:
+        for number in range(20):
+            errors_of({"op": "remove", "href": f"/{number}{'a' * 500_000}"})
+        assert size() < 2**20
 
 
 @pytest.mark.parametrize("href", [None, 1, [], {"path": "/persons/1"}])

@@ -1,4 +1,4 @@
-"""nginx and Caddy in front of the service, with the configurations in docs/."""
+"""Reverse proxies in front of the service: nginx and Caddy with the configurations in docs/."""
 
 from __future__ import annotations
 
@@ -40,15 +40,32 @@ http {{
 """
 """What Debian's nginx.conf says around the configuration, for a process without privileges."""
 
+HAPROXY = """
+defaults
+    mode http
+    timeout connect 60s
+    timeout client 60s
+    timeout server 60s
+frontend public
+    bind 127.0.0.1:{port} ssl crt {directory}/both.pem
+    default_backend registry
+backend registry
+    http-reuse always
+    server registry 127.0.0.1:{upstream}
+"""
+"""Passes on trailers, and requests of all clients on any connection to the service."""
+
 Start = Callable[[int], Awaitable["Proxy"]]
 
 
 class Proxy:
     """A running reverse proxy."""
 
-    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+    def __init__(self, port: int, session: aiohttp.ClientSession, context: ssl.SSLContext) -> None:
+        self._port = port
         self._url = f"https://127.0.0.1:{port}"
         self._session = session
+        self._context = context
 
     def request(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, data: object = None
@@ -60,6 +77,16 @@ class Proxy:
             data=data,
             server_hostname=NAME,
         )
+
+    async def exchange(self, request: bytes) -> bytes:
+        """Send a request as it is, on a connection of its own; return the head of the response."""
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self._port, ssl=self._context, server_hostname=NAME
+        )
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        return head
 
 
 def nginx(directory: Path, port: int, upstream: int) -> list[str]:
@@ -82,6 +109,15 @@ def caddy(directory: Path, port: int, upstream: int) -> list[str]:
     text = text.replace("127.0.0.1:8080", f"127.0.0.1:{upstream}")
     (directory / "Caddyfile").write_text(text)
     return [program("caddy"), "run", "--config", str(directory / "Caddyfile")]
+
+
+def haproxy(directory: Path, port: int, upstream: int) -> list[str]:
+    """Write a configuration of HAProxy; return its command."""
+    both = [(directory / name).read_text() for name in ("fullchain.pem", "privkey.pem")]
+    (directory / "both.pem").write_text("".join(both))
+    path = directory / "haproxy.cfg"
+    path.write_text(HAPROXY.format(directory=directory, port=port, upstream=upstream))
+    return [program("haproxy"), "-db", "-f", str(path)]
 
 
 def program(name: str) -> str:
@@ -112,7 +148,7 @@ async def start(
             await stack.enter_async_context(running(command, tmp_path, unused_tcp_port))
             connector = aiohttp.TCPConnector(ssl=context)
             session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-            return Proxy(unused_tcp_port, session)
+            return Proxy(unused_tcp_port, session, context)
 
         yield start
 
@@ -276,9 +312,31 @@ async def test_errors_of_the_service_reach_the_client(public: Api, start: Start)
     long_query = "/persons?page[after]=" + "a" * 100_000
     async with proxy.request("GET", long_query) as response:
         invalid = response.status, response.content_type
+    long_head = {f"X-{number}": "a" * 8_000 for number in range(100)}
+    async with proxy.request("GET", "/persons", long_head) as response:
+        too_large_head = response.status, response.content_type
 
     assert too_large == (413, MEDIA_TYPE)
     assert invalid == (400, MEDIA_TYPE)
+    assert too_large_head == (431, MEDIA_TYPE)
+
+
+@pytest.mark.parametrize("start", [nginx, caddy, haproxy], indirect=True)
+async def test_a_trailer_of_one_client_is_no_header_of_another(public: Api, start: Start) -> None:
+    assert public.client.port
+    proxy = await start(public.client.port)
+    head = await proxy.exchange(
+        f"POST /persons HTTP/1.1\r\nHost: {NAME}\r\nContent-Type: {MEDIA_TYPE}\r\n"
+        "Transfer-Encoding: chunked\r\nTrailer: X-Request-ID\r\n\r\n"
+        "2\r\n{}\r\n0\r\nX-Request-ID: injected\r\n\r\n".encode()
+    )
+    assert head.startswith(b"HTTP/1.1 400 ")
+    ids = []
+    for _ in range(3):
+        async with proxy.request("GET", "/persons") as response:
+            assert response.status == 200
+            ids.append(response.headers["X-Request-ID"])
+    assert "injected" not in ids
 
 
 async def test_metrics_are_not_public(start: Start) -> None:

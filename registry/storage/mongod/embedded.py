@@ -32,7 +32,7 @@ _OPTIONS = (
     *("--replSet", "registry"),
     *("--slowms", "5000"),  # under load, ordinary transactions take longer than 100 ms
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
-    # Never used here, so that defects in them cannot be either.
+    # The service needs neither, and what is off cannot be attacked.
     *("--networkMessageCompressors", "disabled", "--noscripting"),
     *("--oplogSize", "128"),  # instead of 5 % of the disk
     # Instead of three files of 100 MB, which double the time of a first start.

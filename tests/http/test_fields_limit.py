@@ -1,0 +1,144 @@
+"""The limit on the header fields of a request, and on the trailers of its body."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from aiohttp import web
+
+from registry.http.compression import compress
+from registry.http.limits import Limits
+from tests.http.conftest import Client, Start, exchange
+from tests.support import traced_memory
+
+LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.5)
+
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n"
+LAST_GET = GET + b"Connection: close\r\n"
+
+MOST = b"".join([b"X-%d: %s\r\n" % (number, bytes([97]) * 8_000) for number in range(120)])
+"""Fields of nearly as many bytes as aiohttp accepts, 1 MB."""
+
+
+async def respond(request: web.Request) -> web.Response:
+    return web.Response(body=await request.read(), text=None)
+
+
+def fields(size: int) -> bytes:
+    """Return fields of so many bytes, each smaller than the limit on one."""
+    lines = [b"X: %s\r\n" % (b"a" * 1_019)] * (size // 1_024)
+    return b"".join([*lines, b"Y: %s\r\n" % (b"a" * (size % 1_024 - 5))])
+
+
+def status_lines(received: bytes) -> list[bytes]:
+    return [line for line in received.split(b"\r\n") if line.startswith(b"HTTP/1.")]
+
+
+@pytest.mark.covers("d.body_limits")
+async def test_fields_up_to_the_limit_are_accepted_besides_a_long_target(start: Start) -> None:
+    head = b"GET /?%s HTTP/1.1\r\n" % (b"a" * 120_000)
+    sent = b"Host: h\r\nConnection: close\r\n"
+    client = await start(respond, LIMITS)
+    accepted = await exchange(client, head + sent + fields(2**16 - len(sent)) + b"\r\n")
+    refused = await exchange(client, head + sent + fields(2**16 - len(sent) + 1) + b"\r\n")
+    assert status_lines(accepted) == [b"HTTP/1.1 200 OK"]
+    assert status_lines(refused) == [b"HTTP/1.1 431 Request Header Fields Too Large"]
+    assert b'"code":"header_fields_too_large"' in refused
+    assert b"must not exceed 65536 bytes" in refused
+
+
+@pytest.mark.covers("d.body_limits")
+@pytest.mark.parametrize("before", [b"", b"\r\n", GET + b"\r\n"], ids=["", "line", "request"])
+async def test_fields_beyond_the_limit_get_431_before_the_head_is_complete(
+    start: Start, before: bytes
+) -> None:
+    client = await start(respond, LIMITS)
+    received = await exchange(client, before + GET, fields(2**16), fields(2**14))
+    *answered, refused = status_lines(received)
+    assert answered == [b"HTTP/1.1 200 OK"] * before.count(b"GET")
+    assert refused == b"HTTP/1.0 431 Request Header Fields Too Large"
+    assert b'"code":"header_fields_too_large"' in received
+
+
+async def test_a_long_target_that_arrives_in_parts_is_not_counted(start: Start) -> None:
+    target = [b"a" * 30_000] * 4
+    sent = b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    received = await exchange(await start(respond, LIMITS), b"GET /?", *target, sent)
+    assert status_lines(received) == [b"HTTP/1.1 200 OK"]
+
+
+async def test_requests_that_arrive_at_once_are_counted_one_by_one(start: Start) -> None:
+    head = GET + fields(30_000) + b"\r\n"
+    last = LAST_GET + fields(30_000) + b"\r\n"
+    received = await exchange(await start(respond, LIMITS), head * 4 + last)
+    assert status_lines(received) == [b"HTTP/1.1 200 OK"] * 5
+
+
+async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(start: Start) -> None:
+    """Closed at once, the connection would be reset, and the response lost."""
+    client = await start(respond, LIMITS)
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(GET + MOST[:70_000])
+    await asyncio.sleep(0.1)
+    writer.write(MOST * 8)
+    received = await asyncio.wait_for(reader.read(), timeout=10)
+    writer.close()
+    assert status_lines(received) == [b"HTTP/1.0 431 Request Header Fields Too Large"]
+    assert received.endswith(b'"version":"1.0"}}')
+
+
+@pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["head", "head behind a request"])
+async def test_a_head_that_never_ends_takes_little_memory(start: Start, before: bytes) -> None:
+    client = await start(respond, Limits(arrival_seconds=60.0, linger_seconds=60.0))
+    assert await memory_for(client, before + GET + MOST) < 20 * 3 * 2**16
+
+
+async def test_trailers_that_never_end_take_little_memory(start: Start) -> None:
+    client = await start(respond, LIMITS)
+    post = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
+    assert await memory_for(client, post + MOST) < 20 * 3 * 2**16
+
+
+async def memory_for(client: Client, sent: bytes) -> int:
+    """Return the memory in use while 20 connections have sent something."""
+    with traced_memory() as size:
+        streams = [await asyncio.open_connection("127.0.0.1", client.port) for _ in range(20)]
+        for _, writer in streams:
+            writer.write(sent)
+        await asyncio.sleep(1)  # in which all of it arrives
+        result = size()
+    for _, writer in streams:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+    return result
+
+
+async def test_long_values_of_accept_encoding_are_not_kept(start: Start) -> None:
+    async def respond(request: web.Request) -> web.Response:
+        response = web.Response(body=bytes(2_000))
+        await compress(request, response)
+        return response
+
+    client = await start(respond)
+    with traced_memory() as size:
+        for number in range(30):
+            field = b"Accept-Encoding: gzip, %d%s\r\n" % (number, b"a" * 8_000)
+            received = await exchange(client, LAST_GET + field * 7 + b"\r\n")
+            assert b"Content-Encoding: gzip" in received
+        assert size() < 2**20
+
+
+async def test_the_parameters_of_long_targets_are_not_kept(start: Start) -> None:
+    async def respond(request: web.Request) -> web.Response:
+        return web.Response(text=str(len(request.query)))
+
+    client = await start(respond)
+    with traced_memory() as size:
+        for number in range(20):
+            target = b"/?x%d%s" % (number, b"&a" * 50_000)
+            received = await exchange(client, LAST_GET.replace(b"/", target, 1) + b"\r\n")
+            assert received.endswith(b"50001")
+        assert size() < 2**23  # yarl keeps the text of 128 targets, of 128 KiB at most

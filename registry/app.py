@@ -17,6 +17,7 @@ from registry.http.app_keys import (
     GRAPH,
     HOSTS,
     LIMITS,
+    LINKAGE,
     NOTICE,
     PROXIES,
     REPOSITORY,
@@ -39,10 +40,14 @@ from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings, flag
 from registry.start_error import StartError
+from registry.storage.batching import Coalescer
 from registry.storage.client import connect
 from registry.storage.repository import Repository
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
+
+_MAX_CALLERS = 256
+"""Requests that share one document."""
 
 
 def create_app(
@@ -72,6 +77,7 @@ def create_app(
     app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
     app[HOSTS] = AllowedHosts(settings, proxies)
     app[DEADLINES] = Deadlines(settings.response_seconds)
+    app[LINKAGE] = Coalescer(name="linkage", max_callers=_MAX_CALLERS)
     app[GRAPH] = graph = _graph(resources, settings)
     app.cleanup_ctx.append(partial(_open_repository, on_failure))
     resource_routes = routes(graph, settings.sizes)

@@ -11,6 +11,7 @@ from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.model.graph import Graph
 from registry.settings import Settings
+from registry.storage.batching import Coalescer
 from registry.storage.repository import Repository
 
 AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
@@ -18,6 +19,9 @@ CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
 HOSTS = web.AppKey("hosts", AllowedHosts)
+LINKAGE = web.AppKey("linkage", Coalescer[tuple[bytes, str]])
+"""The documents of whole linkage that are being built, by URL."""
+
 LIMITS = web.AppKey("limits", Limits)
 NOTICE = web.AppKey("notice", str)
 """What is reported when the service is ready, beside its URLs; may be empty."""

@@ -29,7 +29,7 @@ _READ_BUFFER = 2**16
 """Reading pauses when more than twice as many bytes of a body wait. As the event loop reads up to
 256,000 at a time, a body that waits takes at most 0.4 MB; with aiohttp's default, 0.8 MB."""
 
-_MAX_PIECE = 2**14
+_MAX_PIECE = 2**16
 """Bytes that are parsed at once: the start of a head behind a request in them is not counted."""
 
 _TLS_BUFFER = 2**12

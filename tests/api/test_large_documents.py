@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
 import pytest
 
-from registry.http.responses import DocumentResponse
 from registry.http.views import listing, relationship, typed
 from registry.jsonapi import documents
 from registry.offloading import MAX_INLINE_OBJECTS
-from registry.storage.reads.listings import CHUNK
+from registry.storage.batching import Coalescer
+from registry.storage.reads.listings import CHUNK, Listing
 from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.support import Api, Database, to_many
 
@@ -94,13 +95,13 @@ async def test_large_linkage_is_encoded_while_it_is_read(
         {"_id": number, "serial": "x", "person": 1} for number in range(COUNT + 1, 10 * CHUNK)
     )
     held: list[int] = []
-    respond = relationship.LinkageView.respond
+    encode = relationship.LinkageView.encode
 
-    async def observed(*arguments: Any, **options: Any) -> DocumentResponse:
+    async def observed(*arguments: Any, **options: Any) -> tuple[bytes, str]:
         held.append(tracemalloc.get_traced_memory()[0])
-        return await respond(*arguments, **options)
+        return await encode(*arguments, **options)
 
-    monkeypatch.setattr(relationship.LinkageView, "respond", observed)
+    monkeypatch.setattr(relationship.LinkageView, "encode", observed)
     path = f"/persons/1/relationships/computers{query}"
     await fleet.get(path)  # fills caches
     tracemalloc.start()
@@ -110,6 +111,39 @@ async def test_large_linkage_is_encoded_while_it_is_read(
         tracemalloc.stop()
     assert len(response.data) == 10 * CHUNK - 1
     assert held[-1] < 2 * len(orjson.dumps(response.document))
+
+
+async def test_equal_requests_for_linkage_share_a_document(
+    fleet: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, requested, gate = 0, 0, asyncio.Event()
+    load, listing_of = Coalescer.load, Listing.all
+
+    async def counted_load(*arguments: Any) -> Any:
+        nonlocal requested
+        requested += 1
+        return await load(*arguments)
+
+    async def gated_listing(listing: Listing) -> AsyncIterator[list[Any]]:
+        nonlocal listed
+        listed += 1
+        await gate.wait()
+        async for records in listing_of(listing):
+            yield records
+
+    monkeypatch.setattr(Coalescer, "load", counted_load)
+    monkeypatch.setattr(Listing, "all", gated_listing)
+    path = "/persons/1/relationships/computers"
+    requests = [asyncio.create_task(fleet.get(path))]
+    while not listed:  # noqa: ASYNC110 - nothing announces it
+        await asyncio.sleep(0.01)
+    requests += [asyncio.create_task(fleet.get(path)) for _ in range(23)]
+    while requested < len(requests):  # noqa: ASYNC110 - nothing announces it
+        await asyncio.sleep(0.01)
+    gate.set()
+    responses = await asyncio.gather(*requests)
+    assert listed == 2, "a request never joins an earlier read"
+    assert {len(one.data) for one in responses} == {COUNT}
 
 
 async def test_a_small_response_is_built_in_the_event_loop(fleet: Api, threads: Threads) -> None:

@@ -10,14 +10,16 @@ from aiohttp import web
 
 from registry.compound.include_resolver import resolve
 from registry.compound.stream import CompoundStream
+from registry.http.app_keys import LINKAGE
 from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.listing import ListView, counts
+from registry.http.views.typed import Encoded
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.documents import encode_document, encode_linkage
 from registry.jsonapi.links import related_path, relationship_links
-from registry.jsonapi.pagination import Window, page_links
+from registry.jsonapi.pagination import Page, Window, page_links
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
@@ -91,44 +93,42 @@ class LinkageView(_RelationshipView):
         """Respond with the identifiers of the related resources."""
         start = (self.resource, self.relationship)
         query = self.read_query(replace(self.related_scope, linkage=start))
+        if self.relationship.to_many and query.page is None:
+            return await self._respond_with_all(query)
         snapshot = await self.repository.snapshot_for(self.target, query)
         owner = await self.find(snapshot)
-        if self.relationship.to_many:
-            return await self._respond_with_many(owner, query, snapshot)
+        if query.page is not None:
+            return await self._respond_with_page(owner, query.page, query, snapshot)
         window = Window(await self.related(owner, snapshot), more=False)
         links = relationship_links(self.resource, owner["_id"], self.relationship.name)
         return await self._respond_with_linkage(owner, window, query, snapshot, links)
 
     head = get
 
-    async def _respond_with_many(
-        self, owner: Record, query: Query, snapshot: Snapshot
+    async def _respond_with_page(
+        self, owner: Record, page: Page, query: Query, snapshot: Snapshot
     ) -> DocumentResponse:
-        """Respond with the identifiers of a page, or of all."""
-        if not query.include:  # the ids suffice
-            query = replace(query, fields={**query.fields, self.target.type: frozenset()})
-        listing = self.members(owner, query, snapshot)
-        # Absolute, as the links of a collection are.
-        related = f"{self.url.partition('?')[0].rsplit('/', 2)[0]}/{self.relationship.name}"
-        links: dict[str, str | None] = {"self": self.url, "related": related}
-        if query.page is None:
-            return await self._respond_with_all(owner, listing, query, snapshot, links)
-        window = await listing.window(query.page)
-        links |= page_links(query.page, window, self.url)
+        """Respond with the identifiers of a page."""
+        window = await self._identified(owner, query, snapshot).window(page)
+        links = {**self._absolute_links, **page_links(page, window, self.url)}
         return await self._respond_with_linkage(owner, window, query, snapshot, links)
 
-    async def _respond_with_all(
-        self,
-        owner: Record,
-        listing: Listing,
-        query: Query,
-        snapshot: Snapshot,
-        links: Mapping[str, str | None],
-    ) -> DocumentResponse:
-        """Respond with all identifiers. A stream would have no entity tag, so it is collected.
+    async def _respond_with_all(self, query: Query) -> DocumentResponse:
+        """Respond with all identifiers. Equal requests that wait together share a document."""
+        links = self._absolute_links
+        # The URL alone, with its query, determines what a document shows.
+        load = self.request.app[LINKAGE].load(self.url, partial(self._read_all, query, links))
+        return await self.respond_with(await load)
 
-        Only the encoded pieces are, as the records of 50,000 computers take 35 MB.
+    async def _read_all(self, query: Query, links: Mapping[str, str | None]) -> Encoded:
+        """Return the document of all identifiers, also for other requests with the same URL.
+
+        A stream would have no entity tag, so the document is collected, but only in encoded pieces:
+        the records of 50,000 computers take 35 MB.
         """
+        snapshot = await self.repository.snapshot_for(self.target, query)
+        owner = await self.find(snapshot)
+        listing = self._identified(owner, query, snapshot)
         compound = CompoundStream(
             self.target, query, snapshot, self.graph, (self.relationship.name,)
         )
@@ -139,7 +139,20 @@ class LinkageView(_RelationshipView):
         ):
             pieces = await encode_linkage(related, included, query, links)
         size = sum(map(len, pieces))
-        return await self.respond(partial(b"".join, pieces), size, owner, limit=MAX_INLINE_BYTES)
+        return await self.encode(partial(b"".join, pieces), size, owner, limit=MAX_INLINE_BYTES)
+
+    def _identified(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
+        """Return the members, with their attributes only if these are included."""
+        if not query.include:
+            query = replace(query, fields={**query.fields, self.target.type: frozenset()})
+        return self.members(owner, query, snapshot)
+
+    @property
+    def _absolute_links(self) -> dict[str, str | None]:
+        """The links of a list of identifiers: absolute, as those of a collection are."""
+        url = self.url
+        related = f"{url.partition('?')[0].rsplit('/', 2)[0]}/{self.relationship.name}"
+        return {"self": url, "related": related}
 
     async def _respond_with_linkage(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from aiohttp import hdrs
 
@@ -39,6 +39,9 @@ from registry.storage.writes.write_requests import WriteResult
 
 _NO_HEADERS: Mapping[str, str] = {}
 
+Encoded: TypeAlias = tuple[bytes, str]
+"""A document and its entity tag."""
+
 
 class TypeView(DocumentView):
     """A view below the path of a type.
@@ -69,22 +72,40 @@ class TypeView(DocumentView):
         size: int,
         record: Record | None = None,
         *,
-        limit: int = MAX_INLINE_OBJECTS,
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> DocumentResponse:
-        """Return a document with its entity tag, or 304 if the client has it already.
+        """Return a document with its entity tag, as `encode` and `respond_with` do."""
+        encoded = await self.encode(encode, size, record)
+        return await self.respond_with(encoded, status=status, headers=headers)
+
+    async def encode(
+        self,
+        encode: Callable[[], bytes],
+        size: int,
+        record: Record | None = None,
+        *,
+        limit: int = MAX_INLINE_OBJECTS,
+    ) -> Encoded:
+        """Return a document and its entity tag.
 
         encode: returns the document. size: how many resources and identifiers it has, or in
         another unit, that of `limit`, beyond which it is encoded in a thread. record: the resource
-        that it represents, or whose linkage it is. Raises PreconditionFailed for a read whose
-        `If-Match` does not have the tag (RFC 9110, 13.2.2).
+        that it represents, or whose linkage it is.
         """
         if size <= limit:
-            body, etag = self._encode(encode, record)
-        else:
-            encode_all = partial(self._encode, encode, record)
-            body, etag = await offload(encode_all, size=size, limit=limit)
+            return self._encode(encode, record)
+        return await offload(partial(self._encode, encode, record), size=size, limit=limit)
+
+    async def respond_with(
+        self, encoded: Encoded, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> DocumentResponse:
+        """Return a document with its entity tag, or 304 if the client has it already.
+
+        Raises PreconditionFailed for a read whose `If-Match` does not have the tag (RFC 9110,
+        13.2.2).
+        """
+        body, etag = encoded
         request = self.request
         if is_compressed := compresses(request, len(body)):
             etag = gzip_etag(etag)
@@ -99,7 +120,7 @@ class TypeView(DocumentView):
             body = await gzipped(body)
         return DocumentResponse(status, body, all_headers)
 
-    def _encode(self, encode: Callable[[], bytes], record: Record | None) -> tuple[bytes, str]:
+    def _encode(self, encode: Callable[[], bytes], record: Record | None) -> Encoded:
         """Return a document and its entity tag."""
         body = encode()
         return body, make_etag(body, self.resource, record)

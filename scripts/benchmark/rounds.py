@@ -51,18 +51,19 @@ async def measure(part: Part, subjects: Sequence[Subject], plan: Plan, results: 
                     flush=True,
                 )
                 for subject in subjects:
-                    sample = await _sample(part, subject, name, connections, number, plan)
+                    seed = len(results.samples)  # other requests than in earlier measurements
+                    sample = await _sample(part, subject, name, connections, seed, plan)
                     results.samples.append(sample)
 
 
 async def _sample(
-    part: Part, subject: Subject, name: str, connections: int, number: int, plan: Plan
+    part: Part, subject: Subject, name: str, connections: int, seed: int, plan: Plan
 ) -> Sample:
     workload, server = subject.workloads[name], subject.server
     await subject.before(workload)
     seconds = max(plan.seconds, _MIN_RESPONSES * connections * await _latency(server, workload))
     token = None if server.access is None else server.access.token
-    clients = load.Load(connections, seconds, number, plan.cores, token)
+    clients = load.Load(connections, seconds, seed, plan.cores, token)
     metrics = await load.measure(server.url, workload, clients)
     await server.wait_until_idle()
     await subject.after(workload)
@@ -77,8 +78,9 @@ async def _sample(
 
 async def _latency(server: Server, workload: Workload) -> float:
     """Return the seconds that a request takes on a server without other load."""
+    first, second = workload.samples
     async with open_client(server) as client:
-        await client.send(workload.sample)
+        await client.send(first)
         started = perf_counter()
-        await client.send(workload.sample)
+        await client.send(second)
         return perf_counter() - started

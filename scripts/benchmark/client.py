@@ -19,7 +19,8 @@ from aiohttp import (
 from yarl import URL
 
 from benchmark.processes import BenchmarkError, Server
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.jsonapi.atomic_operations import EXTENSION
+from registry.jsonapi.content_negotiation import media_type
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Request:
     method: str
     path: str
     body: bytes = b""
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, as in requests.lua."""
+        return media_type(EXTENSION if self.path == "/operations" else None)
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Client:
 
     @asynccontextmanager
     async def _response(self, request: Request) -> AsyncIterator[ClientResponse]:
-        headers = {"Accept-Encoding": "identity", "Content-Type": MEDIA_TYPE}
+        headers = {"Accept-Encoding": "identity", "Content-Type": request.content_type}
         url = URL(f"{self.url}{request.path}", encoded=True)
         try:
             async with self._session.request(

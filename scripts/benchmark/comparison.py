@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ import orjson
 
 from benchmark import rounds
 from benchmark.client import Request, open_client
-from benchmark.data import fill, remove_created
+from benchmark.data import add_deletable, fill, remove_added
 from benchmark.processes import BenchmarkError, Server, all_cores
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import CONSTANT, NAIVE, ONE_WORKER, SERVICE, TWO_WORKERS, Part, Results
@@ -38,17 +38,17 @@ async def compare_servers(
         ]
         service = await stack.enter_async_context(testbed.service(SERVICE, one_core, *PATIENT))
         workloads = await _workloads(testbed, service, persons, names)
-        bodies = await _response_bodies(naive, service, workloads)
+        compared = [
+            _with_data(Subject(name, server, workloads), testbed, name, persons)
+            for name, server in ((NAIVE, naive), (SERVICE, service))
+        ]
+        bodies = await _response_bodies(*compared)
 
         async def set_body(workload: Workload) -> None:
             async with open_client(constant) as client:
                 await client.send(Request("PUT", "/", bodies[workload.name]))
 
-        subjects = [
-            Subject(CONSTANT, constant, workloads, before=set_body),
-            _restored(Subject(NAIVE, naive, workloads), testbed, NAIVE, persons),
-            _restored(Subject(SERVICE, service, workloads), testbed, SERVICE, persons),
-        ]
+        subjects = [Subject(CONSTANT, constant, workloads, before=set_body), *compared]
         await rounds.measure(part, subjects, plan, results)
 
 
@@ -67,7 +67,7 @@ async def compare_workers(
         ]
         workloads = await _workloads(testbed, servers[0], persons, names)
         subjects = [
-            _restored(Subject(name, server, workloads), testbed, database, persons)
+            _with_data(Subject(name, server, workloads), testbed, database, persons)
             for name, server in zip((ONE_WORKER, TWO_WORKERS), servers, strict=True)
         ]
         await rounds.measure(Part.WORKERS, subjects, replace(plan, cores=all_cores()), results)
@@ -81,33 +81,45 @@ async def _workloads(
     return {name: workload for name, workload in workloads.items() if name in names}
 
 
-async def _response_bodies(
-    naive: Server, service: Server, workloads: Mapping[str, Workload]
-) -> dict[str, bytes]:
+async def _response_bodies(naive: Subject, service: Subject) -> dict[str, bytes]:
     """Return the service's response to a sample request of each workload.
 
     Raises BenchmarkError if the naive server responds with another document.
     """
     bodies = {}
-    async with open_client(naive) as naive_client, open_client(service) as client:
-        for name, workload in workloads.items():
-            bodies[name] = await client.send(workload.sample)
-            other = await naive_client.send(workload.sample)
-            if _document(other, naive) != _document(bodies[name], service):
-                raise BenchmarkError(f"{workload.title}: the naive server's response differs")
+    for name, workload in service.workloads.items():
+        other, bodies[name] = [await _response_body(one, workload) for one in (naive, service)]
+        if _document(other, naive.server) != _document(bodies[name], service.server):
+            raise BenchmarkError(f"{workload.title}: the naive server's response differs")
     return bodies
 
 
+async def _response_body(subject: Subject, workload: Workload) -> bytes:
+    await subject.before(workload)
+    async with open_client(subject.server) as client:
+        body = await client.send(workload.samples[0])
+    await subject.after(workload)
+    return body
+
+
 def _document(body: bytes, server: Server) -> object:
-    """Return the document without the server's own URL."""
-    return orjson.loads(body.replace(server.url.encode(), b""))
+    """Return the document, if there is one, without the server's own URL."""
+    return orjson.loads(body.replace(server.url.encode(), b"") or b"null")
 
 
-def _restored(subject: Subject, testbed: Testbed, database: str, persons: int) -> Subject:
-    """Add the deletion of created persons after each measurement, so that lists keep their size."""
+def _with_data(subject: Subject, testbed: Testbed, database: str, persons: int) -> Subject:
+    """Add what deletions delete before each measurement, and remove what was added after it.
+
+    So pages and lists keep their size.
+    """
+
+    async def before(workload: Workload) -> None:
+        if workload.samples[0].method == "DELETE":
+            await add_deletable(testbed.database(database), persons)
+            await subject.server.wait_until_idle()
 
     async def after(workload: Workload) -> None:
-        if workload.sample.method == "POST":
-            await remove_created(testbed.database(database), persons)
+        if workload.samples[0].method in {"POST", "DELETE"}:
+            await remove_added(testbed.database(database), persons)
 
-    return replace(subject, after=after)
+    return replace(subject, before=before, after=after)

@@ -31,6 +31,12 @@ _FIRST_NAMES = ("Ada", "Alan", "Barbara", "Donald", "Edsger", "Frances", "Grace"
 LAST_NAMES = ("Allen", "Dijkstra", "Hopper", "Knuth", "Liskov", "Lovelace", "Perlman", "Turing")
 """The last names, each of an eighth of the persons."""
 
+MAX_DELETIONS = 5_000
+"""Persons that are stored for a measurement of deletions, which ends when all are deleted."""
+
+_CREATED = 10_000_000
+"""Ids that requests may create, between those of `fill` and those of `add_deletable`."""
+
 _STEP = 7_919
 """A prime, so that the computers of a person do not have adjacent ids."""
 
@@ -41,15 +47,24 @@ _BLOCKS_AT_A_TIME = 32
 
 async def fill(database: Database, persons: int) -> None:
     """Store persons with COMPUTERS_EACH computers each; ids start at 1 and have no gaps."""
-    first, last = _cycle(_FIRST_NAMES, 1), _cycle(LAST_NAMES, len(_FIRST_NAMES))
-    email = {"$concat": ["person.", {"$toString": "$_id"}, "@example.com"]}
-    names = {"first_name": first, "last_name": last, "email": email}
-    await _fill(database, person, persons, names)
-    owner = {"$toInt": {"$add": [{"$mod": [{"$multiply": ["$_id", _STEP]}, persons]}, 1]}}
-    serial = {"serial": {"$concat": ["SN-", {"$toString": "$_id"}]}}
-    await _fill(database, computer, COMPUTERS_EACH * persons, {**serial, "person": owner})
+    await _fill(
+        database, range(1, persons + 1), range(1, COMPUTERS_EACH * persons + 1), replacing=True
+    )
     for resource in (person, computer):
         await _store_text_blocks(database, resource)
+
+
+async def add_deletable(database: Database, persons: int) -> None:
+    """Add the persons of `deletable_ids` with COMPUTERS_EACH computers each."""
+    first = COMPUTERS_EACH * persons + _CREATED
+    computers = range(first, first + COMPUTERS_EACH * MAX_DELETIONS)
+    await _fill(database, deletable_ids(persons), computers)
+
+
+def deletable_ids(persons: int) -> range:
+    """Return the ids of persons whom requests may delete. persons: the number of the others."""
+    first = persons + _CREATED
+    return range(first, first + MAX_DELETIONS)
 
 
 async def prepare(database: Database) -> None:
@@ -66,35 +81,55 @@ async def give_all_to(database: Database, owner: int) -> int:
     return given.matched_count
 
 
-async def remove_created(database: Database, persons: int) -> None:
-    """Delete the persons that were created after the first ones. persons: the number of those."""
-    await database[person.collection].delete_many({"_id": {"$gt": persons}})
+async def remove_added(database: Database, persons: int) -> None:
+    """Delete what was added since `fill`. persons: the number of those that it stored."""
+    for resource, last in ((person, persons), (computer, COMPUTERS_EACH * persons)):
+        await database[resource.collection].delete_many({"_id": {"$gt": last}})
 
 
-async def _fill(database: Database, resource: Resource, count: int, fields: dict[str, Any]) -> None:
-    """Store records with the ids 1 to `count`. fields: aggregation expressions on `_id`.
+async def _fill(
+    database: Database, persons: range, computers: range, *, replacing: bool = False
+) -> None:
+    """Store persons and computers with these ids, COMPUTERS_EACH for each person.
 
-    Those that fill text blocks belong to them.
+    replacing: whether they replace all others; those that fill text blocks then belong to them.
     """
+    first, last = _cycle(_FIRST_NAMES, 1), _cycle(LAST_NAMES, len(_FIRST_NAMES))
+    email = {"$concat": ["person.", {"$toString": "$_id"}, "@example.com"]}
+    names = {"first_name": first, "last_name": last, "email": email}
+    index = {"$mod": [{"$multiply": ["$_id", _STEP]}, len(persons)]}
+    owner = {"$toInt": {"$add": [index, persons.start]}}
+    serial = {"$concat": ["SN-", {"$toString": "$_id"}]}
+    number = {"$toInt": {"$ceil": {"$divide": ["$_id", BLOCK_SIZE]}}}
+    for resource, ids, fields in (
+        (person, persons, names),
+        (computer, computers, {"serial": serial, "person": owner}),
+    ):
+        in_blocks = len(ids) // BLOCK_SIZE * BLOCK_SIZE if replacing else 0
+        block_of = {"$cond": [{"$lte": ["$_id", in_blocks]}, number, None]}
+        name = resource.collection
+        store = {"$out": name} if replacing else {"$merge": {"into": name, "whenMatched": "fail"}}
+        stages = [*_records(resource, ids, fields), {"$set": {TEXT_BLOCK: block_of}}, store]
+        await database.aggregate(stages).to_list(None)
+
+
+def _records(resource: Resource, ids: range, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the stages that create records. fields: aggregation expressions on `_id`."""
     change = Change(dict.fromkeys(resource.writable, ""), ())
     constant = new_record(resource, 0, change, current_time())
     del constant["_id"]
-    in_blocks = count // BLOCK_SIZE * BLOCK_SIZE
-    number = {"$toInt": {"$ceil": {"$divide": ["$_id", BLOCK_SIZE]}}}
+    position = {"$add": [{"$multiply": ["$block", _RANGE]}, "$offset"]}
     # Two nested ranges, because the array of a single one would exceed the document size limit.
-    stages: list[dict[str, Any]] = [
-        {"$documents": [{"block": {"$range": [0, -(-count // _RANGE)]}}]},
+    return [
+        {"$documents": [{"block": {"$range": [0, -(-len(ids) // _RANGE)]}}]},
         {"$unwind": "$block"},
-        {"$set": {"offset": {"$range": [1, _RANGE + 1]}}},
+        {"$set": {"offset": {"$range": [0, _RANGE]}}},
         {"$unwind": "$offset"},
-        {"$project": {"_id": {"$add": [{"$multiply": ["$block", _RANGE]}, "$offset"]}}},
-        {"$match": {"_id": {"$lte": count}}},
+        {"$project": {"_id": {"$add": [position, ids.start]}}},
+        {"$match": {"_id": {"$lt": ids.stop}}},
         {"$set": {name: {"$literal": value} for name, value in constant.items()} | fields},
         *recompute(resource),
-        {"$set": {TEXT_BLOCK: {"$cond": [{"$lte": ["$_id", in_blocks]}, number, None]}}},
-        {"$out": resource.collection},
     ]
-    await database.aggregate(stages).to_list(None)
 
 
 async def _store_text_blocks(database: Database, resource: Resource) -> None:

@@ -1,4 +1,4 @@
-"""The naive server: aiohttp and motor, at most three queries per request, no validation.
+"""The naive server: aiohttp and motor, no validation and no transactions.
 
 Its responses to the requests of the benchmark equal those of the service. Run it with
 `python -m benchmark.naive URI DATABASE`.
@@ -9,58 +9,28 @@ from __future__ import annotations
 import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 from aiohttp import web
-from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
-from pymongo import ReturnDocument
+from motor.motor_asyncio import AsyncIOMotorClient
 
+from benchmark import naive_writes
+from benchmark.naive_documents import (
+    DATABASE,
+    VISIBLE,
+    Record,
+    computer_with_owner,
+    person,
+    respond,
+    respond_with,
+)
 from benchmark.serving import serve
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
 
-Record = dict[str, Any]
-
-DATABASE = web.AppKey("database", AsyncIOMotorDatabase[Record])
 TOTAL = web.AppKey("total", int)
 """The number of persons at the start: the server does not count them for each page."""
 
 PAGE_SIZE = 50
-VISIBLE = {"password": False}
 OWNER = {"last_name": True}
-
-
-def respond(document: dict[str, Any], status: int = 200) -> web.Response:
-    """Return the response with a document."""
-    return web.Response(status=status, body=orjson.dumps(document), content_type=MEDIA_TYPE)
-
-
-def person(record: Record) -> dict[str, Any]:
-    """Return the resource object of a person."""
-    number = str(record["_id"])
-    return {
-        "type": "person",
-        "id": number,
-        "attributes": {
-            "first_name": record["first_name"],
-            "last_name": record["last_name"],
-            "full_name": f"{record['first_name']} {record['last_name']}",
-            "email": record["email"],
-        },
-        "links": {"self": f"/persons/{number}"},
-    }
-
-
-def now() -> str:
-    """Return the current time, as it is stored."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-
-
-def respond_with(resource: dict[str, Any], status: int = 200) -> web.Response:
-    """Return the response with one resource."""
-    links = {"self": resource["links"]["self"]}
-    return respond({"data": resource, "jsonapi": {"version": "1.0"}, "links": links}, status)
 
 
 def cursor(*position: int) -> str:
@@ -133,7 +103,7 @@ async def page(request: web.Request) -> web.Response:
     next_page = f"{base}&page%5Bafter%5D={cursor(computers[-1]['_id'])}"
     return respond(
         {
-            "data": [_computer(record) for record in computers],
+            "data": [computer_with_owner(record) for record in computers],
             "included": [
                 {
                     "type": "person",
@@ -156,90 +126,16 @@ async def page(request: web.Request) -> web.Response:
     )
 
 
-def _computer(record: Record) -> dict[str, Any]:
-    number, owner = record["_id"], record["person"]
-    path = f"/computers/{number}"
-    return {
-        "type": "computer",
-        "id": str(number),
-        "attributes": {"serial": record["serial"]},
-        "relationships": {
-            "owner": {
-                "data": None if owner is None else {"type": "person", "id": str(owner)},
-                "links": {"self": f"{path}/relationships/owner", "related": f"{path}/owner"},
-            }
-        },
-        "links": {"self": path},
-    }
-
-
-async def create(request: web.Request) -> web.Response:
-    """Create a person."""
-    database = request.app[DATABASE]
-    attributes = orjson.loads(await request.read())["data"]["attributes"]
-    counter = await database.counters.find_one_and_update(
-        {"_id": "person"}, {"$inc": {"seq": 1}}, return_document=ReturnDocument.AFTER
-    )
-    time = now()
-    record = {
-        "_id": counter["seq"],
-        "created_at": time,
-        "updated_at": time,
-        "password": None,
-        "first_name": attributes["first_name"],
-        "last_name": attributes["last_name"],
-        "email": attributes.get("email"),
-    }
-    await database.persons.insert_one(record)
-    resource = person(record)
-    del resource["attributes"]["full_name"]
-    return respond_with(resource, 201)
-
-
-async def update(request: web.Request) -> web.Response:
-    """Update the attributes of a person, or replace its computers."""
-    data = orjson.loads(await request.read())["data"]
-    if "relationships" in data:
-        return await _replace(request, data["relationships"]["computers"]["data"])
-    record = await request.app[DATABASE].persons.find_one_and_update(
-        {"_id": int(request.match_info["id"])},
-        {"$set": {**data["attributes"], "updated_at": now()}},
-        VISIBLE,
-        return_document=ReturnDocument.AFTER,
-    )
-    return respond_with(person(record))
-
-
-async def _replace(request: web.Request, members: list[dict[str, str]]) -> web.Response:
-    database, number = request.app[DATABASE], int(request.match_info["id"])
-    ids = [int(member["id"]) for member in members]
-    removed = {"person": number, "_id": {"$nin": ids}}
-    await database.computers.update_many(removed, {"$set": {"person": None}})
-    await database.computers.update_many({"_id": {"$in": ids}}, {"$set": {"person": number}})
-    record = await database.persons.find_one({"_id": number}, VISIBLE)
-    if record is None:
-        raise web.HTTPNotFound
-    resource = person(record)
-    links, path = resource.pop("links"), f"/persons/{number}"
-    linkage = {
-        "data": members,
-        "links": {
-            "self": f"{path}/relationships/computers",
-            "related": f"{path}/computers",
-        },
-    }
-    return respond_with({**resource, "relationships": {"computers": linkage}, "links": links})
-
-
 async def connect(app: web.Application) -> AsyncIterator[None]:
-    """Open the database with durable writes, as the service has; create index and counter."""
+    """Open the database with durable writes, as the service has; create index and counters."""
     uri, name = sys.argv[1:3]
     client: AsyncIOMotorClient[Record] = AsyncIOMotorClient(uri, w="majority", journal=True)
     app[DATABASE] = database = client[name]
     app[TOTAL] = await database.persons.estimated_document_count()
     await database.computers.create_index("person")
-    (newest,) = await database.persons.find().sort("_id", -1).limit(1).to_list(None)
-    await database.counters.insert_one({"_id": "person", "seq": newest["_id"]})
+    for name in ("person", "computer"):
+        (newest,) = await database[f"{name}s"].find().sort("_id", -1).limit(1).to_list(None)
+        await database.counters.insert_one({"_id": name, "seq": newest["_id"]})
     yield
     client.close()
 
@@ -249,10 +145,13 @@ def main() -> None:
     app = web.Application()
     app.cleanup_ctx.append(connect)
     app.router.add_get("/persons", numbered_page)
-    app.router.add_post("/persons", create)
+    app.router.add_post("/persons", naive_writes.create_person)
     app.router.add_get("/persons/{id}", read)
-    app.router.add_patch("/persons/{id}", update)
+    app.router.add_patch("/persons/{id}", naive_writes.update_person)
+    app.router.add_delete("/persons/{id}", naive_writes.delete_person)
     app.router.add_get("/computers", page)
+    app.router.add_post("/computers", naive_writes.create_computer)
+    app.router.add_post("/operations", naive_writes.perform_operations)
     serve(app, *sys.argv[3:])
 
 

@@ -1,4 +1,5 @@
--- For wrk: sends random requests from a file and prints the measurements as JSON.
+-- For wrk: sends random requests from a file and prints the measurements as JSON. Deletions are
+-- sent in order, each once; the measurement ends early when all have been sent.
 -- Arguments: the file (one request per line: method, path and body, separated by tabs), a seed,
 -- and an access token if the server requires one.
 -- The measured time ends with the last response, when its connection sends the next request. If it
@@ -7,7 +8,12 @@
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long seconds, microseconds; } instant; int gettimeofday(instant *, void *);")
 
+-- What is replaced in bodies by other digits in each request: those of the elapsed time.
+local changing = "00000000"
+
 local requests = {}
+local sent = 0
+local deletes, changes = false, false
 local threads = {}
 local instant = ffi.new("instant")
 
@@ -32,6 +38,8 @@ function init(args)
     }
     for line in io.lines(args[1]) do
         local method, path, body = line:match("^(%S+)\t(%S+)\t(.*)$")
+        deletes = method == "DELETE"
+        changes = changes or body:find(changing, 1, true)
         if body == "" then
             table.insert(requests, wrk.format(method, path, bare, nil))
         elseif path == "/operations" then
@@ -45,7 +53,13 @@ end
 
 function request()
     elapsed = now() - started
-    return requests[math.random(#requests)]
+    if deletes then
+        sent = sent + 1
+        if sent >= #requests then wrk.thread:stop() end
+        return requests[math.min(sent, #requests)]
+    end
+    local text = requests[math.random(#requests)]
+    return changes and text:gsub(changing, string.format("%08d", elapsed % 1e8)) or text
 end
 
 function done(summary, latency, _)

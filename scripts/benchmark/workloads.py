@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from benchmark.client import Client, Request
-from benchmark.data import LAST_NAMES
+from benchmark.data import COMPUTERS_EACH, LAST_NAMES, deletable_ids
 from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.cursors import Cursors
 from registry.jsonapi.sorting import BY_ID
@@ -23,8 +23,13 @@ TITLES = {
     "number": "page of 50 persons by number, with the total",
     "list": "list all persons",
     "create": "create a person",
-    "update": "update attributes",
-    "replace": "replace a person's computers",
+    "create-owned": "create a computer with an owner",
+    "create-include": "create a computer with an owner, who is included",
+    "update": "update two attributes",
+    "replace": "replace a person's three computers",
+    "replace-include": "replace a person's three computers, which are included",
+    "operations": "50 operations in one request",
+    "delete": "delete a person with three computers",
 }
 """The workloads for the comparisons of servers and of workers, by name."""
 
@@ -73,18 +78,31 @@ _PAGE = (
 
 _CONTAINS = "filter%5Bemail%5D%5Bcontains%5D"
 
+_CHANGING = "00000000"
+"""What requests.lua replaces in bodies by other digits in each request.
+
+Otherwise, requests that are sent again would not change anything.
+"""
+
+_MIXED_REQUESTS = 1_000
+"""The number of requests with 50 operations, which are long."""
+
 _PAGE_SIZE = 50
 _FAR_PAGE = 10_000
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Requests of one kind. file: its requests, for wrk; sample: the first of them."""
+    """Requests of one kind.
+
+    file: its requests, for wrk. samples: two of them; deletions, which succeed only once, are not
+    in the file.
+    """
 
     name: str
     title: str
     file: Path
-    sample: Request
+    samples: tuple[Request, Request]
 
 
 async def comparison_workloads(
@@ -93,17 +111,25 @@ async def comparison_workloads(
     """Return the workloads for comparisons; page cursors are read from the service."""
     choose = random.Random(1)  # noqa: S311 - the same requests in every run
     ids = [choose.randint(1, persons) for _ in range(_REQUESTS)]
+    new, paths = "/computers", [f"/persons/{number}" for number in ids]
     requests = {
-        "read": [Request("GET", f"/persons/{number}") for number in ids],
+        "read": [Request("GET", path) for path in paths],
         "page": await _pages(client),
         "number": _numbered_pages(choose, persons),
         "list": [Request("GET", "/persons")],
-        "create": [_write("POST", "/persons", attributes=_attributes(number)) for number in ids],
-        "update": [
-            _write("PATCH", f"/persons/{number}", attributes={"last_name": f"Hopper-{index}"})
-            for index, number in enumerate(ids)
+        "create": [
+            _write("POST", "/persons", {"type": "person", "attributes": _attributes(number)})
+            for number in ids
         ],
-        "replace": [_replacement(choose, number, 3 * persons) for number in ids],
+        "create-owned": [_write("POST", new, _computer(number)) for number in ids],
+        "create-include": [_write("POST", f"{new}?include=owner", _computer(one)) for one in ids],
+        "update": [_update(path, index) for index, path in enumerate(paths)],
+        "replace": [_replacement(choose, path, persons) for path in paths],
+        "replace-include": [
+            _replacement(choose, f"{path}?include=computers", persons) for path in paths
+        ],
+        "operations": [_mixed_operations(choose, persons) for _ in range(_MIXED_REQUESTS)],
+        "delete": [Request("DELETE", f"/persons/{number}") for number in deletable_ids(persons)],
     }
     return _store(requests, TITLES, directory)
 
@@ -150,18 +176,44 @@ def large_workloads(computers: int, directory: Path) -> dict[str, Workload]:
         "stream": [Request("GET", "/computers?include=owner")],
         "exchange": [Request("PATCH", linkage, _linkage(ids)) for ids in halves],
         "wrong": [Request("PATCH", linkage, wrong)],
-        "operations": [_operations(computers, serial) for serial in ("SN-1", "SN-2")],
+        "operations": [_updating_operations(computers)],
     }
     return _store(requests, LARGE_TITLES, directory)
 
 
-def _operations(computers: int, serial: str) -> Request:
+def _updating_operations(computers: int) -> Request:
     """Return a request that updates the first computers."""
+    numbers, serial = range(1, min(computers, _MAX_OPERATIONS) + 1), f"SN-{_CHANGING}"
+    return _operations([_update_of("computer", number, serial=serial) for number in numbers])
+
+
+def _mixed_operations(choose: random.Random, persons: int) -> Request:
+    """Return a request that adds ten persons with two computers each, and updates ten of each type.
+
+    A client that has collected changes while it was offline sends such requests.
+    """
     operations = []
-    for number in range(1, min(computers, _MAX_OPERATIONS) + 1):
-        data = {"type": "computer", "id": str(number), "attributes": {"serial": serial}}
-        operations.append({"op": "update", "data": data})
+    updated = zip(_some(choose, persons, 10), _some(choose, 3 * persons, 10), strict=True)
+    for index, (person_id, computer_id) in enumerate(updated):
+        new = {"type": "person", "lid": f"new-{index}"}
+        operations += [
+            {"op": "add", "data": {**new, "attributes": _attributes(index)}},
+            {"op": "add", "data": _computer_of(new, f"SN-{index}-home")},
+            {"op": "add", "data": _computer_of(new, f"SN-{index}-office")},
+            _update_of("person", person_id, email=f"hopper.{_CHANGING}@example.com"),
+            _update_of("computer", computer_id, serial=f"SN-{_CHANGING}"),
+        ]
+    return _operations(operations)
+
+
+def _operations(operations: list[dict[str, Any]]) -> Request:
     return Request("POST", "/operations", orjson.dumps({OPERATIONS: operations}))
+
+
+def _update_of(type_name: str, number: int, **attributes: str) -> dict[str, Any]:
+    """Return an operation that updates attributes."""
+    data = {"type": type_name, "id": str(number), "attributes": attributes}
+    return {"op": "update", "data": data}
 
 
 def _linkage(ids: Iterable[int]) -> bytes:
@@ -195,16 +247,38 @@ def _attributes(number: int) -> dict[str, str]:
     return {"first_name": "Ada", "last_name": name, "email": f"ada.{number}@example.com"}
 
 
-def _replacement(choose: random.Random, number: int, computers: int) -> Request:
-    ids = sorted(choose.sample(range(1, computers + 1), 3))
+def _computer(owner: int) -> dict[str, Any]:
+    return _computer_of({"type": "person", "id": str(owner)}, f"SN-new-{owner}")
+
+
+def _computer_of(owner: dict[str, str], serial: str) -> dict[str, Any]:
+    """Return the data of a new computer. owner: the resource identifier of a person."""
+    relationships = {"owner": {"data": owner}}
+    attributes = {"serial": serial}
+    return {"type": "computer", "attributes": attributes, "relationships": relationships}
+
+
+def _update(path: str, index: int) -> Request:
+    """Return an update of a person's last name and e-mail address, which change each time."""
+    name = f"{index}-{_CHANGING}"
+    attributes = {"last_name": f"Hopper-{name}", "email": f"hopper.{name}@example.com"}
+    return _write("PATCH", path, {"type": "person", "attributes": attributes})
+
+
+def _replacement(choose: random.Random, path: str, persons: int) -> Request:
+    ids = sorted(_some(choose, COMPUTERS_EACH * persons, COMPUTERS_EACH))
     linkage = [{"type": "computer", "id": str(identifier)} for identifier in ids]
     relationships = {"computers": {"data": linkage}}
-    return _write("PATCH", f"/persons/{number}", relationships=relationships)
+    return _write("PATCH", path, {"type": "person", "relationships": relationships})
 
 
-def _write(method: str, path: str, **members: Any) -> Request:
-    document = {"data": {"type": "person", **members}}
-    return Request(method, path, orjson.dumps(document))
+def _some(choose: random.Random, last: int, count: int) -> list[int]:
+    """Return different ids, from 1 to the last."""
+    return choose.sample(range(1, last + 1), count)
+
+
+def _write(method: str, path: str, data: dict[str, Any]) -> Request:
+    return Request(method, path, orjson.dumps({"data": data}))
 
 
 def _store(
@@ -213,8 +287,9 @@ def _store(
     """Write the requests to one file for each workload, in the format of requests.lua."""
     workloads = {}
     for name, choices in requests.items():
-        file = directory / name
-        lines = (f"{one.method}\t{one.path}\t{one.body.decode()}\n" for one in choices)
+        file, (first, second) = directory / name, (choices * 2)[:2]
+        others = choices[2:] if first.method == "DELETE" else choices
+        lines = (f"{one.method}\t{one.path}\t{one.body.decode()}\n" for one in others)
         file.write_text("".join(lines))
-        workloads[name] = Workload(name, titles[name], file, choices[0])
+        workloads[name] = Workload(name, titles[name], file, (first, second))
     return workloads

@@ -20,8 +20,10 @@ from aiohttp.test_utils import TestServer
 
 from benchmark import growth, load, open_loop, plot, table
 from benchmark.client import Request
+from benchmark.comparison import compare_servers
 from benchmark.open_loop import OpenLoop
 from benchmark.processes import BenchmarkError, all_cores
+from benchmark.rounds import Plan
 from benchmark.samples import (
     CONSTANT,
     NAIVE,
@@ -37,6 +39,7 @@ from benchmark.samples import (
     Results,
     Sample,
 )
+from benchmark.testbed import new_testbed
 from benchmark.workloads import LARGE_TITLES, TITLES, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +100,14 @@ def alive(processes: Iterable[int]) -> list[int]:
 
 @pytest.fixture
 def serve(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) -> Serve:
-    """Start a server that has one person, and refuses the requests for another."""
+    """Start a server that has one person, refuses the requests for another, and deletes others."""
+    deleted = set[str]()
+
+    async def delete(request: web.Request) -> web.Response:
+        id_ = request.match_info["id"]
+        status = 404 if id_ in deleted else 204
+        deleted.add(id_)
+        return web.Response(status=status)
 
     async def respond(_: web.Request) -> web.Response:
         return web.Response()
@@ -110,21 +120,25 @@ def serve(aiohttp_server: Callable[[web.Application], Awaitable[TestServer]]) ->
         app = web.Application()
         app.router.add_get("/persons/busy", refuse)
         app.router.add_get("/persons/1", respond)
+        app.router.add_delete("/persons/{id}", delete)
         return str((await aiohttp_server(app)).make_url("/"))
 
     return start
 
 
-async def measure(url: str, directory: Path, *paths: str) -> load.Metrics:
+async def measure(
+    url: str, directory: Path, *paths: str, method: str = "GET", body: str = ""
+) -> load.Metrics:
     """Send requests with these paths to a server for a second."""
-    file = directory / "requests"
-    file.write_text("".join(f"GET\t{path}\t\n" for path in paths))
-    workload = Workload("read", TITLES["read"], file, Request("GET", paths[0]))
+    file, sample = directory / "requests", Request(method, paths[0])
+    file.write_text("".join(f"{method}\t{path}\t{body}\n" for path in paths))
+    workload = Workload("read", TITLES["read"], file, (sample, sample))
     return await load.measure(url, workload, load.Load(2, 1, 1, all_cores()))
 
 
 async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_path: Path) -> None:
-    parts = ("--parts", "servers", "production", "growth", "--workloads", "read", "replace")
+    names = ("read", "replace", "delete")
+    parts = ("--parts", "servers", "production", "growth", "--workloads", *names)
     async with benchmark(*parts, "--output", tmp_path) as process:
         output, errors = await asyncio.wait_for(process.communicate(), timeout=TIMEOUT)
     assert process.returncode == 0, errors
@@ -134,14 +148,26 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
     assert "; 1 round; at least 1 s" in tables
     assert tables in output.decode()
     in_production = [row[0] for row in rows(tables) if row[1:2] == ["64"] and len(row) == 11]
-    assert in_production == [TITLES["read"], TITLES["replace"]]
+    assert in_production == [TITLES[name] for name in names]
     measured = {row[0]: row[2:] for row in rows(tables) if row[1] == "2"}
-    assert measured.keys() == {TITLES["read"], TITLES["replace"]}
+    assert measured.keys() == {TITLES[name] for name in names}
     assert all(float(cell.replace(",", "")) > 0 for row in measured.values() for cell in row)
     lists = [row[:2] for row in rows(tables) if row[0].startswith("`/persons") and row[1] == "200"]
     assert lists == [["`/persons`", "200"], ["`/persons?include=computers`", "200"]]
     for name in ("benchmark.png", "growth.png"):
         assert (tmp_path / name).read_bytes().startswith(PNG)
+
+
+async def test_the_naive_server_responds_as_the_service_to_all_workloads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'scripts'}")
+    compared, no_rounds = Results("a machine"), Plan(0, 1, [1], all_cores())
+    async with new_testbed() as testbed:
+        await compare_servers(testbed, 200, TITLES, no_rounds, compared)
+        for name, resource in product((NAIVE, SERVICE), ("persons", "computers")):
+            stored = await testbed.database(name)[resource].distinct("_id")
+            assert stored == list(range(1, 1 + (200 if resource == "persons" else 600)))
 
 
 def sample(part: Part, subject: str, workload: str, rate: float) -> Sample:
@@ -196,6 +222,43 @@ async def test_failed_requests_are_counted_and_shown(serve: Serve, tmp_path: Pat
     assert metrics.failed
     results = Results("a machine", [Sample(Part.GROWTH, "2 persons", "read", 2, metrics)])
     assert f"({metrics.failed:,} failed)" in table.tables(results)
+
+
+async def test_each_deletion_is_sent_once(serve: Serve, tmp_path: Path) -> None:
+    paths = [f"/persons/{number}" for number in range(200)]
+    metrics = await measure(await serve(), tmp_path, *paths, method="DELETE")
+    assert metrics.failed == 0
+
+
+async def test_a_request_that_is_sent_again_makes_another_change(
+    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]], tmp_path: Path
+) -> None:
+    bodies: list[bytes] = []
+
+    async def record(request: web.Request) -> web.Response:
+        bodies.append(await request.read())
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_patch("/persons/1", record)
+    url = str((await aiohttp_server(app)).make_url("/"))
+    body = '{"last_name":"Hopper-00000000"}'
+    await measure(url, tmp_path, "/persons/1", method="PATCH", body=body)
+    assert {len(one) for one in bodies} == {len(body)}
+    assert len(set(bodies)) > len(bodies) // 2  # two connections may send at the same microsecond
+
+
+def test_the_goals_for_writes_are_those_in_production_too() -> None:
+    results = Results("a machine")
+    for part, workload, server in product(
+        (Part.SERVERS, Part.PRODUCTION), ("read", "delete"), (CONSTANT, NAIVE, SERVICE)
+    ):
+        results.samples.append(sample(part, server, workload, 30 if server == SERVICE else 10))
+    shown = [row for row in rows(table.tables(results)) if TITLES["delete"] in row[0]]
+    text = f"{TITLES['delete']}, 64 connections: rate / naive"
+    assert [text, "≥ 2.0", "3.00", "yes"] in shown
+    assert [f"production: {text}", "≥ 2.0", "3.00", "yes"] in shown
+    assert not any(row[0].startswith("production: read") for row in rows(table.tables(results)))
 
 
 def test_neighbours_are_shown_and_failures_of_cheap_requests_are_counted() -> None:

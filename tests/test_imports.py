@@ -38,7 +38,6 @@ LAYERS = [
 STORAGE_LAYERS = [
     "thread_pool",
     "errors",
-    "writes_in_progress",
     "bulkheads",
     "visible_fields",
     "text_blocks",
@@ -56,9 +55,6 @@ STORAGE_LAYERS = [
     "backups",
     "availability",
     "disk_space",
-    "orphaned_transactions",
-    "transactions",
-    "idempotency",
     "reads",
     "snapshot",
     "index_builds",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
-from registry.storage.idempotency import IdempotencyKey
 
 from registry.access.principal import Principal
 from registry.http.app_keys import PRINCIPAL
 from registry.http.header_names import IDEMPOTENCY_KEY
 from registry.http.idempotency import idempotency_key
 from registry.jsonapi.errors import InvalidIdempotencyKey
+from registry.storage.writes.idempotency import IdempotencyKey
 
 
 def key_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from registry.storage.writes_in_progress import WritesInProgress
 
 from registry.settings import Settings, parse_settings
 from registry.start_error import StartError
@@ -32,14 +31,11 @@ class Operations:
         self.begun = list[int]()
         self.may_end = [asyncio.Event() for _ in range(10)]
 
-    async def run(self, number: int) -> int:
-        self.begun.append(number)
-        await self.may_end[number].wait()
-        return number
-
     async def _run_in_slot(self, number: int, client: str | None) -> int:
         async with self._bulkhead.slot(client):
-            return await self.run(number)
+            self.begun.append(number)
+            await self.may_end[number].wait()
+            return number
 
     async def start(self, number: int, client: str | None = None) -> asyncio.Task[int]:
         task = asyncio.create_task(self._run_in_slot(number, client))
@@ -168,49 +164,6 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     await asyncio.gather(first, waiting)
     operations.may_end[1].set()
     assert await (await operations.start(1)) == 1
-
-
-async def test_an_operation_to_complete_continues_without_its_caller() -> None:
-    slots, writes = bulkhead(limit=1), WritesInProgress()
-    operations = Operations(slots)
-    caller = asyncio.create_task(slots.complete(lambda: operations.run(0), writes))
-    await settle()
-    caller.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    other = await operations.start(1)
-    assert operations.begun == [0]
-    ended = asyncio.create_task(writes.ended())
-    await settle()
-    assert not ended.done()
-    operations.may_end[0].set()
-    operations.may_end[1].set()
-    assert await other == 1
-    await ended
-
-
-async def test_an_operation_to_complete_that_fails_raises_and_frees_its_slot() -> None:
-    slots = bulkhead(limit=1)
-
-    async def fail() -> None:
-        raise ValueError
-
-    for _ in range(2):
-        with pytest.raises(ValueError):  # noqa: PT011 - raised by the test
-            await slots.complete(fail, WritesInProgress())
-
-
-async def test_an_operation_to_complete_does_not_begin_if_its_caller_leaves_the_queue() -> None:
-    slots = bulkhead(limit=1)
-    operations = Operations(slots)
-    first = await operations.start(0)
-    caller = asyncio.create_task(slots.complete(lambda: operations.run(1), WritesInProgress()))
-    await settle()
-    caller.cancel()
-    operations.may_end[0].set()
-    await first
-    await settle()
-    assert operations.begun == [0]
 
 
 def test_each_bulkhead_has_the_limit_of_its_setting() -> None:

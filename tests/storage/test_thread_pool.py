@@ -8,7 +8,7 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorCursor
 from pymongo import CursorType, MongoClient
 
-from registry.jsonapi.changes import Change
+from registry.jsonapi.changes import NEW, Change, Verb, Write
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -56,9 +56,11 @@ async def test_slow_queries_do_not_block_a_write(
                 await asyncio.sleep(0.05)
             repository = Repository(own, GRAPH, settings)
             names = {"first_name": "Ada", "last_name": "Lovelace"}
-            written = await repository.insert(GRAPH["person"], Change(names, ()))
-            assert not any(task.done() for task in slow)
             person = GRAPH["person"]
+            (written,) = await repository.write(
+                [Write(Verb.CREATE, person, NEW, Change(names, ()))]
+            )
+            assert not any(task.done() for task in slow)
             stored = await repository.snapshot().get(person, written.record["_id"])
             assert stored["first_name"] == "Ada"
             await own.events.insert_one({"_id": 2})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
@@ -18,7 +17,7 @@ _OP_MSG = 2013
 
 
 class Effect(Enum):
-    """What happens to a write, each time the driver sends it."""
+    """What happens to a write when the driver sends it for the first time."""
 
     NONE = auto()
     REQUEST_LOST = auto()
@@ -32,16 +31,16 @@ class Proxy:
     It runs in its own thread, because the driver blocks the service's thread while closing.
 
     uri: where the service connects. verb: the name of the affected command. effect: what happens to
-    each such write, and to its retries by the driver, but not to retries by the service. affected:
-    how often each affected write was sent. once: whether only the first write is affected.
-    permanent: whether nothing is delivered after it.
+    each such write, but not to retries by the driver or the service. affected: the writes that were
+    affected. once: whether only the first write is. permanent: whether nothing is delivered after
+    it.
     """
 
     def __init__(self, mongodb_uri: str) -> None:
         self._path = unquote(urlsplit(mongodb_uri).netloc)
-        self._known: dict[object, Effect] = {}
+        self._known: set[object] = set()
         self._affected_ids: set[int] = set()
-        self._late: list[bytes] = []
+        self._late: list[tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._delivering = asyncio.Lock()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[Any] | None] = set()
@@ -52,7 +51,7 @@ class Proxy:
         self.effect = Effect.NONE
         self.once = False
         self.permanent = False
-        self.affected: Counter[object] = Counter()
+        self.affected: set[object] = set()
 
     @contextmanager
     def running(self) -> Iterator[Proxy]:
@@ -97,15 +96,22 @@ class Proxy:
         self._writers.add(to_mongod)
         lossy = asyncio.Event()
         replies = asyncio.create_task(_forward_replies(mongod, writer, lossy))
+        is_late = False
         with suppress(OSError, asyncio.IncompleteReadError):
             while await self._is_delivered(message := await _message(reader), lossy):
                 to_mongod.write(message)
+            if is_late := self._is_late:
+                replies.cancel()
+                await asyncio.wait([replies])
+                self._late.append((message, mongod, to_mongod))
         writer.close()
-        to_mongod.close()
-        await replies
+        if not is_late:
+            to_mongod.close()
+        await asyncio.wait([replies])
 
     async def _is_delivered(self, message: bytes, lossy: asyncio.Event) -> bool:
         """Return whether mongod gets the message; set `lossy` if its reply is to be lost."""
+        self._is_late = False
         command, ids = _command(message)
         if self.permanent and self.affected:
             return False
@@ -114,26 +120,24 @@ class Proxy:
         # A retry has the same transaction number; without one, the request id identifies the write.
         session = command.get("lsid", {}).get("id")
         write = session, command.get("txnNumber", message[4:8])
-        if write not in self._known:
-            self._known[write] = Effect.NONE if ids & self._affected_ids else self.effect
-        match self._known[write]:
-            case Effect.NONE:
-                await self._deliver_late()
-                return True
-            case Effect.REQUEST_LATE:
-                self._late.append(message)
-            case Effect.REPLY_LOST:
-                lossy.set()
-        self.affected[write] += 1
+        is_retry = write in self._known or not ids.isdisjoint(self._affected_ids)
+        self._known.add(write)
+        if is_retry or self.effect is Effect.NONE:
+            await self._deliver_late()
+            return True
+        self.affected.add(write)
         self._affected_ids |= ids
+        if self.effect is Effect.REPLY_LOST:
+            lossy.set()
+        self._is_late = self.effect is Effect.REQUEST_LATE
         return lossy.is_set()
 
     async def _deliver_late(self) -> None:
         """Deliver late messages, and wait until mongod has replied to them."""
         async with self._delivering:
             while self._late:
-                mongod, to_mongod = await asyncio.open_unix_connection(self._path)
-                to_mongod.write(self._late.pop(0))
+                message, mongod, to_mongod = self._late.pop(0)
+                to_mongod.write(message)
                 await _message(mongod)
                 to_mongod.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,18 @@ async def api(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
     return await serve(settings=replace(settings, mongodb_uri=proxy.uri))
 
 
-async def post(api: Api, name: str) -> Response:
+IN_A_GROUP = {"relationships": {"computers": {"data": []}}}
+"""What a single command cannot write, as it would the first of concurrent requests."""
+
+
+async def post(api: Api, name: str, **more: Any) -> Response:
     attributes = {"first_name": name, "last_name": "Hopper"}
-    return await api.post("/persons", {"type": "person", "attributes": attributes})
+    return await api.post("/persons", {"type": "person", "attributes": attributes, **more})
+
+
+async def patch(api: Api, id_: str, last_name: str, **more: Any) -> Response:
+    data = {"type": "person", "attributes": {"last_name": last_name}, **more}
+    return await api.patch(f"/persons/{id_}", data)
 
 
 async def names(database: Database) -> dict[str, str]:
@@ -51,9 +61,10 @@ async def test_resources_are_created_once_when_connections_break(
 
     proxy.effect = effect
     expected = [f"F{number}" for number in range(MANY)]
-    tasks = [asyncio.create_task(post(api, name)) for name in expected[:10]]
-    assert await eventually(has_lost_messages)  # so that the others are in another batch
-    responses = await asyncio.gather(*tasks, *(post(api, name) for name in expected[10:]))
+    tasks = [asyncio.create_task(post(api, name, **IN_A_GROUP)) for name in expected[:10]]
+    assert await eventually(has_lost_messages)  # so that the others are in another group
+    others = [post(api, name, **IN_A_GROUP) for name in expected[10:]]
+    responses = await asyncio.gather(*tasks, *others)
     assert len(proxy.affected) > 1
     assert [response.status for response in responses] == [201] * MANY
     created = {response.id: response.data["attributes"]["first_name"] for response in responses}
@@ -68,13 +79,9 @@ async def test_updates_are_applied_when_connections_break(
     proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
     ids = [(await post(api, f"F{number}")).id for number in range(MANY)]
-
-    async def patch(id_: str, last_name: str) -> Response:
-        attributes = {"last_name": last_name}
-        return await api.patch(f"/persons/{id_}", {"type": "person", "attributes": attributes})
-
     proxy.verb, proxy.effect = "update", effect
-    responses = await asyncio.gather(*(patch(id_, f"L{id_}") for id_ in ids))
+    updates = [patch(api, id_, f"L{id_}", **IN_A_GROUP) for id_ in ids]
+    responses = await asyncio.gather(*updates)
     assert proxy.affected
     assert [response.status for response in responses] == [200] * MANY
     for id_, response in zip(ids, responses, strict=True):
@@ -84,6 +91,22 @@ async def test_updates_are_applied_when_connections_break(
         assert stored["full_name"] == f"{stored['first_name']} L{id_}"
         assert stored["version"] == 2, "the update was applied twice"
         assert response.headers["ETag"].startswith('"2-')
+
+
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
+async def test_a_single_command_is_executed_once_when_its_connection_breaks(
+    proxy: Proxy, api: Api, database: Database, effect: Effect
+) -> None:
+    proxy.effect = effect
+    id_ = (await post(api, "Grace")).id
+    proxy.verb = "update"
+    response = await patch(api, id_, "Murray")
+    assert len(proxy.affected) == 2
+    assert response.status == 200
+    stored = await database.persons.find().to_list(None)
+    assert [(one["_id"], one["last_name"], one["version"]) for one in stored] == [
+        (int(id_), "Murray", 2)
+    ]
 
 
 @pytest.mark.parametrize("verb", ["insert", "commitTransaction"])

@@ -1,0 +1,533 @@
+"""Concurrent writes share transactions, and one that fails does not affect the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from registry.jsonapi.changes import Mode, Write
+from registry.settings import Settings
+from registry.storage.errors import (
+    DuplicateValue,
+    FingerprintMismatch,
+    ReadOnlyAttribute,
+    RecordNotFound,
+    Unavailable,
+    VersionConflict,
+)
+from registry.storage.writes import group_commit, id_allocation, transactions, unit_of_work
+from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest, WriteResult
+from tests.conftest import Serve
+from tests.storage.waiting import eventually
+from tests.storage.writing import (
+    MISSING,
+    Outcome,
+    Registry,
+    insert_fleet,
+    locked,
+    records,
+)
+from tests.support import CommandLog, Database
+
+COUNT = 42
+"""Persons and computers."""
+
+
+@pytest.fixture
+async def registry(
+    serve: Serve, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> Registry:
+    """A service that never waits for ids."""
+    return await registry_of(serve, settings, database, monkeypatch)
+
+
+@pytest.fixture
+async def unique_registry(
+    serve: Serve, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> Registry:
+    """A service with a unique attribute."""
+    unique = replace(settings, unique=("person.email",))
+    return await registry_of(serve, unique, database, monkeypatch)
+
+
+async def registry_of(
+    serve: Serve, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> Registry:
+    monkeypatch.setattr(id_allocation, "_FIRST_BLOCK", 1_000)
+    await insert_fleet(database, COUNT, COUNT)
+    registry = Registry(await serve(settings=settings))
+    await registry.write(registry.create("computer", serial="x"))
+    taken = "taken@example.com"
+    await registry.write(registry.create("person", first_name="A", last_name="B", email=taken))
+    return registry
+
+
+@pytest.fixture
+def _one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that arrive while a group is in flight are the next group."""
+    monkeypatch.setattr(group_commit, "_MAX_GROUPS", 1)
+
+
+class Gate:
+    """Holds groups that have applied their requests before they store the result, while closed.
+
+    The group that `write_group` begins with passes. held: how many groups are held.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.held = 0
+        self._opened = asyncio.Event()
+        self.open()
+        flush = UnitOfWork.flush
+
+        async def hold(unit: UnitOfWork, requests: Sequence[WriteRequest]) -> None:
+            if any(one.writes[0].target.id != MISSING for one in requests):
+                self.held += 1
+                await self._opened.wait()
+                self.held -= 1
+            await flush(unit, requests)
+
+        monkeypatch.setattr(UnitOfWork, "flush", hold)
+
+    def close(self) -> None:
+        self._opened.clear()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    async def holds(self, count: int) -> bool:
+        """Return whether it comes to hold so many groups."""
+
+        async def are_held() -> bool:
+            return self.held == count
+
+        return await eventually(are_held)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch, registry: Registry) -> Iterator[Gate]:
+    assert registry, "the gate is open before the service ends"
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.open()
+
+
+def result_of(outcome: Outcome) -> WriteResult:
+    assert isinstance(outcome, list), outcome
+    (result,) = outcome
+    return result
+
+
+def serials(registry: Registry, count: int = 20) -> list[list[Write]]:
+    """Return updates of four computers, each of several versions."""
+    return [[registry.update(("computer", 1 + n % 4), serial=f"S{n}")] for n in range(count)]
+
+
+async def assert_written(database: Database, outcomes: Sequence[Outcome]) -> None:
+    """Check that `serials` were written in order, each once."""
+    results = list(map(result_of, outcomes))
+    for first in range(4):
+        own = [one.record for one in results if one.record["_id"] == 1 + first]
+        assert [one["version"] for one in own] == list(range(2, 2 + len(own)))
+        assert [int(one["serial"][1:]) for one in own] == sorted(
+            int(one["serial"][1:]) for one in own
+        )
+        assert (await records(database))["computer", 1 + first]["serial"] == own[-1]["serial"]
+
+
+KINDS: dict[str, Callable[[Registry, int], list[Write]]] = {
+    "create": lambda registry, n: [registry.create("computer", serial=f"S{n}")],
+    "create linked": lambda registry, n: [registry.create("computer", serial="S", owner=n)],
+    "update": lambda registry, n: [registry.update(("person", n), last_name=f"L{n}")],
+    "update link": lambda registry, n: [registry.update(("computer", n), owner=n)],
+    "replace": lambda registry, n: [registry.update(("person", n), computers=[n])],
+    "delete": lambda registry, n: [registry.delete(("person", n))],
+    "operations": lambda registry, n: [
+        registry.create("person", -1, first_name="A", last_name="B"),
+        registry.update(("computer", n), owner=-1, serial=f"S{n}"),
+        registry.update(("person", n), first_name="Grace"),
+        registry.update(("person", -1), first_name="Grace"),
+    ],
+}
+
+
+@pytest.mark.covers("r.batching")
+@pytest.mark.usefixtures("_one_group")
+@pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), tuple(KINDS)], ids="-".join)
+@pytest.mark.parametrize("keyed", [False, True], ids=["", "keyed"])
+async def test_a_group_takes_as_many_commands_as_two_requests_of_each_kind(
+    registry: Registry, commands: CommandLog, kinds: tuple[str, ...], *, keyed: bool
+) -> None:
+    sent = []
+    numbers = iter(range(1, COUNT + 1))
+    for count in (2 * len(kinds), 4 * len(kinds)):
+        requests = [KINDS[kinds[n % len(kinds)]](registry, next(numbers)) for n in range(count)]
+        commands.take("all")
+        keys = [f"{count}-{n}" for n in range(count)] if keyed else ()
+        outcomes = await registry.write_group(requests, keys)
+        assert all(isinstance(one, list) for one in outcomes), outcomes
+        sent.append(sorted(commands.names()))
+    assert sent[0] == sent[1]
+    assert sent[0].count("commitTransaction") == 2, "one of them for the group before"
+
+
+@pytest.mark.usefixtures("_one_group")
+@pytest.mark.parametrize(
+    ("requests", "resources", "groups"), [(128, 1, 1), (129, 1, 2), (10, 100, 1), (11, 100, 2)]
+)
+async def test_the_size_of_a_group_is_limited(
+    registry: Registry, commands: CommandLog, requests: int, resources: int, groups: int
+) -> None:
+    owners = [list(range(1_000 * n, 1_000 * n + resources - 1)) for n in range(requests)]
+    commands.take("all")
+    await registry.write_group(
+        [registry.update(("person", 1 + n % COUNT), computers=ids, mode=Mode.REMOVE)]
+        for n, ids in enumerate(owners)
+    )
+    assert len(commands.take("commitTransaction")) == 1 + groups
+
+
+Bad = Callable[[Registry], list[Write]]
+
+
+def rejected(registry: Registry) -> list[Write]:
+    """Return writes that a validator of the database rejects."""
+    return [
+        registry.update(("computer", 1), serial="bad"),
+        registry.update(("person", 5), last_name="rejected"),
+    ]
+
+
+DETECTED_BY_THE_SERVICE: dict[str, tuple[Bad, type[Exception]]] = {
+    "missing resource": (
+        lambda registry: [registry.update(("computer", MISSING), serial="bad")],
+        RecordNotFound,
+    ),
+    "missing target": (
+        lambda registry: [registry.update(("computer", 1), serial="bad", owner=MISSING)],
+        RecordNotFound,
+    ),
+    "missing target of a new resource": (
+        lambda registry: [registry.create("computer", serial="bad", owner=MISSING)],
+        RecordNotFound,
+    ),
+    "wrong version": (
+        lambda registry: [registry.update(("computer", 1), frozenset({99}), serial="bad")],
+        VersionConflict,
+    ),
+    "read-only value": (
+        lambda registry: [
+            registry.update(("computer", 1), serial="bad"),
+            registry.update(("person", 5), read_only={"full_name": "bad"}),
+        ],
+        ReadOnlyAttribute,
+    ),
+    "last operation": (
+        lambda registry: [
+            registry.update(("computer", 1), serial="bad", owner=5),
+            registry.update(("person", 5), computers=[2]),
+            registry.create("computer", -1, serial="bad", owner=5),
+            registry.delete(("person", 6)),
+            registry.delete(("person", MISSING)),
+        ],
+        RecordNotFound,
+    ),
+}
+DETECTED_BY_THE_DATABASE: dict[str, tuple[Bad, type[Exception]]] = {
+    "taken value": (
+        lambda registry: [
+            registry.update(("computer", 1), serial="bad"),
+            registry.update(("person", 5), email="taken@example.com"),
+        ],
+        DuplicateValue,
+    ),
+    "taken value of a new resource": (
+        lambda registry: [
+            registry.create("person", first_name="A", last_name="B", email="taken@example.com")
+        ],
+        DuplicateValue,
+    ),
+    "rejected by a validator": (rejected, Unavailable),
+    "oversized record": (
+        lambda registry: [
+            registry.update(("computer", 1), serial="bad"),
+            registry.update(("person", LARGE), last_name="L" * 255),
+        ],
+        Unavailable,
+    ),
+}
+LARGE = 1_000
+"""The id of a person whose record is almost as large as possible."""
+
+
+async def assert_only_the_middle_fails(
+    registry: Registry, database: Database, bad: list[Write], error: type[Exception], key: str = ""
+) -> BaseException:
+    """Check the others of a full group; return the error."""
+    persons = (await records(database)).items()
+    before = {place: one for place, one in persons if place[0] == "person"}
+    requests = serials(registry)
+    requests.insert(len(requests) // 2, bad)
+    keys = [key if one is bad else f"key-{n}" for n, one in enumerate(requests)] if key else ()
+    outcomes = await registry.write_group(requests, keys)
+    failure = outcomes.pop(len(outcomes) // 2)
+    assert isinstance(failure, error)
+    await assert_written(database, outcomes)
+    after = await records(database)
+    assert {place: one for place, one in after.items() if place[0] == "person"} == before
+    assert not {"bad", 5} & {one.get("serial") or one.get("person") for one in after.values()}
+    return failure
+
+
+@pytest.mark.usefixtures("_one_group")
+@pytest.mark.parametrize("kind", DETECTED_BY_THE_SERVICE)
+async def test_a_request_that_fails_does_not_delay_its_group(
+    registry: Registry, database: Database, commands: CommandLog, kind: str
+) -> None:
+    make, error = DETECTED_BY_THE_SERVICE[kind]
+    commands.take("all")
+    await assert_only_the_middle_fails(registry, database, make(registry), error)
+    sent = commands.names()
+    assert (sent.count("commitTransaction"), sent.count("abortTransaction")) == (2, 0)
+
+
+@pytest.mark.usefixtures("_one_group")
+@pytest.mark.parametrize("kind", DETECTED_BY_THE_DATABASE)
+async def test_a_request_that_the_database_rejects_fails_alone(
+    unique_registry: Registry, database: Database, kind: str
+) -> None:
+    filler = b"x" * (16 * 2**20 - 150)
+    await database.persons.insert_one({"_id": LARGE, "first_name": "A", "filler": filler})
+    validator = {"last_name": {"$ne": "rejected"}}
+    await database.command("collMod", "persons", validator=validator)
+    make, error = DETECTED_BY_THE_DATABASE[kind]
+    failure = await assert_only_the_middle_fails(
+        unique_registry, database, make(unique_registry), error
+    )
+    if isinstance(failure, DuplicateValue):
+        assert failure.id == COUNT + 1
+
+
+@pytest.mark.usefixtures("_one_group")
+async def test_another_request_with_a_known_key_fails_alone(
+    registry: Registry, database: Database
+) -> None:
+    await registry.write(registry.update(("computer", 9), serial="x"), key="key")
+    bad = [registry.update(("computer", 1), serial="bad")]
+    await assert_only_the_middle_fails(registry, database, bad, FingerprintMismatch, "key")
+
+
+@pytest.mark.usefixtures("_one_group")
+async def test_a_locked_record_delays_only_its_own_request(
+    registry: Registry, database: Database
+) -> None:
+    async with locked(database, ("person", 5)):
+        other = asyncio.create_task(registry.write_group([]))
+        await asyncio.sleep(0)
+        requests = serials(registry)
+        requests.insert(10, [registry.update(("person", 5), last_name="New")])
+        tasks = [asyncio.create_task(registry.write(*one)) for one in requests]
+        blocked = tasks.pop(10)
+        await assert_written(database, await asyncio.gather(*tasks))
+        assert not blocked.done()
+    await asyncio.gather(other, blocked)
+    stored = (await records(database))["person", 5]
+    assert (stored["last_name"], stored["version"]) == ("New", 2)
+
+
+@pytest.mark.parametrize("attributes", [{"last_name": "New"}, {"computers": [1]}])
+async def test_a_record_that_stays_locked_is_not_written_after_its_error(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch, attributes: Any
+) -> None:
+    monkeypatch.setattr(transactions, "_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(transactions, "_COMMANDS_SECONDS", 0.5)
+    before = await records(database)
+    async with locked(database, ("person", 5)):
+        (outcome,) = await registry.write_all([[registry.update(("person", 5), **attributes)]])
+    assert isinstance(outcome, Unavailable)
+    await registry.write(registry.update(("person", 5), email="new@example.com"))
+    after = await records(database)
+    new = {"email": "new@example.com", "version": 2}
+    changed = before["person", 5] | new
+    del after["person", 5]["updated_at"], after["person", 5]["updated_by"]
+    assert after == before | {("person", 5): changed}
+
+
+@pytest.mark.usefixtures("_one_group")
+async def test_a_relationship_with_many_members_is_changed_alone(
+    registry: Registry,
+    database: Database,
+    commands: CommandLog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unit_of_work, "_MAX_MEMBERS", 50)
+    many = range(1_000, 1_100)
+    await database.computers.insert_many({"_id": one, "person": 5, "version": 1} for one in many)
+    requests = serials(registry)
+    requests.insert(10, [registry.delete(("person", 5))])
+    commands.take("all")
+    outcomes = await registry.write_group(requests)
+    assert result_of(outcomes.pop(10)).record["_id"] == 5
+    await assert_written(database, outcomes)
+    unlinked = {"_id": {"$in": list(many)}, "person": None, "version": 2}
+    assert await database.computers.count_documents(unlinked) == len(many)
+    assert await database.persons.count_documents({"_id": 5}) == 0
+
+
+@pytest.mark.usefixtures("_one_group")
+async def test_a_request_with_many_identifiers_does_not_join_a_group(
+    registry: Registry, database: Database, commands: CommandLog
+) -> None:
+    many = range(1_000, 1_101)
+    await database.computers.insert_many({"_id": one, "person": 5, "version": 1} for one in many)
+    commands.take("all")
+    requests = [*serials(registry), [registry.update(("person", 6), computers=many)]]
+    outcomes = await registry.write_group(requests)
+    assert len(commands.take("commitTransaction")) == 3
+    assert result_of(outcomes.pop()).record["version"] == 2
+    await assert_written(database, outcomes)
+    assert await database.computers.count_documents({"person": 6, "version": 2}) == len(many)
+
+
+@pytest.mark.usefixtures("_one_group")
+async def test_a_request_whose_client_leaves_the_queue_is_not_applied(
+    registry: Registry, database: Database, gate: Gate
+) -> None:
+    gate.close()
+    first = asyncio.create_task(registry.write(registry.delete(("person", 6))))
+    assert await gate.holds(1)
+    requests = serials(registry)
+    requests.insert(10, [registry.update(("person", 5), last_name="bad")])
+    tasks = [asyncio.create_task(registry.write(*one)) for one in requests]
+    await asyncio.sleep(0)
+    cancelled = tasks.pop(10)
+    cancelled.cancel()
+    gate.open()
+    await first
+    await assert_written(database, await asyncio.gather(*tasks))
+    assert cancelled.cancelled()
+    assert (await records(database))["person", 5]["last_name"] == "Lovelace"
+
+
+@pytest.mark.usefixtures("_one_group")
+@pytest.mark.parametrize("identifiers", [1, 101])
+async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
+    registry: Registry, database: Database, gate: Gate, identifiers: int
+) -> None:
+    gate.close()
+    removed = range(1_000, 1_000 + identifiers)
+    change = registry.update(("person", 5), last_name="New", computers=removed, mode=Mode.REMOVE)
+    cancelled = asyncio.create_task(registry.write(change))
+    group = asyncio.create_task(registry.write_group(serials(registry)))
+    assert await gate.holds(1 if identifiers == 1 else 2)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    bulkhead = registry.repository.bulkheads.large_transactions
+    assert bulkhead.is_idle == (identifiers == 1), "it counts until it has ended"
+    gate.open()
+    await assert_written(database, await group)
+
+    async def is_written() -> bool:
+        return "New" in await database.persons.distinct("last_name")
+
+    assert await eventually(is_written)
+    assert bulkhead.is_idle
+
+
+async def test_closing_waits_for_writes_whose_clients_have_left(
+    registry: Registry, database: Database, gate: Gate
+) -> None:
+    gate.close()
+    task = asyncio.create_task(registry.write(registry.delete(("person", 5))))
+    assert await gate.holds(1)
+    task.cancel()
+    closing = asyncio.create_task(registry.repository.close())
+    await asyncio.wait([task, closing], return_when=asyncio.FIRST_COMPLETED)
+    assert not closing.done()
+    gate.open()
+    await closing
+    assert ("person", 5) not in await records(database)
+
+
+async def test_groups_of_different_records_are_in_flight_together(
+    registry: Registry, database: Database, gate: Gate, commands: CommandLog
+) -> None:
+    def rename(first: int) -> list[asyncio.Task[list[WriteResult]]]:
+        updates = [registry.update(("person", n), computers=[n]) for n in range(first, first + 8)]
+        return [asyncio.create_task(registry.write(one)) for one in updates]
+
+    gate.close()
+    tasks = rename(1) + rename(9) + rename(17)
+    assert await gate.holds(2)
+    tasks += rename(1)
+    await asyncio.sleep(0.05)
+    assert gate.held == 2
+    gate.open()
+    await asyncio.gather(*tasks)
+    assert not commands.take("abortTransaction")
+    assert await database.computers.count_documents({"person": {"$gt": 0}, "version": 2}) == 24
+
+
+class Later(NamedTuple):
+    """A write to a record that a group is writing, and the version that is its result."""
+
+    make: Callable[[Registry], Write]
+    version: int
+
+
+LATER = {
+    "named": Later(lambda registry: registry.update(("computer", 1), serial="later"), 4),
+    "member": Later(lambda registry: registry.delete(("person", 5)), 4),
+    "previous owner": Later(lambda registry: registry.update(("computer", 2), owner=7), 3),
+}
+
+
+@pytest.mark.parametrize("later", LATER.values(), ids=LATER)
+@pytest.mark.parametrize("large", [unit_of_work.LARGE, 0], ids=["in a group", "alone"])
+async def test_a_write_waits_in_the_service_for_a_group_with_the_same_records(
+    gate: Gate,
+    registry: Registry,
+    commands: CommandLog,
+    monkeypatch: pytest.MonkeyPatch,
+    later: Later,
+    large: int,
+) -> None:
+    """Also if it does not name them."""
+    await registry.write(registry.update(("person", 5), computers=[1, 2]))
+    commands.take("all")
+    gate.close()
+    first = [
+        registry.update(("computer", 1), serial="first", owner=6),
+        registry.update(("person", 5), last_name="New"),
+    ]
+    tasks = [asyncio.create_task(registry.write(*first))]
+    assert await gate.holds(1)
+    monkeypatch.setattr(unit_of_work, "LARGE", large)
+    waiting = asyncio.create_task(registry.write(later.make(registry)))
+    others = [registry.update(("person", n), email="e") for n in range(10, 18)]
+    # So many that they are a second group.
+    tasks += [asyncio.create_task(registry.write(one)) for one in others]
+    assert await gate.holds(2 if large else 9)
+    assert not waiting.done()
+    gate.open()
+    await asyncio.gather(*tasks)
+    (result,) = await waiting
+    assert result.record["version"] == later.version
+    assert len(commands.take("abortTransaction")) <= (not large), "alone, it gives way at most once"
+
+
+async def test_a_defect_fails_only_the_requests_of_its_group(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise TypeError("a defect")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnitOfWork, "flush", fail)
+        outcomes = await registry.write_all(serials(registry))
+    assert [type(one) for one in outcomes] == [TypeError] * 20
+    await assert_written(database, await registry.write_all(serials(registry)))

@@ -1,0 +1,145 @@
+"""Concurrent writes without HTTP, so that it is known which of them share a group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+from registry.http.app_keys import GRAPH, REPOSITORY
+from registry.jsonapi.changes import (
+    NEW,
+    NO_CHANGE,
+    Change,
+    Identifier,
+    Linkage,
+    Mode,
+    Verb,
+    Versions,
+    Write,
+)
+from registry.model.record import Record
+from registry.storage.errors import RecordNotFound
+from registry.storage.repository import Repository
+from registry.storage.writes.idempotency import IdempotencyKey
+from registry.storage.writes.unit_of_work import WriteResult
+from tests.support import Api, Database
+
+MISSING = 99
+"""An id that no resource has."""
+
+Outcome: TypeAlias = "list[WriteResult] | BaseException"
+"""What becomes of a request."""
+
+Place: TypeAlias = tuple[str, int]
+"""The type and the id of a resource."""
+
+
+class Registry:
+    """The repository of a service, and what it is asked to write."""
+
+    def __init__(self, api: Api) -> None:
+        app = api.client.app
+        assert app is not None
+        self.repository: Repository = app[REPOSITORY]
+        self._graph = app[GRAPH]
+
+    def create(self, type_name: str, id_: int | None = None, **more: Any) -> Write:
+        """Return the write of a new resource. id_: a placeholder, negative."""
+        target = NEW if id_ is None else _identifier(id_)
+        return Write(Verb.CREATE, self._graph[type_name], target, self._change(type_name, more))
+
+    def update(self, place: Place, versions: Versions = None, **more: Any) -> Write:
+        """Return the write of attributes, `computers` or `owner`."""
+        type_name, id_ = place
+        change = self._change(type_name, more)
+        return Write(Verb.UPDATE, self._graph[type_name], _identifier(id_), change, versions)
+
+    def delete(self, place: Place) -> Write:
+        type_name, id_ = place
+        return Write(Verb.DELETE, self._graph[type_name], _identifier(id_), NO_CHANGE)
+
+    def _change(self, type_name: str, more: dict[str, Any]) -> Change:
+        """Return a change of attributes and links. more: also `mode` and `read_only`."""
+        relationships = self._graph[type_name].relationships
+        mode = more.pop("mode", Mode.REPLACE)
+        read_only = more.pop("read_only", {})
+        linkages = [
+            Linkage(relationships[name], tuple(map(_identifier, _ids(more.pop(name)))), mode)
+            for name in relationships
+            if name in more
+        ]
+        return Change(more, tuple(linkages), read_only=read_only)
+
+    async def write(self, *writes: Write, key: str | None = None) -> list[WriteResult]:
+        """Apply the writes of one request."""
+        return await self.repository.write(writes, None if key is None else key_of(key, writes))
+
+    async def write_all(
+        self, requests: Iterable[Sequence[Write]], keys: Iterable[str] = ()
+    ) -> list[Outcome]:
+        """Apply requests concurrently, which arrive in this order. keys: of the first of them."""
+        return await asyncio.gather(
+            *(self.write(*writes, key=key) for writes, key in zip_longest(requests, keys)),
+            return_exceptions=True,
+        )
+
+    async def write_group(
+        self, requests: Iterable[Sequence[Write]], keys: Iterable[str] = ()
+    ) -> list[Outcome]:
+        """Apply requests in one group, if there is one at a time: another group is in flight."""
+        other = asyncio.create_task(self.write(self.delete(("person", MISSING))))
+        await asyncio.sleep(0)
+        outcomes = await self.write_all(requests, keys)
+        await asyncio.wait([other])
+        assert isinstance(other.exception(), RecordNotFound)
+        return outcomes
+
+
+def key_of(name: str, request: object) -> IdempotencyKey:
+    """Return the idempotency key of a request."""
+    return IdempotencyKey(name.encode(), repr(request).encode())
+
+
+async def insert_fleet(database: Database, persons: int, computers: int) -> None:
+    """Insert persons and computers, which nobody owns, with ids from 1."""
+    person = {"first_name": "Ada", "last_name": "Lovelace", "email": None, "version": 1}
+    computer = {"serial": "x", "person": None, "version": 1}
+    await database.persons.insert_many({"_id": one, **person} for one in range(1, persons + 1))
+    await database.computers.insert_many(
+        {"_id": one, **computer} for one in range(1, computers + 1)
+    )
+
+
+async def records(database: Database) -> dict[Place, Record]:
+    """Return the stored records that have numbers as ids."""
+    return {
+        (type_name, record["_id"]): record
+        for type_name in ("person", "computer")
+        async for record in database[f"{type_name}s"].find({"_id": {"$type": "number"}})
+    }
+
+
+@asynccontextmanager
+async def locked(database: Database, *places: Place) -> AsyncIterator[None]:
+    """Lock records in a transaction of another client, which is then aborted."""
+    async with await database.client.start_session() as session:
+        session.start_transaction()
+        for type_name, id_ in places:
+            await database[f"{type_name}s"].update_one(
+                {"_id": id_}, {"$set": {"locked": True}}, session=session
+            )
+        yield
+        await session.abort_transaction()
+
+
+def _identifier(id_: int) -> Identifier:
+    return Identifier(id_, str(id_), f"/{id_}")
+
+
+def _ids(value: int | Iterable[int] | None) -> Iterable[int]:
+    if isinstance(value, int):
+        return (value,)
+    return value or ()

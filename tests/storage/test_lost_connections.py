@@ -97,15 +97,17 @@ async def test_updates_are_applied_when_connections_break(
 async def test_a_single_command_is_executed_once_when_its_connection_breaks(
     proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
-    proxy.effect = effect
-    id_ = (await post(api, "Grace")).id
-    proxy.verb = "update"
-    response = await patch(api, id_, "Murray")
+    first = (await post(api, "Grace")).id
+    proxy.verb, proxy.effect = "update", effect
+    response = await patch(api, first, "Murray")
+    proxy.verb = "insert"
+    second = (await post(api, "Ada")).id
     assert len(proxy.affected) == 2
     assert response.status == 200
-    stored = await database.persons.find().to_list(None)
-    assert [(one["_id"], one["last_name"], one["version"]) for one in stored] == [
-        (int(id_), "Murray", 2)
+    stored = await database.persons.find().sort("_id").to_list(None)
+    assert [(str(one["_id"]), one["last_name"], one["version"]) for one in stored] == [
+        (first, "Murray", 2),
+        (second, "Hopper", 1),
     ]
 
 

@@ -19,8 +19,15 @@ from registry.storage.errors import (
     Unavailable,
     VersionConflict,
 )
-from registry.storage.writes import group_commit, id_allocation, transactions, unit_of_work
-from registry.storage.writes.unit_of_work import UnitOfWork, WriteRequest, WriteResult
+from registry.storage.writes import (
+    group_commit,
+    id_allocation,
+    transactions,
+    unit_of_work,
+    write_requests,
+)
+from registry.storage.writes.unit_of_work import UnitOfWork
+from registry.storage.writes.write_requests import WriteRequest, WriteResult
 from tests.conftest import Serve
 from tests.storage.waiting import eventually
 from tests.storage.writing import (
@@ -487,7 +494,7 @@ LATER = {
 
 
 @pytest.mark.parametrize("later", LATER.values(), ids=LATER)
-@pytest.mark.parametrize("large", [unit_of_work.LARGE, 0], ids=["in a group", "alone"])
+@pytest.mark.parametrize("large", [write_requests.LARGE, 0], ids=["in a group", "alone"])
 async def test_a_write_waits_in_the_service_for_a_group_with_the_same_records(
     gate: Gate,
     registry: Registry,
@@ -506,7 +513,7 @@ async def test_a_write_waits_in_the_service_for_a_group_with_the_same_records(
     ]
     tasks = [asyncio.create_task(registry.write(*first))]
     assert await gate.holds(1)
-    monkeypatch.setattr(unit_of_work, "LARGE", large)
+    monkeypatch.setattr(write_requests, "LARGE", large)
     waiting = asyncio.create_task(registry.write(later.make(registry)))
     others = [registry.update(("person", n), email="e") for n in range(10, 18)]
     # So many that they are a second group.

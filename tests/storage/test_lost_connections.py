@@ -31,7 +31,7 @@ async def api(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
     return await serve(settings=replace(settings, mongodb_uri=proxy.uri))
 
 
-IN_A_GROUP = {"relationships": {"computers": {"data": []}}}
+IN_A_GROUP: dict[str, Any] = {"relationships": {"computers": {"data": []}}}
 """What a single command cannot write, as it would the first of concurrent requests."""
 
 

@@ -95,7 +95,7 @@ async def test_the_role_read_write_on_the_database_is_enough(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(orphaned_transactions, "_SUSPECT_SECONDS", 0.1)
+    monkeypatch.setattr(orphaned_transactions, "SUSPECT_SECONDS", 0.1)
     caplog.set_level(logging.WARNING)
     commands.denied.clear()
     api = await serve()

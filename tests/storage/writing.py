@@ -24,7 +24,7 @@ from registry.model.record import Record
 from registry.storage.errors import RecordNotFound
 from registry.storage.repository import Repository
 from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.unit_of_work import WriteResult
+from registry.storage.writes.write_requests import WriteResult
 from tests.support import Api, Database
 
 MISSING = 99

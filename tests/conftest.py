@@ -24,6 +24,7 @@ from pymongo import MongoClient, monitoring
 
 from registry.access.tokens import digest_of, new_token
 from registry.app import create_app
+from registry.http.app_keys import REPOSITORY
 from registry.http.limits import Limits
 from registry.http.server import Runner
 from registry.model.attributes import Text
@@ -208,8 +209,11 @@ async def serve(settings: Settings) -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def api(serve: Serve) -> Api:
-    """The running service."""
-    return await serve()
+    """The running service, which has completed the work of its start."""
+    api = await serve()
+    assert api.client.app is not None
+    await api.client.app[REPOSITORY].catch_up()
+    return api
 
 
 @pytest.fixture

@@ -65,6 +65,8 @@ STORAGE_LAYERS = [
     "token_lookups",
     "indexes",
     "computed_fields",
+    "record_format",
+    "text_indexing",
     "maintenance",
     "consistency",
     "repository",

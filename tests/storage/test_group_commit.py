@@ -67,6 +67,7 @@ async def registry_of(
     monkeypatch.setattr(id_allocation, "_FIRST_BLOCK", 1_000)
     await insert_fleet(database, COUNT, COUNT)
     registry = Registry(await serve(settings=settings))
+    await registry.repository.catch_up()
     await registry.write(registry.create("computer", serial="x"))
     taken = "taken@example.com"
     await registry.write(registry.create("person", first_name="A", last_name="B", email=taken))

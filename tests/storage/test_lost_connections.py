@@ -14,6 +14,7 @@ from registry.storage import client
 from tests.conftest import Serve
 from tests.proxy import Effect, Proxy
 from tests.storage.waiting import eventually
+from tests.storage.writing import Registry
 from tests.support import Api, Database, Response
 
 MANY = 30
@@ -28,7 +29,9 @@ def proxy(mongodb_uri: str) -> Iterator[Proxy]:
 @pytest.fixture
 async def api(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
     """The service behind the proxy."""
-    return await serve(settings=replace(settings, mongodb_uri=proxy.uri))
+    api = await serve(settings=replace(settings, mongodb_uri=proxy.uri))
+    await Registry(api).repository.catch_up()
+    return api
 
 
 IN_A_GROUP: dict[str, Any] = {"relationships": {"computers": {"data": []}}}
@@ -139,9 +142,9 @@ def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_permanent_connection_loss_is_reported_to_all_callers_and_duplicates_nothing(
     proxy: Proxy, api: Api, database: Database, effect: Effect
 ) -> None:
-    proxy.effect, proxy.permanent = effect, True
-    responses = await asyncio.gather(*(post(api, f"F{number}") for number in range(MANY)))
-    for response in responses:
+    proxy.verb, proxy.effect, proxy.permanent = "commitTransaction", effect, True
+    posts = [post(api, f"F{number}", **IN_A_GROUP) for number in range(MANY)]
+    for response in await asyncio.gather(*posts):
         assert response.status == 503
         assert response.document["errors"][0]["code"] == "unavailable"
     assert proxy.affected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,24 +11,21 @@ from typing import Any
 
 import pytest
 
-from registry.http.app_keys import GRAPH, REPOSITORY
-from registry.jsonapi.changes import Change, Identifier, Linkage
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage import orphaned_transactions
 from registry.storage.backup_archive import open_backup
 from registry.storage.backups import back_up, restore
 from registry.storage.client import APP_NAME
 from registry.storage.errors import DuplicateValue
 from registry.storage.reads.commands import ReadCommands
-from registry.storage.records import Written
 from registry.storage.unique_indexes import UniqueIndexes
-from registry.storage.writes import insertions
+from registry.storage.writes import orphaned_transactions
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, client_of, mongod_with_fail_points
 from tests.proxy import Effect, Proxy
+from tests.storage.writing import Outcome, Registry
 from tests.support import Api, CommandLog, Database, Response
 
 EMAIL, SERIAL = "unique_email_ignoring_case", "unique_serial"
@@ -70,32 +66,12 @@ async def rename(api: Api, id_: str, serial: str, **more: Any) -> Response:
     )
 
 
-class Registry:
-    """The repository of the service: concurrent calls share batches in a known way."""
-
-    def __init__(self, api: Api) -> None:
-        app = api.client.app
-        assert app is not None
-        self._repository, self._computer = app[REPOSITORY], app[GRAPH]["computer"]
-
-    async def insert(self, serial: str) -> Written:
-        return await self._repository.insert(self._computer, Change({"serial": serial}, ()))
-
-    async def update(self, id_: int, serial: str, owner: int | None = None) -> Written:
-        linkages: tuple[Linkage, ...] = ()
-        if owner is not None:
-            identifier = Identifier(owner, str(owner), "")
-            linkages = (Linkage(self._computer.relationships["owner"], (identifier,)),)
-        change = Change({"serial": serial}, linkages)
-        return await self._repository.update(self._computer, id_, change)
-
-
-def has_conflict(result: Written | BaseException, id_: int) -> bool:
+def has_conflict(outcome: Outcome, id_: int) -> bool:
     """Whether a write has failed because the computer with this id has the value."""
-    if isinstance(result, DuplicateValue):
-        assert result.id == id_
+    if isinstance(outcome, DuplicateValue):
+        assert outcome.id == id_
         return True
-    assert isinstance(result, Written)
+    assert isinstance(outcome, list), outcome
     return False
 
 
@@ -219,84 +195,77 @@ async def test_filters_use_the_same_indexes_as_without_uniqueness(
         assert "IXSCAN" in str(plans["winningPlan"])
 
 
-async def test_a_value_that_is_taken_does_not_delay_the_other_creations_of_its_batch(
-    serve: Serve, unique: Settings, database: Database, commands: CommandLog
-) -> None:
-    registry = Registry(await serve(settings=unique))
-    await registry.insert("taken")
-    commands.take("all")
-    names = ["taken" if number % 10 == 5 else f"SN-{number}" for number in range(40)]
-    results = await asyncio.gather(*map(registry.insert, names), return_exceptions=True)
-    assert [has_conflict(one, 1) for one in results] == [name == "taken" for name in names]
-    sent = Counter(commands.names())
-    assert sent["insert"] == 2, "each batch is inserted once"
-    assert sent["find"] == 4, "each conflict is looked up"
-    assert len(await stored_serials(database)) == 37
-
-
-async def test_a_value_that_is_taken_does_not_delay_the_other_updates_of_its_batch(
-    serve: Serve, unique: Settings, database: Database, commands: CommandLog
-) -> None:
-    registry = Registry(await serve(settings=unique))
-    records = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in range(1, 41)]
-    await database.computers.insert_many(records)
-    names = ["SN-40" if number % 10 == 5 else f"new-{number}" for number in range(1, 40)]
-    commands.take("all")
-    results = await asyncio.gather(
-        *(registry.update(*one) for one in enumerate(names, 1)), return_exceptions=True
-    )
-    assert [has_conflict(one, 40) for one in results] == [name == "SN-40" for name in names]
-    assert Counter(commands.names())["update"] == 2, "each batch is written once"
-    expected = [f"SN-{number}" if name == "SN-40" else name for number, name in enumerate(names, 1)]
-    assert await stored_serials(database) == [*expected, "SN-40"]
-
-
 @pytest.mark.parametrize("taken", [1, 20])
-async def test_taken_values_do_not_fail_the_other_link_writes_of_their_batch(
-    serve: Serve, unique: Settings, database: Database, commands: CommandLog, taken: int
+@pytest.mark.parametrize("kind", ["creation", "update", "link"])
+async def test_values_that_are_taken_do_not_fail_the_other_writes(
+    serve: Serve, unique: Settings, database: Database, kind: str, taken: int
 ) -> None:
-    api = await serve(settings=unique)
-    owner = int(await api.person())
-    registry = Registry(api)
+    registry = Registry(await serve(settings=unique))
+    await database.persons.insert_one({"_id": 1})
     records = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in range(1, 41)]
     await database.computers.insert_many(records)
-    names = ["SN-40" if number <= taken else f"new-{number}" for number in range(1, 40)]
-    commands.take("all")
-    results = await asyncio.gather(
-        *(registry.update(number, name, owner) for number, name in enumerate(names, 1)),
-        return_exceptions=True,
-    )
-    assert [has_conflict(one, 40) for one in results] == [name == "SN-40" for name in names]
-    sent = Counter(commands.names())
-    if taken == 1:  # the batch, the batch without it, and the rejected request alone
-        assert (sent["abortTransaction"], sent["commitTransaction"]) == (2, 1)
-    expected = [f"SN-{number}" if name == "SN-40" else name for number, name in enumerate(names, 1)]
-    assert await stored_serials(database) == [*expected, "SN-40"]
+    names = ["SN-40" if number % (40 // taken) == 1 else f"new-{number}" for number in range(39)]
+    more: dict[str, Any] = {"owner": 1} if kind == "link" else {}
+    requests = [
+        registry.create("computer", serial=name)
+        if kind == "creation"
+        else registry.update(("computer", number), serial=name, **more)
+        for number, name in enumerate(names, 1)
+    ]
+    outcomes = await registry.write_all([one] for one in requests)
+    assert [has_conflict(one, 40) for one in outcomes] == [name == "SN-40" for name in names]
+    written = [name for name in names if name != "SN-40"]
+    if kind == "creation":
+        assert sorted((await stored_serials(database))[40:]) == sorted(written)
+    else:
+        pairs = enumerate(names, 1)
+        unchanged = {number: f"SN-{number}" for number in range(1, 41)}
+        expected = unchanged | {number: name for number, name in pairs if name != "SN-40"}
+        assert await stored_serials(database) == list(expected.values())
 
 
-async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_others_of_a_batch(
-    serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+async def test_values_move_from_one_resource_to_another_in_one_group(
+    serve: Serve, unique: Settings, database: Database, commands: CommandLog
 ) -> None:
-    monkeypatch.setattr(insertions, "_LOCK_MILLISECONDS", 100)
     registry = Registry(await serve(settings=unique))
-    await registry.insert("first")
+    await registry.repository.catch_up()
+    for number in range(1, 7):
+        await registry.write(registry.create("computer", serial=f"SN-{number}"))
+    commands.take("all")
+    requests = [[registry.update(("computer", 1), serial="other")]]
+    requests += [[registry.update(("computer", n), serial=f"SN-{n - 1}")] for n in range(2, 6)]
+    requests += [[registry.delete(("computer", 6))], [registry.create("computer", serial="SN-6")]]
+    assert not [one for one in await registry.write_all(requests) if isinstance(one, Exception)]
+    expected = ["other", "SN-1", "SN-2", "SN-3", "SN-4", "SN-6"]
+    assert await stored_serials(database) == expected
+    assert not commands.take("abortTransaction")
+
+
+async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_others(
+    serve: Serve, unique: Settings, database: Database
+) -> None:
+    registry = Registry(await serve(settings=unique))
     async with await database.client.start_session() as session:
         session.start_transaction()
         await database.computers.insert_one({"_id": 900, "serial": "SN-5"}, session=session)
         names = [f"SN-{number}" for number in range(20)]
-        blocked = asyncio.create_task(registry.insert("SN-5"))
-        await asyncio.gather(*(registry.insert(name) for name in names if name != "SN-5"))
+        tasks = {
+            name: asyncio.create_task(registry.write(registry.create("computer", serial=name)))
+            for name in names
+        }
+        blocked = tasks.pop("SN-5")
+        await asyncio.gather(*tasks.values())
         assert not blocked.done()
         await session.commit_transaction()
-    assert [has_conflict(one, 900) for one in await asyncio.gather(blocked, return_exceptions=True)]
-    assert sorted(await stored_serials(database)) == sorted(["first", *names])
+    (outcome,) = await asyncio.gather(blocked, return_exceptions=True)
+    assert has_conflict(outcome, 900)
+    assert sorted(await stored_serials(database)) == sorted(names)
 
 
 async def test_a_creation_ends_an_orphaned_transaction_with_the_same_value(
     serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphaned_transactions, "_SUSPECT_SECONDS", 0.1)
-    monkeypatch.setattr(insertions, "_LOCK_MILLISECONDS", 200)
+    monkeypatch.setattr(orphaned_transactions, "SUSPECT_SECONDS", 0.1)
     registry = Registry(await serve(settings=unique))
     async with (
         client_of(f"{unique.mongodb_uri}&appName={APP_NAME}") as client,
@@ -305,8 +274,8 @@ async def test_a_creation_ends_an_orphaned_transaction_with_the_same_value(
         session.start_transaction()
         computers = client[database.name].computers
         await computers.insert_one({"_id": 900, "serial": "SN-1"}, session=session)
-        assert (await registry.insert("SN-1")).record["serial"] == "SN-1"
-    assert await stored_serials(database) == ["SN-1"]
+        await registry.write(registry.create("computer", serial="SN-1"))
+    assert await database.computers.distinct("_id") == [1]
 
 
 async def test_a_service_without_the_setting_reports_the_conflicts_of_another(
@@ -358,10 +327,12 @@ async def test_a_repeated_update_does_not_conflict_with_itself(
     assert await stored_serials(database) == [f"new-{id_}" for id_ in ids]
 
 
-async def test_after_a_lost_command_a_conflict_is_reported_as_unavailable(
-    proxy: Proxy, serve: Serve, unique: Settings, database: Database
+@pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
+async def test_a_conflict_is_reported_after_a_lost_command(
+    proxy: Proxy, serve: Serve, unique: Settings, database: Database, effect: Effect
 ) -> None:
     api = await serve(settings=replace(unique, mongodb_uri=proxy.uri))
+    await Registry(api).repository.catch_up()
     await api.computer("SN-1")
     id_ = await api.computer("SN-2")
     writes: list[tuple[str, Callable[[], Any]]] = [
@@ -370,10 +341,9 @@ async def test_after_a_lost_command_a_conflict_is_reported_as_unavailable(
     ]
     for verb, write in writes:
         proxy.affected.clear()
-        proxy.verb, proxy.effect, proxy.once = verb, Effect.REQUEST_LOST, True
-        assert (await write()).status == 503
-        assert proxy.affected
+        proxy.verb, proxy.effect, proxy.once = verb, effect, True
         assert (await write()).status == 409
+        assert proxy.affected
     assert await stored_serials(database) == ["SN-1", "SN-2"]
 
 

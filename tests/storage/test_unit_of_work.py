@@ -1,0 +1,221 @@
+"""What a write changes and how many commands it takes, with and without others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from registry.jsonapi.changes import Mode
+from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
+from tests.support import MEDIA_TYPE, Api, CommandLog, Database, Response
+
+PERSONS, COMPUTERS = 5, 9
+
+ATOMIC = {"Content-Type": f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'}
+
+EXTERNAL: list[dict[str, Any]] = [
+    {"first_name": "Ada", "last_name": "King", "email": "a@x.org", "version": 3, "more": [1]},
+    {"first_name": None, "last_name": 5},
+    {"version": "new"},
+    {"first_name": "Ada", "version": -3},
+    {"first_name": "Ada", "version": 10**18},
+    {"last_name": {"is": "$first_name"}, "version": 2.0, "full_name": "wrong"},
+]
+"""Persons as an external writer may have stored them."""
+
+NEW: list[dict[str, Any]] = [
+    {"last_name": "$first_name"},
+    {"first_name": "$$ROOT", "last_name": "{$x}"},
+    {"email": None},
+    {"first_name": "Ada", "email": "b@x.org"},
+]
+
+
+@pytest.fixture
+async def registry(api: Api, database: Database) -> Registry:
+    await insert_fleet(database, PERSONS, COMPUTERS)
+    return Registry(api)
+
+
+async def patch(api: Api, id_: str, **attributes: Any) -> Response:
+    return await api.patch(f"/persons/{id_}", {"type": "person", "attributes": attributes})
+
+
+async def versions_after(
+    registry: Registry, database: Database, *requests: Any
+) -> dict[tuple[str, int], int]:
+    """Apply writes one by one; return by how much the versions of records have changed."""
+    before = await records(database)
+    for write in requests:
+        await registry.write(write)
+    after = await records(database)
+    return {
+        place: after[place]["version"] - before[place]["version"]
+        for place in after
+        if after[place] != before[place]
+    }
+
+
+async def test_a_single_write_takes_as_few_commands_as_possible(
+    api: Api, commands: CommandLog
+) -> None:
+    id_ = await api.person("Grace", "Hopper")
+    commands.take("all")
+    await api.person("Ada", "Lovelace")
+    assert [one for one in commands.names() if one != "findAndModify"] == ["insert"]
+    changed = await patch(api, id_, last_name="Murray")
+    assert commands.names() == ["find", "update"]
+    same = await patch(api, id_, first_name="Grace", last_name="Murray")
+    assert commands.names() == ["find"]
+    assert same.document == changed.document
+    assert same.headers["ETag"] == changed.headers["ETag"]
+    await api.request("DELETE", f"/persons/{id_}")
+    assert commands.names() == ["find", "find", "delete", "commitTransaction"]
+
+
+@pytest.mark.covers("r.batching")
+async def test_a_write_in_a_group_stores_what_a_single_one_stores(
+    api: Api, database: Database
+) -> None:
+    registry, stored = Registry(api), []
+    count = len(EXTERNAL) * len(NEW)
+    pairs = [(number, EXTERNAL[number // len(NEW)]) for number in range(count)]
+    await database.persons.insert_many({"_id": n + 1, **one} for n, one in pairs)
+    await database.persons.insert_many({"_id": n + 101, **one} for n, one in pairs)
+    for n in range(count):
+        await registry.write(registry.update(("person", n + 1), **NEW[n % len(NEW)]))
+    outcomes = await registry.write_all(
+        [registry.update(("person", n + 101), **NEW[n % len(NEW)])] for n in range(count)
+    )
+    assert not [one for one in outcomes if isinstance(one, Exception)]
+    for record in await database.persons.find().sort("_id").to_list(None):
+        stored.append({name: one for name, one in record.items() if name != "updated_at"})
+        stored[-1]["_id"] %= 100
+    assert stored[:count] == stored[count:]
+    names = [(record["full_name"], record["version"]) for record in stored[:2]]
+    assert names == [("Ada $first_name", 4), ("$$ROOT {$x}", 4)]
+
+
+async def test_versions_change_of_moved_members_and_both_owners_only(
+    registry: Registry, database: Database
+) -> None:
+    await registry.write(registry.update(("person", 1), computers=[1, 2]))
+    move = registry.update(("person", 2), computers=[2])
+    assert await versions_after(registry, database, move) == {
+        ("person", 1): 1,
+        ("person", 2): 1,
+        ("computer", 2): 1,
+    }
+    move_back = registry.update(("computer", 2), owner=1)
+    assert await versions_after(registry, database, move_back) == {
+        ("person", 1): 1,
+        ("person", 2): 1,
+        ("computer", 2): 1,
+    }
+
+
+async def test_a_write_that_changes_nothing_writes_nothing(
+    registry: Registry, database: Database, commands: CommandLog
+) -> None:
+    await registry.write(registry.update(("person", 1), computers=[1, 2]))
+    commands.take("all")
+    assert not await versions_after(
+        registry,
+        database,
+        registry.update(("person", 1), computers=[2, 1, 2]),
+        registry.update(("person", 1), computers=[1], mode=Mode.ADD),
+        registry.update(("person", 1), computers=[3, MISSING], mode=Mode.REMOVE),
+        registry.update(("computer", 1), owner=1, serial="x"),
+        registry.update(("computer", 3), owner=None),
+    )
+    assert set(commands.names()) == {"find", "commitTransaction"}
+
+
+async def test_a_record_that_is_only_read_is_not_written(
+    registry: Registry, database: Database
+) -> None:
+    await registry.write(registry.update(("computer", 1), owner=1))
+    rename = registry.update(("computer", 1), owner=1, serial="SN-1")
+    async with locked(database, ("person", 1)):
+        assert (await registry.write(rename))[0].record["serial"] == "SN-1"
+    assert (await records(database))["computer", 1]["version"] == 3
+
+
+async def test_ids_and_foreign_keys_of_external_writers_are_supported(
+    registry: Registry, database: Database
+) -> None:
+    await database.computers.insert_many(
+        [
+            {"_id": {"a": 1}, "serial": "x", "person": 1},
+            {"_id": "text", "serial": "x", "person": 1.0, "version": "none"},
+            {"_id": 50, "serial": "x", "person": "nobody"},
+            {"_id": 51, "serial": "x", "person": 2.0},
+        ]
+    )
+    await registry.write(registry.update(("person", 1), computers=[50, 51]))
+    assert await database.computers.distinct("_id", {"person": 1}) == [50, 51]
+    left = await database.computers.find({"_id": {"$in": [{"a": 1}, "text"]}}).to_list(None)
+    assert [(one["person"], one["version"]) for one in left] == [(None, 1)] * 2
+    stored = await records(database)
+    assert [stored["person", number]["version"] for number in (1, 2, 3)] == [2, 2, 1]
+
+
+async def execute(api: Api, *operations: dict[str, Any]) -> list[Any]:
+    body = {"atomic:operations": operations}
+    async with api.client.post("/operations", json=body, headers=ATOMIC) as response:
+        document = await response.json(content_type=None)
+        assert response.status == 200, document
+        results: list[Any] = document["atomic:results"]
+        return results
+
+
+def add_pair(number: int) -> list[dict[str, Any]]:
+    """Return the operations that add a person and a computer of this person."""
+    local_id = f"p{number}"
+    person = {"first_name": "Ada", "last_name": f"L{number}"}
+    computer = {"serial": f"SN-{number}"}
+    owner = {"owner": {"data": {"type": "person", "lid": local_id}}}
+    return [
+        {"op": "add", "data": {"type": "person", "lid": local_id, "attributes": person}},
+        {
+            "op": "add",
+            "data": {"type": "computer", "attributes": computer, "relationships": owner},
+        },
+    ]
+
+
+@pytest.mark.parametrize("pairs", [1, 20])
+async def test_the_number_of_commands_does_not_depend_on_that_of_operations(
+    api: Api, commands: CommandLog, pairs: int
+) -> None:
+    operations = [operation for number in range(pairs) for operation in add_pair(number)]
+    commands.take("all")
+    results = await execute(api, *operations)
+    names = commands.names()
+    # Once per type: the links of new persons change before they are written.
+    assert [name for name in names if name != "findAndModify"] == [
+        "find",
+        "insert",
+        "insert",
+        "commitTransaction",
+    ]
+    assert names.count("findAndModify") <= 4, "ids are allocated in blocks"
+    assert [one["data"]["id"] for one in results] == [
+        str(number) for number in range(1, pairs + 1) for _ in ("person", "computer")
+    ]
+
+
+async def test_operations_around_a_deletion_see_each_other(api: Api, database: Database) -> None:
+    reference = {"type": "person", "id": "1"}
+    await execute(
+        api,
+        *add_pair(1),
+        {"op": "update", "data": {**reference, "attributes": {"first_name": "Grace"}}},
+        {"op": "remove", "ref": reference},
+        {"op": "update", "data": {"type": "computer", "id": "1", "attributes": {"serial": "new"}}},
+    )
+    assert await database.persons.count_documents({}) == 0
+    computer = await database.computers.find_one()
+    assert computer is not None
+    assert (computer["serial"], computer["person"], computer["version"]) == ("new", None, 3)

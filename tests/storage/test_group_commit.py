@@ -446,6 +446,42 @@ async def test_a_write_that_has_begun_is_completed_when_its_client_leaves(
     assert bulkhead.is_idle
 
 
+@pytest.mark.usefixtures("_one_group")
+async def test_a_write_that_runs_again_is_completed_when_its_client_leaves(
+    registry: Registry, database: Database, gate: Gate, commands: CommandLog
+) -> None:
+    gate.close()
+    async with locked(database, ("person", 5)):
+        writing = asyncio.create_task(registry.write(registry.delete(("person", 5))))
+        assert await gate.holds(1)
+        writing.cancel()
+        await asyncio.wait([writing])
+        commands.take("all")
+        gate.open()
+
+        async def has_conflicted() -> bool:
+            return "abortTransaction" in commands.names()
+
+        assert await eventually(has_conflicted)
+    await registry.repository.close()
+    assert ("person", 5) not in await records(database)
+
+
+@pytest.mark.usefixtures("_one_group")
+async def test_the_requests_of_a_group_that_takes_too_long_run_alone(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, seconds = UnitOfWork.flush, 0.5
+
+    async def flush_late(unit: UnitOfWork, requests: Sequence[WriteRequest]) -> None:
+        await asyncio.sleep(seconds if len(requests) > 1 else 0)
+        await flush(unit, requests)
+
+    monkeypatch.setattr(transactions, "_SHARED_SECONDS", seconds)
+    monkeypatch.setattr(UnitOfWork, "flush", flush_late)
+    await assert_written(database, await registry.write_group(serials(registry)))
+
+
 async def test_closing_waits_for_writes_whose_clients_have_left(
     registry: Registry, database: Database, gate: Gate
 ) -> None:

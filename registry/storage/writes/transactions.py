@@ -177,13 +177,20 @@ class SingleCommand(Transaction):
             self._set_time()
 
     async def update(self, collection: str, statements: Sequence[Statement]) -> None:
-        """Update a document. Raises TransactionConflict if it has another version."""
+        """Update a document.
+
+        Raises WriteRejected, or TransactionConflict if it has another version.
+        """
         for statement in statements:
             query = {**statement["q"], VERSION: self._version}
             changed = self._database[collection].update_one(
                 query, statement["u"], session=self._session
             )
-            if not (await observed("update", changed)).matched_count:
+            try:
+                result = await observed("update", changed)
+            except DuplicateKeyError as error:
+                raise WriteRejected(error.details or {}, statement["q"]["_id"]) from None
+            if not result.matched_count:
                 raise TransactionConflict
             self._set_time()
 

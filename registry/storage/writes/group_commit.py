@@ -57,6 +57,7 @@ class _Group:
         self.waiting: list[WriteRequest] = []
 
     def add(self, request: WriteRequest) -> None:
+        request.has_begun = True
         self.requests.append(request)
         self.size += request.size
 
@@ -145,7 +146,7 @@ class GroupCommit:
             if group.requests and group.size + queue[0].size > _MAX_RESOURCES:
                 break
             request = queue.popleft()
-            if request.result.done():
+            if request.result.done() and not request.has_begun:
                 continue  # its caller was cancelled
             if writer := self._writer(request.records, group):
                 self._wait_for(writer, request)

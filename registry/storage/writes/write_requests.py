@@ -43,8 +43,8 @@ class WriteRequest:
     key: that under which the results are stored. records: those that it is known to write, or to
     refer to. parts: the writes, divided so that none sets unique attributes of a resource twice, as
     only the values that are stored are compared. size: the number of resources that it names.
-    is_alone: whether it has a transaction of its own. since: when it arrived. result: what its
-    caller waits for.
+    is_alone: whether it has a transaction of its own. has_begun: whether it is completed even if
+    its caller is cancelled. since: when it arrived. result: what its caller waits for.
     """
 
     def __init__(self, writes: Sequence[Write], key: IdempotencyKey | None = None) -> None:
@@ -53,6 +53,7 @@ class WriteRequest:
         self.size = sum(write.size for write in writes)
         self.parts = list(_parts(writes))
         self.is_alone = self.size > LARGE or len(self.parts) > 1
+        self.has_begun = False
         self.since = perf_counter()
         self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
         self.records: set[Key] = {

@@ -122,13 +122,7 @@ class Repository:
             if write.change.attributes:
                 self._backlog.written(write.resource.type)
         try:
-            results = await self._write_with_ids(writes, key)
-        except IdTaken:
-            await self._counters.skip_taken()
-            try:
-                results = await self._write_with_ids(writes, key)
-            except IdTaken as error:
-                raise Unavailable from error
+            results = await self._write_with_free_ids(writes, key)
         except DuplicateValue as taken:
             async with self.bulkheads.small_requests:
                 taken.id = await self._unique_indexes.find_id(taken)
@@ -139,6 +133,18 @@ class Repository:
                 id_ = result.record["_id"]
                 result.record = await self.snapshot(result.time).get(result.write.resource, id_)
         return results
+
+    async def _write_with_free_ids(
+        self, writes: Sequence[Write], key: IdempotencyKey | None
+    ) -> list[WriteResult]:
+        try:
+            return await self._write_with_ids(writes, key)
+        except IdTaken:
+            await self._counters.skip_taken()
+        try:
+            return await self._write_with_ids(writes, key)
+        except IdTaken as error:
+            raise Unavailable from error
 
     async def _write_with_ids(
         self, writes: Sequence[Write], key: IdempotencyKey | None

@@ -51,7 +51,7 @@ class Maintenance:
             for name, resource in graph.items()
             if searched_names(resource)
         }
-        self._record_format = RecordFormat(database, graph)
+        self._record_format = RecordFormat(database)
         self._large: list[Resource] = []
         self._not_small: list[str] = []
         self._task: asyncio.Task[None] | None = None
@@ -67,6 +67,7 @@ class Maintenance:
             await self._indexes.prepare(resource, is_small=count <= _FEW)
             if count <= _FEW:
                 await self._computed_fields.complete(resource)
+                await self._record_format.complete(resource)
             else:
                 self._large.append(resource)
             if count >= BLOCK_SIZE:
@@ -92,9 +93,9 @@ class Maintenance:
 
     async def _run(self) -> None:
         await self._retry(self._indexes.build)
-        await self._retry(self._record_format.complete)
         for resource in self._large:
             await self._retry(partial(self._computed_fields.complete, resource))
+            await self._retry(partial(self._record_format.complete, resource))
         types = list(self._not_small)
         while True:
             for name in types:

@@ -1,6 +1,5 @@
 """The format of stored records: drops the fields that earlier versions of the service have left."""
 
-from registry.model.graph import Graph
 from registry.model.record import OBSOLETE_FIELDS
 from registry.model.resource import Resource
 from registry.storage.client import Database
@@ -15,22 +14,18 @@ _BATCH_SIZE = 1_000
 class RecordFormat:
     """The format of the records of each type, which its counter tells once they all have it."""
 
-    def __init__(self, database: Database, graph: Graph) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._graph = graph
 
-    async def complete(self) -> None:
+    async def complete(self, resource: Resource) -> None:
         """Drop obsolete fields. It may be repeated, also after an interruption.
 
         Raises PyMongoError.
         """
-        for resource in self._graph.values():
-            query = {"_id": resource.type, "format": _FORMAT}
-            if await self._database.counters.find_one(query) is None:
-                await self._drop_obsolete_fields(resource)
-                await self._database.counters.update_one(
-                    {"_id": resource.type}, {"$set": {"format": _FORMAT}}
-                )
+        counters = self._database.counters
+        if await counters.find_one({"_id": resource.type, "format": _FORMAT}) is None:
+            await self._drop_obsolete_fields(resource)
+            await counters.update_one({"_id": resource.type}, {"$set": {"format": _FORMAT}})
 
     async def _drop_obsolete_fields(self, resource: Resource) -> None:
         collection = self._database[resource.collection]

@@ -22,6 +22,7 @@ from registry.storage.maintenance import Maintenance
 from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.lookups import Lookups
 from registry.storage.reads.read_context import ReadContext
+from registry.storage.records import version_of
 from registry.storage.snapshot import Snapshot
 from registry.storage.unique_indexes import UniqueIndexes
 from registry.storage.writes import idempotency
@@ -127,12 +128,23 @@ class Repository:
             async with self.bulkheads.small_requests:
                 taken.id = await self._unique_indexes.find_id(taken)
             raise
+        if await self._are_current(results):
+            return results
+        return await self.write(writes, key)
+
+    async def _are_current(self, results: Sequence[WriteResult]) -> bool:
+        """Whether a snapshot at the time of the commit shows the results that need it.
+
+        A transaction protects what it changes alone: other services may have changed a resource
+        between the read and the commit.
+        """
         for result in results:
             if result.write.shows_related and not (result.is_changed or result.is_replayed):
-                # Other processes may have changed it between the read and the commit.
-                id_ = result.record["_id"]
-                result.record = await self.snapshot(result.time).get(result.write.resource, id_)
-        return results
+                snapshot, id_ = self.snapshot(result.time), result.record["_id"]
+                shown = await snapshot.get(result.write.resource, id_)
+                if version_of(shown) != version_of(result.record):
+                    return False
+        return True
 
     async def _write_with_free_ids(
         self, writes: Sequence[Write], key: IdempotencyKey | None

@@ -12,7 +12,7 @@ from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 from registry.model.graph import Graph
 from registry.storage.errors import StorageError
 from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.identity_map import Key
+from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.transactions import (
     Callback,
     Committed,
@@ -53,7 +53,7 @@ class _Group:
     def __init__(self) -> None:
         self.requests: list[WriteRequest] = []
         self.size = 0
-        self.records: set[Key] = set()
+        self.records: set[RecordKey] = set()
         self.waiting: list[WriteRequest] = []
 
     def add(self, request: WriteRequest) -> None:
@@ -81,7 +81,7 @@ class GroupCommit:
         self._graph = graph
         self._queue: deque[WriteRequest] = deque()
         self._alone: deque[WriteRequest] = deque()
-        self._writers: dict[Key, _Group] = {}
+        self._writers: dict[RecordKey, _Group] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._groups = self._in_groups = self._running_alone = 0
         self._sizes = BATCH_SIZE.sample("writes")
@@ -155,12 +155,12 @@ class GroupCommit:
                 group.add(request)
         return group if group.requests else None
 
-    def _writer(self, records: Iterable[Key], group: _Group) -> _Group | None:
+    def _writer(self, records: Iterable[RecordKey], group: _Group) -> _Group | None:
         """Return another group that writes one of the records, or for which writers wait."""
         writers = (self._writers.get(key, group) for key in records)
         return next((one for one in writers if one is not group), None)
 
-    def _claim(self, group: _Group, records: Iterable[Key]) -> None:
+    def _claim(self, group: _Group, records: Iterable[RecordKey]) -> None:
         self._writers.update(dict.fromkeys(records, group))
         group.records.update(records)
 
@@ -225,7 +225,7 @@ class GroupCommit:
         unit = UnitOfWork(transaction, self._graph)
         await unit.load(group.requests)
         outcomes: _Outcomes = []
-        sealed = set[Key]()  # records that later requests of the group must not write
+        sealed = set[RecordKey]()  # records that later requests of the group must not write
         for request in list(group.requests):
             writer = group if sealed & request.records else None
             if writer is None:

@@ -10,7 +10,7 @@ from registry.model.graph import Graph
 from registry.model.record import VERSION, Record, hashable_id
 from registry.storage.records import key_of, version_of
 
-Key: TypeAlias = tuple[str, Hashable]
+RecordKey: TypeAlias = tuple[str, Hashable]
 """What identifies a record: its type and its id."""
 
 _ABSENT = object()
@@ -23,7 +23,7 @@ class RecordChange:
     before: as it is stored, None if it is new. after: as it is to be, None if it is deleted.
     """
 
-    key: Key
+    key: RecordKey
     before: Record | None
     after: Record | None
 
@@ -45,12 +45,12 @@ class IdentityMap:
         self._links = {
             name: [link.foreign_key for link in one.links] for name, one in graph.items()
         }
-        self._stored: dict[Key, Record] = {}
-        self._records: dict[Key, Record | None] = {}
+        self._stored: dict[RecordKey, Record] = {}
+        self._records: dict[RecordKey, Record | None] = {}
         self._members: dict[tuple[str, str, int], set[Hashable]] = defaultdict(set)
-        self._changed: dict[Key, None] = {}  # in the order in which they have to be written
-        self._incremented = Counter[Key]()
-        self._journal: list[tuple[Key, Record | None]] = []
+        self._changed: dict[RecordKey, None] = {}  # in the order in which they have to be written
+        self._incremented = Counter[RecordKey]()
+        self._journal: list[tuple[RecordKey, Record | None]] = []
 
     def load(self, type_name: str, records: Iterable[Record]) -> None:
         """Add stored records; external writers may have stored ids that are documents."""
@@ -59,17 +59,17 @@ class IdentityMap:
             self._stored[key] = record
             self._put(key, record)
 
-    def get(self, key: Key) -> Record | None:
+    def get(self, key: RecordKey) -> Record | None:
         """Return the current state of a record, None if there is none."""
         return self._records.get(key)
 
-    def replace(self, key: Key, record: Record | None) -> None:
+    def replace(self, key: RecordKey, record: Record | None) -> None:
         """Replace a record; None deletes it."""
         self._journal.append((key, self._records.get(key)))
         self._changed.setdefault(key)
         self._put(key, record)
 
-    def update(self, key: Key, fields: Record) -> Record:
+    def update(self, key: RecordKey, fields: Record) -> Record:
         """Set fields of a record and increment its version; return it."""
         before = self._records[key] or {}
         after = before | fields | {VERSION: version_of(before) + 1}
@@ -87,12 +87,12 @@ class IdentityMap:
             self._journal.append((key, None))
             self._incremented[key] += 1
 
-    def write_last(self, key: Key) -> None:
+    def write_last(self, key: RecordKey) -> None:
         """Write a record after those that were changed before it."""
         self._changed.pop(key, None)
         self._changed[key] = None
 
-    def removed_members(self, owner: int, linkage: Linkage) -> list[Key]:
+    def removed_members(self, owner: int, linkage: Linkage) -> list[RecordKey]:
         """Return the members that a linkage removes from the owner."""
         if linkage.mode is Mode.ADD:
             return []
@@ -101,7 +101,7 @@ class IdentityMap:
         removed = members & ids if linkage.mode is Mode.REMOVE else members - ids
         return [(relationship.target, id_) for id_ in removed]
 
-    def added_members(self, owner: int, linkage: Linkage) -> list[tuple[Key, int | None]]:
+    def added_members(self, owner: int, linkage: Linkage) -> list[tuple[RecordKey, int | None]]:
         """Return the members that a linkage adds to the owner, each with its current owner."""
         if linkage.mode is Mode.REMOVE:
             return []
@@ -115,7 +115,7 @@ class IdentityMap:
         self._journal.clear()
 
     @property
-    def touched(self) -> set[Key]:
+    def touched(self) -> set[RecordKey]:
         """The records that were changed since the savepoint."""
         return {key for key, _ in self._journal}
 
@@ -128,7 +128,7 @@ class IdentityMap:
                 self._incremented[key] -= 1
         self._journal.clear()
 
-    def take_changes(self) -> tuple[list[RecordChange], list[Key]]:
+    def take_changes(self) -> tuple[list[RecordChange], list[RecordKey]]:
         """Return what has to be written, once, in order; and those whose version increments."""
         changes = [
             RecordChange(key, self._stored.get(key), self._records[key]) for key in self._changed
@@ -143,7 +143,7 @@ class IdentityMap:
         self._incremented.clear()
         return [one for one in changes if one.before is not one.after], incremented
 
-    def _put(self, key: Key, record: Record | None) -> None:
+    def _put(self, key: RecordKey, record: Record | None) -> None:
         type_name, id_ = key
         for field in self._links[type_name]:
             owner = key_of(self._records.get(key) or {}, field)

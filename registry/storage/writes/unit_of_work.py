@@ -35,7 +35,7 @@ from registry.storage.records import (
 from registry.storage.unique_indexes import taken_attribute
 from registry.storage.visible_fields import visible
 from registry.storage.writes.idempotency import StoredResults
-from registry.storage.writes.identity_map import IdentityMap, Key, RecordChange
+from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey
 from registry.storage.writes.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 
@@ -117,7 +117,7 @@ class UnitOfWork:
         return results
 
     @property
-    def touched(self) -> set[Key]:
+    def touched(self) -> set[RecordKey]:
         """The records that the last request has changed."""
         return self._records.touched
 

@@ -10,7 +10,7 @@ from bson.timestamp import Timestamp
 from registry.jsonapi.changes import Verb, Write
 from registry.model.record import Record
 from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.identity_map import Key
+from registry.storage.writes.identity_map import RecordKey
 
 LARGE = 100
 """A request that names more resources than this runs alone, as it would delay its group."""
@@ -56,7 +56,7 @@ class WriteRequest:
         self.has_begun = False
         self.since = perf_counter()
         self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
-        self.records: set[Key] = {
+        self.records: set[RecordKey] = {
             (write.resource.type, write.target.id)
             for write in writes
             if write.verb is not Verb.CREATE
@@ -93,7 +93,7 @@ class WriteRequest:
         )
 
     @property
-    def sealed(self) -> Set[Key]:
+    def sealed(self) -> Set[RecordKey]:
         """The records that no later request of its group may write.
 
         Those whose state at the commit the response shows, and those whose unique attributes it

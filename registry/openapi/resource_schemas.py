@@ -49,8 +49,7 @@ def request_relationships(resource: Resource, graph: Graph, suffix: str) -> Json
 
 def request_resource(resource: Resource, suffix: str, *, creating: bool) -> Json:
     """Return the schema of a resource object in a request. suffix: of its identifiers."""
-    names = resource.writable if creating else resource.readable
-    attributes = _attributes(resource, names, creating=creating)
+    attributes = _attributes(resource, resource.writable, creating=creating)
     relationships = schema_of(resource, f"{suffix}Linkages")
     required = {"type": _type_of(resource)}
     optional = {"id": {"description": "Ignored.", "example": "1"}, "relationships": relationships}

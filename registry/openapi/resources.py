@@ -130,7 +130,8 @@ def _update(scope: QueryScope, errors: ErrorExamples) -> Json:
         operation_id=f"update_{resource.type}",
         summary=f"Update {with_article(resource.type)}",
         description="Changes only the attributes and relationships in the request, all of them or "
-        f"none. {_moves(resource)}Linkage replaces the relationship.",
+        f"none. {_moves(resource)}Linkage replaces the relationship. A read-only attribute may be "
+        "sent back with the value of the resource, and changes nothing.",
         parameters=ID_TO_WRITE | query_parameters(scope) | PRECONDITIONS,
         responses={"200": updated},
         errors=[

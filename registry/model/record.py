@@ -24,8 +24,11 @@ Missing or null if no block has them as they are now.
 
 
 def hashable_id(id_: Any) -> Any:
-    """Return an id, or its text if it is a document, as external writers may have stored."""
-    return str(id_) if id_.__class__ is dict else id_
+    """Return an id, or its text if it is a document, as external writers may have stored.
+
+    Also if it is a boolean, which would be equal to 0 or 1.
+    """
+    return str(id_) if id_.__class__ is dict or id_.__class__ is bool else id_
 
 
 def make_ids_hashable(records: Iterable[Record]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bson.timestamp import Timestamp
 
@@ -30,7 +31,10 @@ from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.transactions import Transactions
-from registry.storage.writes.write_requests import LARGE, WriteResult
+from registry.storage.writes.write_requests import LARGE, WriteRequest, WriteResult
+
+_ATTEMPTS = 3
+"""Attempts of a write whose ids are taken, or whose resource other services change meanwhile."""
 
 
 class Repository:
@@ -123,19 +127,42 @@ class Repository:
             if write.change.attributes:
                 self._backlog.written(write.resource.type)
         try:
-            results = await self._write_with_free_ids(writes, key)
+            for _ in range(_ATTEMPTS):
+                with suppress(IdTaken):
+                    results = await self._attempt(writes, key)
+                    if await self._are_current(results):
+                        return results
+                    continue
+                await self._counters.skip_taken()
         except DuplicateValue as taken:
             async with self.bulkheads.small_requests:
                 taken.id = await self._unique_indexes.find_id(taken)
             raise
-        if await self._are_current(results):
-            return results
-        return await self.write(writes, key)
+        raise Unavailable
+
+    async def _attempt(
+        self, writes: Sequence[Write], key: IdempotencyKey | None
+    ) -> list[WriteResult]:
+        if sum(write.size for write in writes) <= LARGE:
+            async with self.bulkheads.small_requests:
+                ids = await self._counters.assign(writes)
+                return await self._group_commit.write(WriteRequest(writes, ids, key))
+        await self.bulkheads.large_transactions.acquire()
+        # The slot is free when the writes have ended, even if the caller is cancelled before.
+        writing = asyncio.ensure_future(self._write_large(writes, key))
+        writing.add_done_callback(lambda _: self.bulkheads.large_transactions.release())
+        return await asyncio.shield(writing)
+
+    async def _write_large(
+        self, writes: Sequence[Write], key: IdempotencyKey | None
+    ) -> list[WriteResult]:
+        ids = await self._counters.assign(writes)
+        return await self._group_commit.write(WriteRequest(writes, ids, key))
 
     async def _are_current(self, results: Sequence[WriteResult]) -> bool:
         """Whether a snapshot at the time of the commit shows the results that need it.
 
-        A transaction protects what it changes alone: other services may have changed a resource
+        A transaction protects only what it changes: other services may have changed a resource
         between the read and the commit.
         """
         for result in results:
@@ -145,29 +172,3 @@ class Repository:
                 if version_of(shown) != version_of(result.record):
                     return False
         return True
-
-    async def _write_with_free_ids(
-        self, writes: Sequence[Write], key: IdempotencyKey | None
-    ) -> list[WriteResult]:
-        try:
-            return await self._write_with_ids(writes, key)
-        except IdTaken:
-            await self._counters.skip_taken()
-        try:
-            return await self._write_with_ids(writes, key)
-        except IdTaken as error:
-            raise Unavailable from error
-
-    async def _write_with_ids(
-        self, writes: Sequence[Write], key: IdempotencyKey | None
-    ) -> list[WriteResult]:
-        ids = await self._counters.assign(writes)
-        assigned = [write.with_ids(ids) for write in writes] if ids else writes
-        if sum(write.size for write in writes) <= LARGE:
-            async with self.bulkheads.small_requests:
-                return await self._group_commit.write(assigned, key)
-        await self.bulkheads.large_transactions.acquire()
-        writing = asyncio.ensure_future(self._group_commit.write(assigned, key))
-        # The slot is free when the writes have ended, even if the caller is cancelled before.
-        writing.add_done_callback(lambda _: self.bulkheads.large_transactions.release())
-        return await asyncio.shield(writing)

@@ -127,7 +127,7 @@ def taken_attribute(error: Mapping[str, Any], resource: Resource) -> str | None:
     error: an element of `writeErrors` in the reply to a command. The index may also be one that
     another service has created, or a person.
     """
-    if error["code"] == DUPLICATE_KEY and len(error["keyPattern"]) == 1:
+    if error["code"] == DUPLICATE_KEY and len(error.get("keyPattern", ())) == 1:
         (name,) = error["keyPattern"]
         return name if name in resource.writable else None
     return None

@@ -7,11 +7,9 @@ from functools import partial
 from time import perf_counter
 from typing import TypeAlias
 
-from registry.jsonapi.changes import Write
 from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 from registry.model.graph import Graph
 from registry.storage.errors import StorageError
-from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.transactions import (
     Callback,
@@ -29,12 +27,12 @@ _MAX_REQUESTS = 128
 _MAX_RESOURCES = 1_000
 """Resources that the requests of a group name."""
 
-_MAX_GROUPS, _MIN_PARALLEL = 2, 8
-"""Groups of several requests in flight, and the size of a second one. Service and database then do
-not take turns: the service applies the writes of one group while the database stores another."""
+_MAX_GROUPS = 2
+"""Groups in flight. Service and database then do not take turns: the service applies the writes of
+one group while the database stores those of the other."""
 
-_MAX_ALONE = 16
-"""Requests in flight that run alone, each of which takes a thread."""
+_MIN_PARALLEL = 8
+"""Requests that have to wait before a second group begins."""
 
 _ITERATIONS_BEFORE_GROUP = 2
 """Event-loop iterations to wait after a group, so that callers just answered can join the next."""
@@ -47,13 +45,14 @@ _Transact: TypeAlias = Callable[[Callback[_Outcomes]], Awaitable[Committed[_Outc
 class _Group:
     """Requests that share a transaction.
 
-    records: those that no other group may write meanwhile. waiting: requests that do so, in order.
+    claims: the records that no other group may write meanwhile. waiting: requests that have to wait
+    until the group ends, in order.
     """
 
     def __init__(self) -> None:
         self.requests: list[WriteRequest] = []
         self.size = 0
-        self.records: set[RecordKey] = set()
+        self.claims: set[RecordKey] = set()
         self.waiting: list[WriteRequest] = []
 
     def add(self, request: WriteRequest) -> None:
@@ -80,10 +79,9 @@ class GroupCommit:
         self._transactions = transactions
         self._graph = graph
         self._queue: deque[WriteRequest] = deque()
-        self._alone: deque[WriteRequest] = deque()
-        self._writers: dict[RecordKey, _Group] = {}
+        self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
         self._tasks: set[asyncio.Task[None]] = set()
-        self._groups = self._in_groups = self._running_alone = 0
+        self._groups = self._requests_in_flight = 0
         self._sizes = BATCH_SIZE.sample("writes")
         self._waits = BATCH_WAIT.sample("writes")
 
@@ -92,28 +90,26 @@ class GroupCommit:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def write(
-        self, writes: Sequence[Write], key: IdempotencyKey | None = None
-    ) -> list[WriteResult]:
-        """Apply writes, all or none; return the result of each.
+    async def write(self, request: WriteRequest) -> list[WriteResult]:
+        """Apply the writes of a request, all or none; return the result of each.
 
-        key: that under which the results are stored. Raises Unavailable, or what the methods of
-        UnitOfWork raise.
+        Raises Unavailable, or what the methods of UnitOfWork raise.
         """
-        request = WriteRequest(writes, key)
-        self._enqueue(request)
+        self._enqueue([request])
         self._dispatch()
         return await request.result
 
-    def _enqueue(self, request: WriteRequest) -> None:
-        (self._alone if request.is_alone else self._queue).append(request)
+    def _enqueue(self, requests: Iterable[WriteRequest]) -> None:
+        """Add requests to the queue; begin those that run alone."""
+        for request in requests:
+            if request.is_alone:
+                if group := self._take(deque([request]), 1):
+                    self._begin(self._run(group, self._transactions.run))
+            else:
+                self._queue.append(request)
 
     def _dispatch(self) -> None:
-        """Begin what can begin now."""
-        while self._alone and self._running_alone < _MAX_ALONE:
-            if group := self._take(self._alone, 1):
-                self._running_alone += 1
-                self._begin(self._run_alone(group))
+        """Begin the groups that can begin now."""
         while self._queue and self._groups < _MAX_GROUPS:
             if self._groups and len(self._queue) < self._group_size:
                 break
@@ -123,11 +119,11 @@ class GroupCommit:
             BATCH_SIZE.observe(self._sizes, len(group.requests))
             BATCH_WAIT.observe(self._waits, perf_counter() - group.requests[0].since)
             if is_idle and group.requests[0].is_single_command and len(group.requests) == 1:
-                self._begin(self._run_single(group))
+                self._begin(self._run(group, self._transactions.attempt_single))
             else:
                 self._groups += 1
-                self._in_groups += len(group.requests)
-                self._begin(self._run_group(group))
+                self._requests_in_flight += len(group.requests)
+                self._begin(self._run_shared(group, len(group.requests)))
 
     @property
     def _group_size(self) -> int:
@@ -136,11 +132,11 @@ class GroupCommit:
         Otherwise the callers of one group would stay together, and the service and the database
         would take turns even with many callers.
         """
-        share = -(-(len(self._queue) + self._in_groups) // _MAX_GROUPS)
+        share = -(-(len(self._queue) + self._requests_in_flight) // _MAX_GROUPS)
         return min(_MAX_REQUESTS, max(share, _MIN_PARALLEL))
 
     def _take(self, queue: deque[WriteRequest], count: int) -> _Group | None:
-        """Remove a group from a queue, and requests that have to wait; None if there are others."""
+        """Remove a group from a queue; None if all requests in it have to wait."""
         group = _Group()
         while queue and len(group.requests) < count:
             if group.requests and group.size + queue[0].size > _MAX_RESOURCES:
@@ -156,16 +152,19 @@ class GroupCommit:
         return group if group.requests else None
 
     def _writer(self, records: Iterable[RecordKey], group: _Group) -> _Group | None:
-        """Return another group that writes one of the records, or for which writers wait."""
+        """Return another group that has claimed one of the records, None if there is none."""
         writers = (self._writers.get(key, group) for key in records)
         return next((one for one in writers if one is not group), None)
 
     def _claim(self, group: _Group, records: Iterable[RecordKey]) -> None:
         self._writers.update(dict.fromkeys(records, group))
-        group.records.update(records)
+        group.claims.update(records)
 
     def _wait_for(self, group: _Group, request: WriteRequest) -> None:
-        """Let a request wait for a group, and later requests for its records as well."""
+        """Queue a request again when a group ends.
+
+        The group claims the free records of the request, so that later ones do not overtake it.
+        """
         group.waiting.append(request)
         self._claim(group, [key for key in request.records if key not in self._writers])
 
@@ -174,51 +173,48 @@ class GroupCommit:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run_group(self, group: _Group) -> None:
-        count = len(group.requests)
-        await self._run(group, self._transactions.attempt_shared)
-        if len(self._queue) < _MAX_REQUESTS:
-            for _ in range(_ITERATIONS_BEFORE_GROUP):
-                await asyncio.sleep(0)
-        self._groups -= 1
-        self._in_groups -= count
-        self._dispatch()
-
-    async def _run_single(self, group: _Group) -> None:
-        await self._run(group, self._transactions.attempt_single)
-        self._dispatch()
-
-    async def _run_alone(self, group: _Group) -> None:
-        await self._run(group, self._transactions.run)
-        self._running_alone -= 1
-        self._dispatch()
+    async def _run_shared(self, group: _Group, count: int) -> None:
+        try:
+            await self._run(group, self._transactions.attempt_shared)
+            if len(self._queue) < _MAX_REQUESTS:
+                for _ in range(_ITERATIONS_BEFORE_GROUP):
+                    await asyncio.sleep(0)
+        finally:
+            self._groups -= 1
+            self._requests_in_flight -= count
+            self._dispatch()
 
     async def _run(self, group: _Group, transact: _Transact) -> None:
         """Run a group, answer its requests, and let those that wait for it continue."""
-        committed: Committed[_Outcomes] = Committed([], None)
+        conflicting: list[WriteRequest] = []
         try:
             committed = await transact(partial(self._apply, group))
+            for request, outcome in committed.result:
+                if isinstance(outcome, StorageError):
+                    request.fail(outcome)
+                else:
+                    request.succeed(outcome, committed.time)
         except TransactionConflict:
-            for request in group.requests:
-                request.is_alone = True
-                self._enqueue(request)
+            conflicting = group.requests
         except _Deferred:
             pass  # it waits
         except Exception as error:  # noqa: BLE001 - raised to the callers
             for request in group.requests:
                 request.fail(error)
-        for request, outcome in committed.result:
-            if isinstance(outcome, StorageError):
-                request.fail(outcome)
-            else:
-                request.succeed(outcome, committed.time)
-        self._release(group)
+        finally:
+            self._end(group, conflicting)
 
-    def _release(self, group: _Group) -> None:
-        for key in group.records:
+    def _end(self, group: _Group, conflicting: Sequence[WriteRequest]) -> None:
+        """Free the claims of a group. conflicting: its requests that run again, alone."""
+        for key in group.claims:
             del self._writers[key]
-        for request in reversed(group.waiting):
-            (self._alone if request.is_alone else self._queue).appendleft(request)
+        for request in conflicting:
+            request.is_alone = True
+        self._enqueue(conflicting)
+        later = list(self._queue)
+        self._queue.clear()
+        self._enqueue([*group.waiting, *later])
+        self._dispatch()
 
     async def _apply(self, group: _Group, transaction: Transaction) -> _Outcomes:
         """Apply the requests of a group; return the outcome of each that need not wait."""
@@ -234,7 +230,7 @@ class GroupCommit:
                 except TransactionConflict:
                     raise
                 except StorageError as error:
-                    if request.is_alone:
+                    if len(request.parts) > 1:  # some of them may be stored already
                         raise
                     outcomes.append((request, error))
                     continue
@@ -248,6 +244,7 @@ class GroupCommit:
                 unit.undo(request)
             sealed |= request.records
             group.requests.remove(request)
+            request.has_begun = False
             self._wait_for(writer, request)
             if request.is_alone:
                 raise _Deferred

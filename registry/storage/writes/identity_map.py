@@ -59,6 +59,11 @@ class IdentityMap:
             self._stored[key] = record
             self._put(key, record)
 
+    @property
+    def size(self) -> int:
+        """The number of records."""
+        return len(self._records)
+
     def get(self, key: RecordKey) -> Record | None:
         """Return the current state of a record, None if there is none."""
         return self._records.get(key)

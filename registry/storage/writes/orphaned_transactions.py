@@ -41,6 +41,12 @@ class OrphanedTransactions:
         if not is_searching and time.monotonic() - since > SUSPECT_SECONDS:
             self._search = asyncio.create_task(self._end_orphaned())
 
+    async def close(self) -> None:
+        """End a search that is under way."""
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.wait([self._search])
+
     async def _end_orphaned(self) -> None:
         with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
             before = await self._open_transactions()

@@ -1,6 +1,7 @@
 """Transactions: all of a change or none of it."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ import pymongo
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import (
+    ConnectionFailure,
     DocumentTooLarge,
     DuplicateKeyError,
     NetworkTimeout,
-    OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
 )
@@ -28,6 +29,8 @@ from registry.storage.records import ONE_BATCH
 from registry.storage.session_pool import SessionPool
 from registry.storage.writes.orphaned_transactions import SUSPECT_SECONDS, OrphanedTransactions
 
+_log = logging.getLogger("registry")
+
 _Result = TypeVar("_Result")
 
 WriteError: TypeAlias = Mapping[str, Any]
@@ -41,6 +44,9 @@ _RETRY_SECONDS = 10.0
 
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
 """The pause before a retry; it doubles each time. MongoDB reports a locked document at once."""
+
+_MAX_RETRIED = 16
+"""Transactions of single requests in flight, each of which takes a thread."""
 
 _COMMANDS_SECONDS, _SHARED_SECONDS = 10.0, 5.0
 """The time limits of the commands of a transaction before its commit, and of one that requests
@@ -101,7 +107,8 @@ class Transaction:
         records: list[Record] = reply["cursor"]["firstBatch"]
         while id_ := reply["cursor"]["id"]:
             more = {"getMore": id_, "collection": collection, "batchSize": ONE_BATCH}
-            reply = await self._run(more)
+            with pymongo.timeout(None):  # MongoDB refuses a time limit here
+                reply = await self._run(more)
             records += reply["cursor"]["nextBatch"]
         return records
 
@@ -140,8 +147,8 @@ class Transaction:
 class SingleCommand(Transaction):
     """What takes the place of a transaction for a unit of work that writes one record.
 
-    An update is applied if the record still has the version that was found. The driver may send the
-    command again under the same number, by which MongoDB executes it once.
+    An update is applied if the record still has the version and the texts that were read. The
+    driver may send the command again under the same number, by which MongoDB executes it once.
     """
 
     def __init__(
@@ -149,7 +156,7 @@ class SingleCommand(Transaction):
     ) -> None:
         super().__init__(database, session)
         self._reads = reads
-        self._version: Any = None
+        self._read: Record = {}
         self.time: Timestamp | None = None
 
     async def find(
@@ -163,7 +170,10 @@ class SingleCommand(Transaction):
         found = await self._reads.find(collection, query, projection or {})
         self.time = found.time
         for record in found.records:
-            self._version = record.get(VERSION)
+            # The texts as well: external writers need not increment the version.
+            read = {name: record.get(name) for name in projection or ()}
+            texts = {name: one for name, one in read.items() if isinstance(one, str | None)}
+            self._read = {**texts, VERSION: record.get(VERSION)}
         return found.records
 
     async def insert(self, collection: str, documents: Sequence[Record]) -> None:
@@ -182,7 +192,7 @@ class SingleCommand(Transaction):
         Raises WriteRejected, or TransactionConflict if it has another version.
         """
         for statement in statements:
-            query = {**statement["q"], VERSION: self._version}
+            query = {**self._read, **statement["q"]}
             changed = self._database[collection].update_one(
                 query, statement["u"], session=self._session
             )
@@ -211,9 +221,11 @@ class Transactions:
         self._reads = reads
         self._orphans = OrphanedTransactions(database)
         self._sessions = SessionPool(database)
+        self._slots = asyncio.Semaphore(_MAX_RETRIED)
 
     async def close(self) -> None:
         """End the sessions, after the last transaction."""
+        await self._orphans.close()
         await self._sessions.close()
 
     async def run(self, callback: Callback[_Result]) -> Committed[_Result]:
@@ -226,9 +238,12 @@ class Transactions:
         began, pause = time.monotonic(), _PAUSE_SECONDS
         while True:
             try:
-                return await self.attempt(callback)
+                async with self._slots:  # free during the pause, for others that do not conflict
+                    return await self.attempt(callback)
             except TransactionConflict as conflict:
                 if time.monotonic() - began > _RETRY_SECONDS:
+                    reason = conflict.__cause__ or conflict
+                    _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
                     raise Unavailable from conflict
             self._orphans.suspect(began)
             await asyncio.sleep(pause)
@@ -237,15 +252,17 @@ class Transactions:
     async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
         """Run a callback for several requests once, as `attempt` does.
 
-        Raises TransactionConflict also if MongoDB rejects a command, of which one request may be
-        the reason, or if the transaction takes too long.
+        Raises TransactionConflict also if MongoDB rejects a command, if the transaction takes too
+        long, or after any other error but a lost connection: one of the requests may be the cause.
         """
 
         async def separable(transaction: Transaction) -> _Result:
             try:
                 with pymongo.timeout(_SHARED_SECONDS):
                     return await callback(transaction)
-            except (OperationFailure, DocumentTooLarge) as error:
+            except (StorageError, ConnectionFailure):
+                raise
+            except Exception as error:
                 raise TransactionConflict from error
 
         return await self.attempt(separable)
@@ -282,7 +299,7 @@ class Transactions:
             try:
                 async with self._sessions.session() as session:
                     command = SingleCommand(self._database, session, self._reads)
-                    with pymongo.timeout(_SHARED_SECONDS):
+                    with pymongo.timeout(_COMMANDS_SECONDS):
                         result = await callback(command)
                     return Committed(result, command.time)
             finally:

@@ -1,5 +1,6 @@
 """The unit of work: loads records, applies writes to them in memory, and stores the result."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from registry.storage.errors import (
     ReadOnlyAttribute,
     RecordNotFound,
     StorageError,
+    StoredResultTooLarge,
     Unavailable,
     VersionConflict,
 )
@@ -38,6 +40,8 @@ from registry.storage.writes.idempotency import StoredResults
 from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey
 from registry.storage.writes.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
+
+_log = logging.getLogger("registry")
 
 _Item = TypeVar("_Item")
 
@@ -101,13 +105,13 @@ class UnitOfWork:
         """
         self._records.savepoint()
         if request.key and (stored := self._results.get(request.key)) is not None:
-            return _replayed(request.writes, stored)
+            return _replayed(request.sent, stored)
         results: list[WriteResult] = []
         try:
             for part in request.parts:
                 if results:
                     await self.flush([request])
-                size = sum(write.size for write in part)
+                size = max(sum(write.size for write in part), self._records.size)
                 results += await offload(partial(self._apply_all, part), size=size)
         except StorageError:
             self._records.undo()
@@ -150,7 +154,12 @@ class UnitOfWork:
             for chunk_of_ids in _chunks(ids):
                 statement = _statement(chunk_of_ids, [{"$set": next_version({})}])
                 await self._transaction.update(resource.collection, [statement])
-        await self._results.flush()
+        try:
+            await self._results.flush()
+        except StoredResultTooLarge as error:
+            if len(requests) > 1:
+                raise TransactionConflict from error
+            raise
 
     async def _store(
         self, command: str, resource: Resource, changes: Sequence[RecordChange]
@@ -314,7 +323,11 @@ def _rejection(request: WriteRequest, resource: Resource, rejected: WriteRejecte
         is_rejected = write.resource is resource and write.target.id == rejected.id
         if is_rejected and name is not None and name in attributes:
             return DuplicateValue(resource, name, attributes[name], write.position)
-    return IdTaken() if rejected.error["code"] == DUPLICATE_KEY else Unavailable()
+    error = rejected.error
+    if error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", ())) == ["_id"]:
+        return IdTaken()
+    _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
+    return Unavailable()
 
 
 def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

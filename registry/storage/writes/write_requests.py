@@ -1,7 +1,7 @@
 """Requests to write, and their results."""
 
 import asyncio
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -40,15 +40,22 @@ class WriteResult:
 class WriteRequest:
     """The writes of one request, which succeed or fail together.
 
-    key: that under which the results are stored. records: those that it is known to write, or to
-    refer to. parts: the writes, divided so that none sets unique attributes of a resource twice, as
-    only the values that are stored are compared. size: the number of resources that it names.
-    is_alone: whether it has a transaction of its own. has_begun: whether it is completed even if
-    its caller is cancelled. since: when it arrived. result: what its caller waits for.
+    sent: with placeholders. writes: with the ids that replace them. key: that under which the
+    results are stored. records: those that it is known to write, or to refer to. parts: the writes,
+    divided so that none sets unique attributes of a resource twice, as only the values that are
+    stored are compared. size: the number of resources that it names. is_alone: whether it has a
+    transaction of its own. has_begun: whether it is completed even if its caller is cancelled.
+    since: when it arrived. result: what its caller waits for.
     """
 
-    def __init__(self, writes: Sequence[Write], key: IdempotencyKey | None = None) -> None:
-        self.writes = writes
+    def __init__(
+        self,
+        sent: Sequence[Write],
+        ids: Mapping[int, int],
+        key: IdempotencyKey | None = None,
+    ) -> None:
+        self.sent = sent
+        self.writes = writes = [write.with_ids(ids) for write in sent] if ids else sent
         self.key = key
         self.size = sum(write.size for write in writes)
         self.parts = list(_parts(writes))
@@ -59,7 +66,7 @@ class WriteRequest:
         self.records: set[RecordKey] = {
             (write.resource.type, write.target.id)
             for write in writes
-            if write.verb is not Verb.CREATE
+            if write.verb is not Verb.CREATE and write.target.id is not None
         }
         for write in writes:
             for linkage in write.change.linkages:

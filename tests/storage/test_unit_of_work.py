@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.changes import Mode
+from registry.storage.writes import transactions
+from registry.storage.writes.transactions import SingleCommand
 from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database, Response
 
@@ -219,3 +221,47 @@ async def test_operations_around_a_deletion_see_each_other(api: Api, database: D
     computer = await database.computers.find_one()
     assert computer is not None
     assert (computer["serial"], computer["person"], computer["version"]) == ("new", None, 3)
+
+
+async def test_records_of_several_replies_are_loaded(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await registry.write(registry.update(("person", 1), computers=range(1, COMPUTERS + 1)))
+    monkeypatch.setattr(transactions, "ONE_BATCH", 2)
+    await registry.write(registry.delete(("person", 1)))
+    assert await database.computers.count_documents({"person": None}) == COMPUTERS
+
+
+async def test_a_single_update_sees_a_change_that_keeps_the_version(
+    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = SingleCommand.update
+
+    async def update_late(self: SingleCommand, collection: str, statements: Any) -> None:
+        external = {"$set": {"first_name": "Grace"}, "$unset": {"full_name": True}}
+        await database.persons.update_one({"_id": 1}, external)
+        await update(self, collection, statements)
+
+    monkeypatch.setattr(SingleCommand, "update", update_late)
+    await registry.write(registry.update(("person", 1), last_name="Hopper"))
+    assert (await records(database))["person", 1]["full_name"] == "Grace Hopper"
+
+
+async def test_a_repeated_request_shows_the_stored_ids_alone(
+    registry: Registry, database: Database
+) -> None:
+    """The repeated request allocates the id that an existing person has."""
+    (probe,) = await registry.write(registry.create("computer", serial="x"))
+    owner = probe.record["_id"] + 2
+    await database.persons.insert_one({"_id": owner, "first_name": "Ada", "last_name": "L"})
+    writes = [
+        registry.create("computer", -1, serial="x", owner=[owner]),
+        registry.delete(("person", 2)),
+    ]
+    results = await registry.write(*writes, key="once")
+    repeated = await registry.write(*writes, key="once")
+    assert repeated[0].is_replayed
+    for created, deleted in (results, repeated):
+        assert created.write.target.id == created.record["_id"] == owner - 1
+        assert [one.ids for one in created.write.change.linkages] == [[owner]]
+        assert deleted.write.target.id == 2

@@ -26,6 +26,8 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():  # meanwhile
+            raise FileExistsError(f"{path} exists: choose another name or remove it")
         partial.rename(path)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -63,7 +65,8 @@ def _open_private(path: str, flags: int) -> int:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not is_trusted(status, Path(path).parent):
             raise PermissionError(errno.EPERM, f"{path} is not a file of this user")
-        if stat.S_IMODE(status.st_mode) != 0o600:  # of an earlier version
+        is_own = status.st_uid == os.geteuid()
+        if is_own and stat.S_IMODE(status.st_mode) != 0o600:  # of an earlier version
             os.fchmod(descriptor, 0o600)
     except BaseException:
         os.close(descriptor)

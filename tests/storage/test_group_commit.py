@@ -575,3 +575,25 @@ async def test_a_defect_fails_only_the_requests_of_its_group(
         outcomes = await registry.write_all(serials(registry))
     assert [type(one) for one in outcomes] == [TypeError] * 20
     await assert_written(database, await registry.write_all(serials(registry)))
+
+
+async def test_deferred_writes_keep_their_order_and_leave_with_their_clients(
+    registry: Registry, database: Database
+) -> None:
+    """Each shows related resources, so that a group applies one of them."""
+    updates = [
+        replace(registry.update(("person", 1), last_name=f"L{n}"), shows_related=True)
+        for n in range(9)
+    ]
+    tasks = [asyncio.create_task(registry.write(one)) for one in updates]
+    await asyncio.wait(tasks[:3])
+    assert not any(task.done() for task in tasks[5:])
+    for task in tasks[7:]:
+        task.cancel()
+    results = [(await task)[0].record for task in tasks[:7]]
+    assert [(one["last_name"], one["version"]) for one in results] == [
+        (f"L{n}", n + 2) for n in range(7)
+    ]
+    await registry.write(registry.update(("person", 1), email=None, first_name="New"))
+    stored = (await records(database))["person", 1]
+    assert (stored["last_name"], stored["version"]) == ("L6", 9)

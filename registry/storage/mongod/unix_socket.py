@@ -24,6 +24,9 @@ is stored with the data, stays valid when they are moved; the leading dot avoids
 _MAX_PATH_BYTES = 103
 """Longest path to which macOS can connect; Linux allows 107. mongod binds a relative path."""
 
+_CONNECT_SECONDS = 1.0
+"""How long to wait for a mongod, which accepts connections at once unless it is stopped."""
+
 _TEMPORARY_DIR = "/tmp"  # noqa: S108 - a short path; what is made there is private
 
 
@@ -87,6 +90,7 @@ def socket_uri(directory: Path) -> Iterator[tuple[Path, str]]:
 def is_listening(path: Path) -> bool:
     """Return whether a process accepts connections at a socket."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_CONNECT_SECONDS)  # a stopped mongod accepts nothing
         client.connect(str(path))
         return True
     return False

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
 from typing import TypeAlias
 
@@ -46,7 +47,7 @@ class _Group:
     """Requests that share a transaction.
 
     claims: the records that no other group may write meanwhile. waiting: requests that have to wait
-    until the group ends, in order.
+    until the group ends.
     """
 
     def __init__(self) -> None:
@@ -213,7 +214,7 @@ class GroupCommit:
         self._enqueue(conflicting)
         later = list(self._queue)
         self._queue.clear()
-        self._enqueue([*group.waiting, *later])
+        self._enqueue([*sorted(group.waiting, key=attrgetter("since")), *later])
         self._dispatch()
 
     async def _apply(self, group: _Group, transaction: Transaction) -> _Outcomes:

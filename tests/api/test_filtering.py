@@ -667,6 +667,19 @@ async def test_a_query_that_exceeds_its_time_limit_is_stopped_and_reported(
     assert "0.001 s" in error["detail"]
 
 
+@pytest.mark.covers("i.sorting")
+@pytest.mark.parametrize("page", ["", "&page[size]=10", "&page[number]=2&page[total]=false"])
+async def test_an_order_that_no_plan_serves_ends_at_the_time_limit(
+    impatient_api: Api, database: Database, page: str
+) -> None:
+    await database.computers.insert_many(
+        {"_id": number, "serial": f"{number}", "person": number} for number in range(1, 20_001)
+    )
+    response = await impatient_api.get(f"/computers?sort=owner.last_name,serial{page}")
+    (error,) = response.document["errors"]
+    assert (response.status, error["code"]) == (503, "query_timeout")
+
+
 @pytest.mark.covers("i.filtering")
 async def test_ids_are_compared_with_any_integer(api: Api) -> None:
     for _ in range(2):

@@ -262,7 +262,8 @@ class CollectionQuery:
 
     def _stream_command(self, batch_size: int) -> Command:
         if self._relationships:
-            return self._commands.join(self.conditions, self.order, batch_size=batch_size)
+            join = self._commands.join(self.conditions, self.order, batch_size=batch_size)
+            return self._limited(join)
         command = self._commands.find(self.conditions, self.order, batchSize=batch_size)
         # A range scan takes time proportional to its result; a limit would truncate long streams.
         return command if self._is_range_scan(self.conditions) else self._limited(command)

@@ -14,7 +14,12 @@ import pytest
 
 from registry.compound import stream
 from registry.settings import Settings
-from registry.storage.reads import listings, related_pages
+from registry.storage.reads import (
+    joined_reads,
+    listings,
+    related_order,
+    totals,
+)
 from registry.storage.reads.commands import Found, ReadCommands
 from tests.conftest import LIMITS, Serve
 from tests.support import Api, Database
@@ -334,11 +339,12 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     if request.param == "few":
         return
     most = {"several": 5, "many": 0}[request.param]
-    monkeypatch.setattr(listings, "FEW", 0)
-    monkeypatch.setattr(related_pages, "_TURNS", ((2, most),))
-    monkeypatch.setattr(related_pages, "_MAX_IDS", most)
-    monkeypatch.setattr(related_pages, "_MAX_BATCH", 7)
-    monkeypatch.setattr(related_pages, "_MANY", most)
+    for module in (joined_reads, related_order):
+        monkeypatch.setattr(module, "MAX_IDS", most)
+    monkeypatch.setattr(listings, "MAX_BATCH", 0)
+    monkeypatch.setattr(totals, "_MAX_IDS", most)
+    monkeypatch.setattr(joined_reads, "MAX_BATCH", 7)
+    monkeypatch.setattr(joined_reads, "_MAX_SORTED", most)
     for module in (listings, stream):
         monkeypatch.setattr(module, "CHUNK", 3)
 
@@ -659,6 +665,19 @@ async def test_a_query_that_exceeds_its_time_limit_is_stopped_and_reported(
     assert (response.status, error["code"]) == (503, "query_timeout")
     assert response.headers["Retry-After"] == "5"
     assert "0.001 s" in error["detail"]
+
+
+@pytest.mark.covers("i.sorting")
+@pytest.mark.parametrize("page", ["", "&page[size]=10", "&page[number]=2&page[total]=false"])
+async def test_an_order_that_no_plan_serves_ends_at_the_time_limit(
+    impatient_api: Api, database: Database, page: str
+) -> None:
+    await database.computers.insert_many(
+        {"_id": number, "serial": f"{number}", "person": number} for number in range(1, 20_001)
+    )
+    response = await impatient_api.get(f"/computers?sort=owner.last_name,serial{page}")
+    (error,) = response.document["errors"]
+    assert (response.status, error["code"]) == (503, "query_timeout")
 
 
 @pytest.mark.covers("i.filtering")

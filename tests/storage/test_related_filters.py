@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from registry.settings import Settings
-from registry.storage.reads import related_pages
+from registry.storage.reads import totals
 from registry.storage.reads.commands import Command, Found, ReadCommands
 from tests.conftest import Serve
 from tests.storage.test_overload import bulkheads
@@ -62,26 +62,27 @@ async def test_a_page_does_not_look_up_all_of_many_related_resources(
     stored: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = await recorded(stored, f"/computers?{MANY}&page[size]=10", monkeypatch)
-    assert [len(found.records) for _, found in reads] == [1, 111, 55]
+    assert [len(found.records) for _, found in reads] == [1, 110, 55]
 
 
-async def test_many_related_resources_are_not_looked_up_again_for_a_while(
+async def test_ids_become_a_condition_if_the_first_batch_does_not_suffice(
+    stored: Api, commands: CommandLog
+) -> None:
+    commands.names()
+    path = "/computers?filter[owner.id][le]=1100&page[size]=50"
+    expected = [str(number) for number in range(COUNT - 1_099, COUNT - 1_049)]
+    assert (await stored.get(path)).ids == expected
+    # The bound, a batch and its owners, another batch, the count, and the page.
+    assert commands.names() == ["aggregate", "find", "find", "find", "aggregate", "find"]
+
+
+async def test_a_filter_on_the_targets_of_the_sort_reduces_the_targets_that_are_read(
     stored: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = f"/computers?{MANY}&page[size]=10"
-    first = await stored.get(path)
+    path = f"/computers?{MANY}&sort=owner.last_name&page[size]=10"
     reads = await recorded(stored, path, monkeypatch)
-    assert [len(found.records) for _, found in reads] == [111, 55]
-    assert (await stored.get(path)).ids == first.ids
-
-
-async def test_related_resources_that_were_many_a_moment_ago_may_be_few(
-    stored: Api, database: Database
-) -> None:
-    path = f"/computers?{MANY}&page[size]=10"
-    assert len((await stored.get(path)).ids) == 10
-    await database.persons.delete_many({"_id": {"$gt": 3}})
-    assert (await stored.get(path)).ids == [str(COUNT - 2), str(COUNT)]
+    # More than few; whether there are many computers; persons, computers, their owners.
+    assert [len(found.records) for _, found in reads] == [1, 1, 27, 27, 27]
 
 
 async def test_a_few_resources_are_read_before_all_related_ones(
@@ -126,7 +127,7 @@ async def test_a_few_resources_are_read_before_all_related_ones(
 async def test_no_query_scans_a_collection(
     stored: Api, database: Database, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(related_pages, "_MAX_IDS", COUNT)
+    monkeypatch.setattr(totals, "_MAX_IDS", COUNT)
     reads = await recorded(stored, path, monkeypatch)
     assert reads
     for command, _ in reads:

@@ -22,6 +22,7 @@ from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
 from registry.storage import text_indexing
+from registry.storage.reads import joined_reads
 from registry.storage.reads.filter_queries import match
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from tests.conftest import Serve
@@ -226,8 +227,9 @@ async def test_blocks_serve_combinations(
 
 
 async def test_blocks_serve_conditions_on_related_resources(
-    indexed: Api, database: Database, commands: CommandLog
+    indexed: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(joined_reads, "MAX_BATCH", 10)  # does not suffice, so ids are looked up
     await database.computers.insert_many(
         {"_id": number, "serial": f"SN-{number}", "person": number} for number in range(1, COUNT)
     )

@@ -4,27 +4,23 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from functools import cached_property, partial
 
-from motor.motor_asyncio import AsyncIOMotorCommandCursor
 from pymongo import ASCENDING, DESCENDING
 
-from registry.jsonapi.cursors import END
 from registry.jsonapi.filtering import Filter, names_related
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Order
 from registry.model.record import Record
 from registry.model.resource import Resource
 from registry.model.stored_fields import ID
-from registry.storage.reads.bounded_sorts import find_after, find_first
+from registry.storage.reads.bounded_sorts import find_first
 from registry.storage.reads.commands import Command, PointInTime, Session
-from registry.storage.reads.filter_queries import match
+from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.id_index import IdPosition, Located
-from registry.storage.reads.join_reads import JoinReads
-from registry.storage.reads.nested_loop_joins import NestedLoopJoin
 from registry.storage.reads.query_commands import QueryCommands
 from registry.storage.reads.query_cost import MAX_OFFSET, is_indexed, is_narrow
 from registry.storage.reads.range_scans import RangeQuery
 from registry.storage.reads.read_context import ReadContext
-from registry.storage.reads.sort_keys import Conditions, position_of, sort_field
+from registry.storage.reads.sort_keys import Conditions, sort_field, split
 from registry.storage.reads.text_search import TextSearch
 from registry.storage.visible_fields import fields_of, only
 
@@ -33,9 +29,9 @@ class CollectionQuery:
     """The records of a type that satisfy the filters, in the order of the request's query.
 
     context: what it shares with other queries. names_related: whether the filters have conditions
-    on related resources, which have to be replaced before records are read
-    (`related_filters.narrowed`, `related_pages`). point: the point in time that all its commands
-    read at. The methods raise PyMongoError, ExecutionTimeout after the time limit, or BulkheadFull.
+    on related resources, which `joined_reads` serves. point: the point in time that all its
+    commands read at. The methods raise PyMongoError, ExecutionTimeout after the time limit, or
+    BulkheadFull.
     """
 
     def __init__(
@@ -132,8 +128,8 @@ class CollectionQuery:
     ) -> list[Record]:
         """Return at most `size` records that satisfy the conditions, which include the filters.
 
-        The records may be shared with other requests: callers must not modify them, except by
-        `make_ids_hashable`.
+        They are sorted by the database, also by fields of related resources. The records may be
+        shared with other requests: callers must not modify them, except by `make_ids_hashable`.
         """
         if offset <= MAX_OFFSET and self._is_range_scan(conditions):
             direction = DESCENDING if order[0].descending else ASCENDING
@@ -141,12 +137,34 @@ class CollectionQuery:
             scans = self.context.range_scans[self._resource.type]
             records, self.point.time = await scans.find(query, self.point.time)
             return records
-        if not self._relationships:
-            return await find_first(self._read, conditions, order, size, offset)
-        if self._join and offset <= MAX_OFFSET:
-            found = await self._join.find(self.conditions, conditions, order, offset + size)
-            return found[offset:]
-        return await self._sort_all(conditions, order, size, offset)
+        if order[0].relationship or split(conditions)[1]:
+            return await self.read(conditions, order, size, offset)
+        return await find_first(self.read, conditions, order, size, offset)
+
+    async def read(
+        self, conditions: Conditions, order: Order, size: int, offset: int = 0
+    ) -> list[Record]:
+        """Return what `find` does, by one command."""
+        is_joined = any(key.relationship for key in order) or split(conditions)[1]
+        command = (
+            self._commands.join(conditions, order, size, offset)
+            if is_joined
+            else self._commands.find(conditions, order, skip=offset, limit=size)
+        )
+        return await self.run(command)
+
+    async def has_more_than(self, limit: int) -> bool:
+        """Whether more records than a limit satisfy the filters."""
+        sort = {} if self.conditions else {"sort": {ID: 1}}
+        command = {
+            "find": self._resource.collection,
+            "filter": all_of(self.conditions),
+            "projection": only(()),
+            "skip": limit,
+            "limit": 1,
+            **sort,
+        }
+        return bool(await self.run(command))
 
     def expect(self, offset: int) -> Located | None:
         """Return what `locate` will return unless others write; None if they probably do."""
@@ -172,9 +190,9 @@ class CollectionQuery:
 
     @asynccontextmanager
     async def stream(
-        self, batch_size: int, client: str | None = None
+        self, batches: AsyncGenerator[list[Record]], batch_size: int, client: str | None = None
     ) -> AsyncIterator[AsyncIterator[list[Record]]]:
-        """Yield an iterator over all records that satisfy the filters, in batches of this size.
+        """Yield an iterator over batches of this size, the last of which may be shorter.
 
         The response counts as a stream of the client until the context ends; if few records can
         satisfy the filters, only if they are more than one batch.
@@ -182,56 +200,46 @@ class CollectionQuery:
         async with AsyncExitStack() as slots:
             if not self._is_narrow:
                 await slots.enter_async_context(self.context.bulkheads.streams.slot(client))
-            read = self._joined_batches if self._join else self._batches
-            async with aclosing(read(batch_size, slots, client)) as batches:
-                yield batches
+            admitted = self._admitted(batches, batch_size, slots, client)
+            async with aclosing(batches), aclosing(admitted):
+                yield admitted
 
-    async def _joined_batches(
-        self, batch_size: int, slots: AsyncExitStack, client: str | None
+    async def _admitted(
+        self,
+        batches: AsyncGenerator[list[Record]],
+        batch_size: int,
+        slots: AsyncExitStack,
+        client: str | None,
     ) -> AsyncGenerator[list[Record]]:
-        """Read page after page, as no cursor yields the records of a join in order."""
-        heavy_queries = self.context.bulkheads.heavy_queries
-        async with self.context.commands.cancellable_session() as session:
-            self._session = session
-            async with heavy_queries:
-                await self._narrow()
-                read = partial(find_after, self.find, self.conditions, self.order)
-                records = await read(END, batch_size)
-            if self._is_narrow and len(records) == batch_size:
-                await slots.enter_async_context(self.context.bulkheads.streams.slot(client))
-            while len(records) == batch_size:
-                yield records
-                position = position_of(records[-1], self.order)
-                async with heavy_queries.readmit():
-                    records = await read(position, batch_size)
-        if records:
-            yield records
-
-    async def _batches(
-        self, batch_size: int, slots: AsyncExitStack, client: str | None
-    ) -> AsyncGenerator[list[Record]]:
-        commands, bulkheads = self.context.commands, self.context.bulkheads
-        is_heavy = not self.is_indexed
-        async with AsyncExitStack() as resources:
+        bulkheads, is_heavy = self.context.bulkheads, not self.is_indexed
+        async with AsyncExitStack() as sessions:
             if is_heavy:
-                session = await resources.enter_async_context(commands.cancellable_session())
-                self._session = session
+                session = self.context.commands.cancellable_session()
+                self._session = await sessions.enter_async_context(session)
             async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
-                time = self.point.time = self.point.time or await commands.now()
                 if is_heavy:
                     await self._narrow()
-                command = self._stream_command(batch_size)
-                cursor = await commands.stream(command, time, self._session)
-                resources.push_async_callback(cursor.close)
-                records = await cursor.batch_size(batch_size).to_list(batch_size)
-            if self._is_narrow and _has_more(cursor):
+                records: list[Record] = await anext(batches, [])
+            if self._is_narrow and len(records) == batch_size:
                 await slots.enter_async_context(bulkheads.streams.slot(client))
-            while _has_more(cursor):
+            while len(records) == batch_size:
                 yield records
                 async with bulkheads.heavy_queries.readmit() if is_heavy else nullcontext():
-                    records = await cursor.to_list(batch_size)
+                    records = await anext(batches, [])
         if records:
             yield records
+
+    async def sorted_batches(self, batch_size: int) -> AsyncGenerator[list[Record]]:
+        """Yield all records in batches, as `find` sorts them, by one command."""
+        commands = self.context.commands
+        time = self.point.time = self.point.time or await commands.now()
+        cursor = await commands.stream(self._stream_command(batch_size), time, self._session)
+        try:
+            cursor.batch_size(batch_size)
+            while records := await cursor.to_list(batch_size):
+                yield records
+        finally:
+            await cursor.close()
 
     async def _narrow(self) -> None:
         """Let the filters name the records that text blocks find, before `conditions` is used."""
@@ -252,39 +260,10 @@ class CollectionQuery:
         self.point.time = found.time
         return found.records
 
-    @cached_property
-    def _join(self) -> NestedLoopJoin | None:
-        """The join that serves the order; None if it has fields of several relationships."""
-        if len(self._relationships) != 1:
-            return None
-        (relationship,) = self._relationships
-        target = self.context.graph[relationship.target]
-        fields = [key.stored_name for key in self.order if key.relationship]
-        reads = JoinReads(
-            self._resource,
-            relationship,
-            target,
-            self._projection,
-            self._read,
-            self._sort_all,
-            self.run,
-        )
-        return NestedLoopJoin(fields, reads, self.context.plan_hints)
-
-    async def _read(
-        self, conditions: Conditions, order: Order, size: int, offset: int
-    ) -> list[Record]:
-        command = self._commands.find(conditions, order, skip=offset, limit=size)
-        return await self.run(command)
-
-    async def _sort_all(
-        self, conditions: Conditions, order: Order, size: int, offset: int
-    ) -> list[Record]:
-        return await self.run(self._commands.join(conditions, order, size, offset))
-
     def _stream_command(self, batch_size: int) -> Command:
         if self._relationships:
-            return self._commands.join(self.conditions, self.order, batch_size=batch_size)
+            join = self._commands.join(self.conditions, self.order, batch_size=batch_size)
+            return self._limited(join)
         command = self._commands.find(self.conditions, self.order, batchSize=batch_size)
         # A range scan takes time proportional to its result; a limit would truncate long streams.
         return command if self._is_range_scan(self.conditions) else self._limited(command)
@@ -296,8 +275,3 @@ class CollectionQuery:
         """Whether the index of the ids alone serves the conditions and the order."""
         is_by_id = self.is_by_id and not self.conditions
         return is_by_id and all(condition.keys() == {ID} for condition in conditions)
-
-
-def _has_more(cursor: AsyncIOMotorCommandCursor[Record]) -> bool:
-    # The stubs of motor declare this property as a method.
-    return cursor.alive  # type: ignore[return-value]

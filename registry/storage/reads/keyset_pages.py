@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from registry.jsonapi.cursors import END
 from registry.jsonapi.pagination import CursorPage, Window
-from registry.storage.reads.bounded_sorts import find_after
 from registry.storage.reads.collection_queries import CollectionQuery
+from registry.storage.reads.joined_reads import read
 from registry.storage.reads.sort_keys import position_of
 
 
@@ -17,7 +17,7 @@ async def keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
     if page.backwards:
         order = tuple(replace(key, descending=not key.descending) for key in order)
     size = page.size + 1  # one more reveals whether others follow
-    following = await find_after(query.find, query.conditions, order, page.position or END, size)
+    following = await read(query, order, size, page.position or END)
     records = following[: page.size]
     if page.backwards:
         records.reverse()

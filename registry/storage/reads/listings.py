@@ -11,11 +11,12 @@ from registry.model.record import Record
 from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import PointInTime
+from registry.storage.reads.joined_reads import in_chunks
 from registry.storage.reads.keyset_pages import keyset_page
 from registry.storage.reads.numbered_pages import numbered_page
 from registry.storage.reads.read_context import ReadContext
-from registry.storage.reads.related_filters import is_narrowed_by_indexes, narrowed
-from registry.storage.reads.related_pages import FEW, related_batches, related_page
+from registry.storage.reads.related_filters import are_counted_by_indexes, with_ids
+from registry.storage.reads.related_order import MAX_BATCH
 
 _Result = TypeVar("_Result")
 
@@ -43,11 +44,8 @@ class Listing:
         """
         with translated_errors(self._context.seconds):
             query = await self._query_by_ids()
-        related = query.names_related
         async with (
-            aclosing(related_batches(query, CHUNK, client))
-            if related
-            else query.stream(CHUNK, client) as batches,
+            query.stream(in_chunks(query, CHUNK), CHUNK, client) as batches,
             aclosing(self._translate_errors(batches)) as chunks,
         ):
             yield chunks
@@ -61,14 +59,10 @@ class Listing:
 
     async def _query_by_ids(self) -> CollectionQuery:
         """Return the query by ids instead of related resources, if indexes find few of these."""
-        query, plan_hints = self._query, self._context.plan_hints
-        key = query.resource, tuple(query.filters)
-        if not is_narrowed_by_indexes(query) or plan_hints.has(key):
-            return query
-        async with self._context.bulkheads.small_requests:
-            query = query.with_filters(await narrowed(query, FEW))
-        if query.names_related:
-            plan_hints.add(key)
+        query = self._query
+        if query.names_related and are_counted_by_indexes(query.filters):
+            async with self._context.bulkheads.small_requests:
+                query = await with_ids(query, MAX_BATCH)
         return query
 
     async def all(self) -> AsyncGenerator[list[Record]]:
@@ -104,15 +98,9 @@ class Listing:
     async def _window(self, page: Page) -> tuple[Window, PointInTime]:
         with translated_errors(self._context.seconds):
             query = await self._query_by_ids()
-            if query.names_related:
-                window = await related_page(query, page, _read)
+            if isinstance(page, NumberedPage):
+                window = await numbered_page(query, page)
             else:
-                window = await _read(query, page)
+                async with query.slot(is_heavy=not query.is_indexed):
+                    window = await keyset_page(query, page)
         return window, query.point
-
-
-async def _read(query: CollectionQuery, page: Page) -> Window:
-    if isinstance(page, NumberedPage):
-        return await numbered_page(query, page)
-    async with query.slot(is_heavy=not query.is_indexed):
-        return await keyset_page(query, page)

@@ -7,6 +7,7 @@ from registry.jsonapi.pagination import NumberedPage, Window
 from registry.model.record import Record
 from registry.storage.reads.block_counts import Place
 from registry.storage.reads.collection_queries import CollectionQuery
+from registry.storage.reads.joined_reads import read
 from registry.storage.reads.query_cost import MAX_OFFSET
 from registry.storage.reads.totals import count
 
@@ -57,7 +58,7 @@ async def _read(
     if backwards:
         order = tuple(replace(key, descending=not key.descending) for key in order)
     async with query.slot(is_heavy=not query.is_indexed or offset > MAX_OFFSET):
-        records = await query.find(query.conditions, order, size, offset)
+        records = await read(query, order, size, offset=offset)
     return records[::-1] if backwards else records
 
 

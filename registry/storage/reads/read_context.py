@@ -10,7 +10,6 @@ from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.id_index import IdIndex
-from registry.storage.reads.plan_hints import PlanHints
 from registry.storage.reads.range_scans import RangeScans
 
 _MAX_CALLERS = 256
@@ -22,8 +21,7 @@ class ReadContext:
 
     seconds: the time limit of a query. total_seconds: that of a heavy page with its wait.
     id_indexes, range_scans: by type. pages, totals, bulkheads: coalescing, and the limits on
-    queries in progress. backlog: indexes and text blocks that are not complete. plan_hints: what
-    recent queries found about sets of records.
+    queries in progress. backlog: indexes and text blocks that are not complete.
     """
 
     def __init__(
@@ -47,7 +45,6 @@ class ReadContext:
         )
         self.bulkheads = bulkheads
         self.backlog = backlog
-        self.plan_hints = PlanHints()
 
     async def close(self) -> None:
         """Stop reading in the background, and end the sessions."""

@@ -1,7 +1,6 @@
 """Sort keys -> the fields that MongoDB compares, and conditions on their values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -64,11 +63,6 @@ def equal(key: Key, value: Any) -> dict[str, Any]:
     return {sort_field(key): {"$eq": value}}
 
 
-def different(key: Key, value: Any) -> dict[str, Any]:
-    """Return the condition for records with another value."""
-    return {sort_field(key): {"$ne": value}}
-
-
 def beyond(key: Key, value: Any) -> list[dict[str, Any]]:
     """Return the condition for records after all with this value; empty if there are none.
 
@@ -80,11 +74,6 @@ def beyond(key: Key, value: Any) -> list[dict[str, Any]]:
     if not key.descending:
         return [{path: {"$gt": value}}]
     return [{path: {"$lt": value}} if path == "_id" else {path: {"$not": {"$gte": value}}}]
-
-
-def before(key: Key, value: Any) -> list[dict[str, Any]]:
-    """Return the condition for records before all with this value; empty if there are none."""
-    return beyond(replace(key, descending=not key.descending), value)
 
 
 def up_to(key: Key, value: Any) -> list[dict[str, Any]]:
@@ -113,8 +102,3 @@ def up_to_type(key: Key, value: Any) -> dict[str, Any]:
 def _types_after(value: Any) -> Sequence[str]:
     types = (types for class_, types in _TYPES_AFTER if isinstance(value, class_))
     return next(types, _COMPOUND_TYPES)  # its own type too, so that no pages repeat
-
-
-def accepts_null(comparison: Mapping[str, Any]) -> bool:
-    """Whether the comparison of one of these conditions accepts null."""
-    return comparison == {"$eq": None} or "$not" in comparison

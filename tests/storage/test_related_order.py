@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from math import nan
 from typing import Any
-from unittest.mock import AsyncMock, patch
+from unittest.mock import patch
 
 import pytest
 from bson import Decimal128, Int64
@@ -28,11 +30,10 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.reads import nested_loop_joins, target_groups
+from registry.storage.reads import joined_reads, listings, related_order
 from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.filter_queries import match
-from registry.storage.reads.join_reads import JoinReads
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.read_context import ReadContext
 from registry.storage.repository import Repository
@@ -76,13 +77,19 @@ RECORDS: st.SearchStrategy[Records] = st.lists(
 )
 BY_USER = st.sampled_from(
     [
+        "user.first_name",
+        "-user.first_name",
+        "user.last_name,user.first_name",
+        "-user.last_name,-user.email",
+        "user.id",
+        "-user.id",
         "user.first_name,-user.id",
         "-user.first_name,user.id,-id",
         "user.first_name,user.id,-id",
         "-user.first_name,-user.id,brand",
     ]
 )
-"""Orders that continue by the id of the user, but not all in one direction or to the end."""
+"""Orders that a loop serves, and orders that are not all in one direction, or not to the end."""
 ORDERS = BY_USER | st.lists(
     st.builds(str.__add__, st.sampled_from(["", "-"]), st.sampled_from(SORTS)),
     min_size=1,
@@ -105,25 +112,24 @@ FILTERS = st.sampled_from(
 
 LIMITS = st.fixed_dictionaries(
     {
-        "_MAX_SORTED_FIRST": st.integers(1, 2),
-        "_MAX_SORTED_LATER": st.integers(0, 2),
-        "_MANY_TARGETS": st.integers(1, 4),
-        "_MIN_TARGETS": st.integers(1, 4),
-        "_MAX_TARGETS": st.integers(1, 4),
-        "_MAX_RECORDS": st.integers(1, 2),
-    }
-)
-GROUP_LIMITS = st.fixed_dictionaries(
-    {
-        "_MAX_GROUP": st.integers(1, 4),
-        "_MANY_KNOWN": st.integers(0, 3),
-        "_MAX_SORTED_GROUP": st.integers(1, 8),
-        "_MAX_READ": st.integers(1, 8),
-        "_SMALL_GROUP": st.integers(0, 2),
-        "_READ_PER_RESULT": st.integers(1, 2),
+        "_MAX_SORTED": st.integers(0, 2),
+        "MAX_BATCH": st.integers(1, 8),
+        "PER_RESULT": st.integers(2, 3),
+        "_MORE": st.integers(0, 3),
+        "MAX_IDS": st.integers(0, 8),
     }
 )
 """Low limits, so that small data take every path."""
+
+
+@contextmanager
+def limited(**limits: int) -> Iterator[None]:
+    """Replace limits of the modules, by name."""
+    with ExitStack() as patches:
+        for module, name in product((joined_reads, related_order), limits):
+            if hasattr(module, name):
+                patches.enter_context(patch.object(module, name, limits[name]))
+        yield
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,7 @@ class Example:
     filters: list[Filter]
     page: CursorPage
     number: int
-    limits: dict[str, Any]
-    group_limits: dict[str, Any]
+    limits: dict[str, int]
 
 
 EXAMPLES = st.builds(
@@ -149,7 +154,6 @@ EXAMPLES = st.builds(
     page=st.builds(CursorPage, st.integers(1, 7), st.none(), backwards=st.booleans()),
     number=st.integers(1, 4),
     limits=LIMITS,
-    group_limits=GROUP_LIMITS,
 )
 
 
@@ -175,8 +179,10 @@ class Reader:
 
     async def streamed(self, size: int) -> list[int]:
         """Return the ids of all records, streamed in batches of this size."""
-        async with self.query().stream(size) as batches:
-            return [record["_id"] async for batch in batches for record in batch]
+        listing = Listing(self.context, self.query())
+        with patch.object(listings, "CHUNK", size):
+            async with listing.chunks() as batches:
+                return [record["_id"] async for batch in batches for record in batch]
 
     async def pages(self, size: int, backwards: bool) -> list[list[int]]:
         """Return the ids on each page, from the first or last, through encoded cursors."""
@@ -240,7 +246,10 @@ def ids(window: Window) -> list[int]:
 @pytest.fixture
 async def prepared(database: Database) -> Database:
     """A database with the collections and indexes of all types."""
-    await Repository(database, GRAPH, Settings()).prepare()
+    repository = Repository(database, GRAPH, Settings())
+    await repository.prepare()
+    await repository.catch_up()
+    await repository.close()
     return database
 
 
@@ -259,10 +268,7 @@ async def test_pages_are_those_of_sorting_all_records_after_a_lookup(
     reader.filters = example.filters
     expected = [id_ for id_, _ in await reader.expected()]
     page, start = example.page, (example.number - 1) * example.page.size
-    with (
-        patch.multiple(nested_loop_joins, **example.limits),
-        patch.multiple(target_groups, **example.group_limits),
-    ):
+    with limited(**example.limits):
         pages = await reader.pages(page.size, page.backwards)
         numbered = await reader.window(NumberedPage(example.number, page.size, total=False))
         streamed = await reader.streamed(page.size)
@@ -275,7 +281,7 @@ async def test_pages_are_those_of_sorting_all_records_after_a_lookup(
 
 
 async def test_keys_of_targets_that_do_not_exist_count_as_null_among_few_records(
-    prepared: Database, monkeypatch: pytest.MonkeyPatch
+    prepared: Database,
 ) -> None:
     await prepared.persons.insert_one({"_id": 1, "last_name": "A"})
     users = (1, 2, None)
@@ -284,8 +290,8 @@ async def test_keys_of_targets_that_do_not_exist_count_as_null_among_few_records
     )
     page = CursorPage(10, (reader := Reader(prepared, MONITORS, "user.last_name")).cursors)
     assert ids(await reader.window(page)) == [2, 3, 1]
-    monkeypatch.setattr(nested_loop_joins, "_MAX_SORTED_FIRST", 1)
-    assert ids(await reader.window(page)) == [3, 1]
+    with limited(_MAX_SORTED=1):
+        assert ids(await reader.window(page)) == [3, 1]
 
 
 MANY, SIZE, OWNED = 10_000, 50, 500
@@ -335,19 +341,16 @@ async def cost(database: Database, read: Awaitable[Window]) -> tuple[Window, int
 
 
 COSTS = {
-    # The user at the position, its records, others with this name; then users and their records.
-    "user.last_name": (5, 1_500),
-    "-user.last_name": (8, 1_500),  # a batch of users more, as few of them have records
-    "user.last_name,-brand": (6, 5_000),
-    "user.last_name,user.first_name": (6, 1_500),  # others are looked for by each of both names
-    "user.id": (6, 1_500),
-    "user.email,brand": (6, 5_000),
-    "user.first_name": (4, 1_500),  # the user at the position, its records; users, their records
-    "user.first_name,id": (7, 4_000),
-    "user.first_name,-user.id": (6, 1_500),  # a batch of users more
-    # Four times a count, and few records: those that share one key more with the position each.
+    # Whether there are many; the user at the position, its other records; others with this name,
+    # the next users; their records.
+    "user.last_name": (6, 4_000),
+    "-user.last_name": (9, 8_000),  # at the end there are few users, and a batch more
+    "user.last_name,user.first_name": (8, 4_000),  # others are looked for by each of both names
+    "user.id": (5, 4_000),
+    "user.first_name": (6, 4_000),
+    "-user.first_name": (9, 8_000),
+    # The last record of the page by brand; up to it, records are joined and sorted.
     "brand,user.last_name": (9, 2_500),
-    "model,user.last_name": (12, 6_000),
 }
 """The commands of a page, and the keys and documents that they examine, at most."""
 
@@ -381,58 +384,80 @@ async def pairs(prepared: Database) -> Database:
     return prepared
 
 
-async def test_a_few_records_without_a_target_take_no_command_of_their_own(
-    pairs: Database,
-) -> None:
-    for sort in ("user.last_name", "-user.last_name"):
+async def test_the_first_page_takes_three_commands(pairs: Database) -> None:
+    for sort in ("user.last_name", "-user.last_name", "user.first_name"):
         reader = Reader(pairs, MONITORS, sort)
-        await reader.window(page := CursorPage(SIZE, reader.cursors))
-        window, commands, _ = await cost(pairs, reader.window(page))
+        window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
         assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
-        assert commands == 2  # the targets, and the records
-
-
-async def test_the_targets_of_a_large_group_are_counted_once_in_a_while(pairs: Database) -> None:
-    reader = Reader(pairs, MONITORS, "user.first_name,id")
-    expected = await reader.expected()
-    page = CursorPage(SIZE, reader.cursors, expected[SIZE][1])
-    for most in (4, 2):  # at first, whether the type and the group are large
-        window, commands, _ = await cost(pairs, reader.window(page))
-        assert ids(window) == [id_ for id_, _ in expected[SIZE + 1 : 2 * SIZE + 1]]
-        assert commands == most
-
-
-async def test_the_targets_that_begin_a_large_group_are_not_counted(pairs: Database) -> None:
-    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
-    window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
-    assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
-    assert commands == 4  # whether the type is large, the first targets, the records, theirs
+        assert commands == 3  # whether the type is large, the first targets, their records
 
 
 async def test_a_large_group_is_read_by_the_ids_of_targets(pairs: Database) -> None:
     reader = Reader(pairs, MONITORS, "-user.first_name")
     expected = [id_ for id_, _ in await reader.expected()]
-    page = CursorPage(SIZE, reader.cursors)
-    window, commands, examined = await cost(pairs, reader.window(page))
-    assert ids(window) == expected[:SIZE]
-    assert commands == 3  # whether the type is large, the first targets, their records
-    assert examined < 1_500  # a thousand of these by the first command
+    page = CursorPage(SIZE, reader.cursors, None)
+    window = await reader.window(page)
     page = replace(page, position=window.last)
     window, commands, examined = await cost(pairs, reader.window(page))
     assert ids(window) == expected[SIZE : 2 * SIZE]
-    assert commands == 4  # the target at the position, its records; targets, their records
-    assert examined < 5 * SIZE
+    # Whether the type is large; the target at the position, its records; targets, their records.
+    assert commands == 5
+    assert examined < 1_000 + 10 * SIZE
 
 
-NUMBERS = [2.0, Int64(2), Decimal128("2"), [3, 2]]
+async def test_pages_continue_after_records_without_a_target(pairs: Database) -> None:
+    for sort in ("user.last_name", "-user.last_name"):
+        reader = Reader(pairs, MONITORS, sort)
+        expected = [id_ for id_, _ in await reader.expected()]
+        for place in (0, 1, 2, len(expected) - 3):
+            position = (await reader.expected())[place][1]
+            window = await reader.window(CursorPage(5, reader.cursors, position))
+            assert ids(window) == expected[place + 1 : place + 6]
+
+
+async def test_only_targets_with_records_are_read_if_few_have_any(pairs: Database) -> None:
+    await pairs.monitors.update_many(
+        {}, [{"$set": {"user_id": {"$add": [1, {"$mod": ["$_id", 9]}]}}}]
+    )
+    await pairs.persons.update_many({"_id": {"$lt": 10}}, {"$set": {"last_name": "9"}})
+    reader = Reader(pairs, MONITORS, "user.last_name")
+    with limited(MAX_BATCH=SIZE):
+        window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
+    assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
+    assert commands <= 7  # whether the type is large, two batches, and the targets with records
+
+
+async def test_many_records_without_a_target_take_no_command_of_their_own(pairs: Database) -> None:
+    await pairs.monitors.insert_many(
+        {"_id": number, "user_id": None} for number in range(2_001, 12_001)
+    )
+    reader = Reader(pairs, MONITORS, "user.last_name")
+    window, commands, examined = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
+    assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
+    assert commands == 3
+    assert examined < 3_000
+
+
+async def test_a_target_with_many_records_does_not_delay_others(pairs: Database) -> None:
+    await pairs.monitors.update_many({"_id": {"$gt": 1_000}}, {"$set": {"user_id": 30}})
+    for sort in ("user.last_name", "-user.last_name"):
+        reader = Reader(pairs, MONITORS, sort)
+        page = CursorPage(SIZE, reader.cursors, (await reader.expected())[10][1])
+        with limited(PER_RESULT=2, _MORE=0):
+            window, _, examined = await cost(pairs, reader.window(page))
+        assert ids(window) == [id_ for id_, _ in (await reader.expected())[11 : SIZE + 11]]
+        assert examined < 3_000
+
+
+NUMBERS = [2.0, Int64(2), Decimal128("2")]
 OTHER_IDS = [True, "2", {"a": 2}, nan]
-"""Foreign keys that MongoDB takes for 2, also in an array, and ids that it takes for no integer."""
+"""Foreign keys that MongoDB takes for 2, and ids that it takes for no integer."""
 
 
 @pytest.mark.parametrize("key", NUMBERS + OTHER_IDS)
 @pytest.mark.parametrize("sort", ["user.first_name", "-user.first_name", "user.last_name"])
 async def test_foreign_keys_of_any_type_link_to_the_targets_that_mongodb_finds(
-    prepared: Database, monkeypatch: pytest.MonkeyPatch, sort: str, key: Any
+    prepared: Database, sort: str, key: Any
 ) -> None:
     others = [key] if any(key is other for other in OTHER_IDS) else []  # `True == 1`
     await prepared.persons.insert_many(
@@ -444,44 +469,12 @@ async def test_foreign_keys_of_any_type_link_to_the_targets_that_mongodb_finds(
         for number, user in enumerate([3, key, 2, None, 1, key, 2, 3], 1)
     )
     reader = Reader(prepared, MONITORS, sort)
-    pages = [CursorPage(size, reader.cursors) for size in range(1, 9)]
-    monkeypatch.setattr(nested_loop_joins, "_MAX_SORTED_FIRST", 1)
-    for targets in (1, 16):
-        monkeypatch.setattr(nested_loop_joins, "_MIN_TARGETS", targets)
-        found = [ids(await reader.window(page)) for page in pages]
-        with patch.object(JoinReads, "find_linked", AsyncMock(return_value=None)):
-            assert found == [ids(await reader.window(page)) for page in pages]
-
-
-async def test_the_targets_of_a_group_are_read_first_if_few_records_link_to_it(
-    pairs: Database,
-) -> None:
-    await pairs.persons.update_many({"_id": {"$lte": 120}}, {"$set": {"first_name": "Bob"}})
-    await pairs.monitors.update_many(
-        {"_id": {"$gt": 5, "$lte": 1_900}}, [{"$set": {"user_id": {"$add": ["$_id", 100]}}}]
-    )
-    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
-    page = CursorPage(SIZE, reader.cursors)
-    with patch.multiple(target_groups, _MAX_READ=10, _READ_PER_RESULT=1):
-        costs = [await cost(pairs, reader.window(page)) for _ in range(2)]
-    expected = [id_ for id_, _ in (await reader.expected())[:SIZE]]
-    assert [ids(window) for window, _, _ in costs] == [expected] * 2
-    first, second = (commands for _, commands, _ in costs)
-    assert second == first - 3  # whether the type is large, records, their targets
-
-
-async def test_many_records_without_a_target_are_not_read_before_a_large_group(
-    pairs: Database,
-) -> None:
-    await pairs.monitors.insert_many(
-        {"_id": number, "user_id": None} for number in range(2_001, 12_001)
-    )
-    reader = Reader(pairs, MONITORS, "-user.first_name,-id")
-    page = CursorPage(SIZE, reader.cursors)
-    with patch.multiple(target_groups, _MAX_GROUP=100):
-        window, _, examined = await cost(pairs, reader.window(page))
-    assert ids(window) == list(range(2_000, 2_000 - SIZE, -1))
-    assert examined < 10_000
+    expected = [id_ for id_, _ in await reader.expected()]
+    for more in (0, 16):
+        with limited(_MAX_SORTED=1, _MORE=more):
+            for size in range(1, 9):
+                window = await reader.window(CursorPage(size, reader.cursors))
+                assert ids(window) == expected[:size]
 
 
 async def test_many_invalid_foreign_keys_of_external_writers_do_not_stop_a_page(

@@ -59,11 +59,12 @@ def test_a_new_file_is_not_that_of_another_user(tmp_path: Path) -> None:
     assert waiting.read_bytes() == b""
 
 
-def test_two_new_files_of_one_name_are_not_mixed(tmp_path: Path) -> None:
+def test_of_two_new_files_of_one_name_the_first_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "registry.backup"
-    with new_file(path) as first, new_file(path) as second:
-        first.write(b"1")
-        second.write(b"22")
+    with pytest.raises(FileExistsError), new_file(path) as late:
+        with new_file(path) as first:
+            first.write(b"1")
+        late.write(b"22")
     assert path.read_bytes() == b"1"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -61,10 +61,12 @@ def test_a_new_file_is_not_that_of_another_user(tmp_path: Path) -> None:
 
 def test_of_two_new_files_of_one_name_the_first_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "registry.backup"
-    with pytest.raises(FileExistsError), new_file(path) as late:
-        with new_file(path) as first:
-            first.write(b"1")
-        late.write(b"22")
+    late = new_file(path)
+    late.__enter__().write(b"22")
+    with new_file(path) as first:
+        first.write(b"1")
+    with pytest.raises(FileExistsError):
+        late.__exit__(None, None, None)
     assert path.read_bytes() == b"1"
     assert list(tmp_path.iterdir()) == [path]
 

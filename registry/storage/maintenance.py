@@ -15,8 +15,8 @@ from registry.storage.computed_fields import ComputedFields
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.indexes import Indexes
 from registry.storage.record_format import RecordFormat
-from registry.storage.text_blocks import BLOCK_SIZE, collection_of, searched_names
-from registry.storage.text_indexing import TextIndexing
+from registry.storage.text_blocks import collection_of, searched_names
+from registry.storage.text_indexing import SETTLE_SECONDS, TextIndexing
 
 _log = logging.getLogger("registry")
 
@@ -47,13 +47,12 @@ class Maintenance:
         self._computed_fields = computed_fields
         self._indexes = Indexes(database, graph, backlog)
         self._text_indexing = {
-            name: TextIndexing(resource, database, bulkheads, backlog)
+            name: TextIndexing(resource, database, bulkheads)
             for name, resource in graph.items()
             if searched_names(resource)
         }
         self._record_format = RecordFormat(database)
         self._large: list[Resource] = []
-        self._not_small: list[str] = []
         self._task: asyncio.Task[None] | None = None
         self._has_caught_up = asyncio.Event()
 
@@ -70,8 +69,6 @@ class Maintenance:
                 await self._record_format.complete(resource)
             else:
                 self._large.append(resource)
-            if count >= BLOCK_SIZE:
-                self._not_small.append(resource.type)
         await self._create_collections()
         self._task = asyncio.create_task(self._run())
 
@@ -96,14 +93,12 @@ class Maintenance:
         for resource in self._large:
             await self._retry(partial(self._computed_fields.complete, resource))
             await self._retry(partial(self._record_format.complete, resource))
-        types = list(self._not_small)
         while True:
-            for name in types:
-                if indexing := self._text_indexing.get(name):  # if it has text that is searched
-                    await self._retry(indexing.index)
-                    self._backlog.caught_up(name)
+            for indexing in self._text_indexing.values():
+                await self._retry(indexing.index)
             self._has_caught_up.set()
-            types = await self._backlog.next_types()
+            await self._backlog.fills_block()
+            await asyncio.sleep(SETTLE_SECONDS)
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work; log errors, and repeat it after each."""

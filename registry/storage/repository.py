@@ -125,7 +125,7 @@ class Repository:
         self._disk_space.require()
         for write in writes:
             if write.change.attributes:
-                self._backlog.written(write.resource.type)
+                self._backlog.written()
         try:
             for _ in range(_ATTEMPTS):
                 with suppress(IdTaken):

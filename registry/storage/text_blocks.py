@@ -4,7 +4,7 @@ Reading a block takes at most a fortieth of the time of comparing its records on
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -55,9 +55,7 @@ def fold(text: str) -> str:
 def fits(resource: Resource, record: Record) -> bool:
     """Whether a block can hold the texts of a record; external writers may store anything."""
     texts = (text for name in searched_names(resource) for text in _texts(record, name))
-    return isinstance(record["_id"], int) and all(
-        len(text) <= _MAX_LENGTH and _UNDECODABLE not in text for text in texts
-    )
+    return all(len(text) <= _MAX_LENGTH and _UNDECODABLE not in text for text in texts)
 
 
 def block(resource: Resource, records: Sequence[Record]) -> dict[str, str]:
@@ -72,18 +70,11 @@ def block(resource: Resource, records: Sequence[Record]) -> dict[str, str]:
     }
 
 
-def lines_in(resource: Resource, stored: Record) -> Mapping[str, frozenset[str]]:
-    """Return the lines of a stored block by attribute, for `has_lines`."""
-    texts = {name: stored.get(name) for name in searched_names(resource)}
-    return {
-        name: frozenset(text.split(_LINE_END) if isinstance(text, str) else ())
-        for name, text in texts.items()
-    }
-
-
-def has_lines(lines: Mapping[str, frozenset[str]], record: Record) -> bool:
-    """Whether a block has the texts of a record. lines: those of the block, by attribute."""
-    return all(known.issuperset(_lines(record, name)) for name, known in lines.items())
+def lacking(resource: Resource, stored: Record, records: Sequence[Record]) -> list[Record]:
+    """Return those of the records whose texts a stored block does not have."""
+    names = searched_names(resource)
+    lines = {name: frozenset(str(stored.get(name)).split(_LINE_END)) for name in names}
+    return [one for one in records if any(set(_lines(one, name)) - lines[name] for name in names)]
 
 
 def has_text(name: str, part: str) -> dict[str, Any]:

@@ -6,64 +6,46 @@ import asyncio
 
 import pytest
 
-from registry.storage.backlog import MANY_OUTSIDE, MANY_WRITTEN, TOO_MANY_WRITTEN, Backlog
+from registry.storage.backlog import Backlog
+from registry.storage.text_blocks import BLOCK_SIZE
+
+
+async def fills_block(backlog: Backlog) -> bool:
+    try:
+        async with asyncio.timeout(0):
+            await backlog.fills_block()
+    except TimeoutError:
+        return False
+    return True
 
 
 def write(backlog: Backlog, count: int) -> None:
     for _ in range(count):
-        backlog.written("person")
+        backlog.written()
 
 
-async def types_of(backlog: Backlog) -> list[str]:
-    async with asyncio.timeout(0.01):
-        return await backlog.next_types()
-
-
-async def test_maintenance_begins_after_many_writes() -> None:
+async def test_maintenance_waits_until_the_written_records_fill_a_block() -> None:
     backlog = Backlog()
-    write(backlog, MANY_WRITTEN - 1)
-    with pytest.raises(TimeoutError):
-        await types_of(backlog)
-    backlog.written("person")
-    backlog.written("computer")
-    assert await types_of(backlog) == ["person"]
-    with pytest.raises(TimeoutError):
-        await types_of(backlog)
+    write(backlog, BLOCK_SIZE - 1)
+    assert not await fills_block(backlog)
+    write(backlog, 1)
+    assert await fills_block(backlog)
+    write(backlog, BLOCK_SIZE - 1)
+    assert not await fills_block(backlog)
 
 
-async def test_maintenance_begins_after_fewer_writes_if_a_search_has_found_them() -> None:
+@pytest.mark.parametrize(("count", "expected"), [(BLOCK_SIZE - 1, False), (BLOCK_SIZE, True)])
+async def test_maintenance_waits_until_a_search_finds_a_block_of_records(
+    count: int, expected: bool
+) -> None:
     backlog = Backlog()
-    write(backlog, MANY_OUTSIDE)
-    backlog.found_outside("person", MANY_OUTSIDE - 1)
-    with pytest.raises(TimeoutError):
-        await types_of(backlog)
-    backlog.found_outside("person", MANY_OUTSIDE)
-    backlog.found_outside("computer", MANY_OUTSIDE)
-    assert await types_of(backlog) == ["computer", "person"]
+    backlog.found_outside(count)
+    assert await fills_block(backlog) is expected
 
 
-async def test_maintenance_is_urgent_until_it_has_added_what_a_search_has_found() -> None:
+async def test_what_is_written_while_maintenance_works_is_not_forgotten() -> None:
     backlog = Backlog()
-    write(backlog, MANY_WRITTEN)
-    assert await types_of(backlog) == ["person"]
-    assert not backlog.is_urgent()
-    backlog.found_outside("person", MANY_OUTSIDE)
-    assert backlog.is_urgent()
-    assert await types_of(backlog) == ["person"]
-    backlog.caught_up("computer")
-    assert backlog.is_urgent()
-    backlog.caught_up("person")
-    assert not backlog.is_urgent()
-
-
-async def test_maintenance_is_urgent_while_it_is_far_behind() -> None:
-    backlog = Backlog()
-    write(backlog, TOO_MANY_WRITTEN + 99)
-    backlog.added("person", 100)
-    assert not backlog.is_urgent()
-    backlog.written("person")
-    assert backlog.is_urgent()
-    backlog.added("person", 2 * TOO_MANY_WRITTEN)  # also those that were not written here
-    assert not backlog.is_urgent()
-    write(backlog, TOO_MANY_WRITTEN - 1)
-    assert not backlog.is_urgent()
+    write(backlog, BLOCK_SIZE)
+    await backlog.fills_block()
+    write(backlog, BLOCK_SIZE)
+    assert await fills_block(backlog)

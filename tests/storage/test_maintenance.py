@@ -71,7 +71,7 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
     await repository(api).catch_up()
     assert await indexed_fields(database) == FIELDS
     assert await database.persons.count_documents({"full_name": None}) == 0
-    assert await database.persons.count_documents({"text_block": 1}) == BLOCK_SIZE
+    assert await database.persons.count_documents({"text_block": {"$ne": None}}) == BLOCK_SIZE
 
 
 @pytest.mark.usefixtures("everything_is_large")
@@ -222,8 +222,10 @@ async def test_text_indexing_continues_after_a_restart(database: Database, serve
     await database.persons.update_many({"_id": {"$lte": BLOCK_SIZE}}, {"$set": {"text_block": 1}})
     await database["persons.text_blocks"].insert_one({"_id": 1})
     await repository(await serve()).catch_up()
-    assert await database["persons.text_blocks"].distinct("_id") == [1, 2, 3]
-    assert await database.persons.distinct("text_block") == [1, 2, 3]
+    numbers = await database["persons.text_blocks"].distinct("_id")
+    assert numbers[0] == 1
+    assert len(numbers) == 3
+    assert await database.persons.distinct("text_block") == numbers
 
 
 async def test_obsolete_fields_are_dropped_once(

@@ -6,8 +6,6 @@ import asyncio
 import random
 import sys
 from contextlib import nullcontext
-from itertools import count
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -21,11 +19,12 @@ from hypothesis import strategies as st
 from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
-from registry.storage import text_indexing
+from registry.storage import maintenance, text_indexing
 from registry.storage.reads import joined_reads
 from registry.storage.reads.filter_queries import match
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from tests.conftest import Serve
+from tests.storage.waiting import eventually
 from tests.support import Api, CommandLog, Database
 
 LETTERS = [
@@ -111,6 +110,11 @@ def repository(api: Api) -> Any:
     return api.client.app[REPOSITORY]
 
 
+def indexing_of(api: Api) -> text_indexing.TextIndexing:
+    indexing: text_indexing.TextIndexing = repository(api)._maintenance._text_indexing["person"]
+    return indexing
+
+
 async def found(api: Api, name: str, text: str, more: str = "") -> list[int]:
     path = f"/persons?filter[{name}][contains]={quote(text)}&fields[person]=id{more}"
     response = await api.get(path)
@@ -163,8 +167,8 @@ async def test_external_writers_may_store_anything(indexed: Api, database: Datab
     expected = await matching(database, contains("last_name", "unusual"))
     assert len(expected) == 4
     assert await count_found(indexed, "last_name", "UNUSUAL") == 4
-    await repository(indexed)._maintenance._text_indexing["person"].index()
-    assert await database.persons.count_documents({"text_block": 0}) == 4
+    await indexing_of(indexed).index()
+    assert await database.persons.distinct("_id", {"text_block": 0}) == [9_002, 9_005]
     assert await count_found(indexed, "last_name", "UNUSUAL") == 4
     assert await count_found(indexed, "email", "unusual") == 1
 
@@ -278,32 +282,34 @@ async def test_blocks_change_neither_versions_nor_entity_tags(
     api = await serve()
     before = await api.get("/persons/1")
     await database.persons.insert_one(person(BLOCK_SIZE))
-    await repository(api)._maintenance._text_indexing["person"].index()
+    await indexing_of(api).index()
     record = await database.persons.find_one({"_id": 1})
     assert record is not None
-    assert (record["version"], record["text_block"]) == (1, 1)
+    assert record["version"] == 1
+    assert record["text_block"] is not None
     assert (await api.get("/persons/1", **{"If-None-Match": before.headers["ETag"]})).status == 304
     assert "text_block" not in str((await api.get("/persons")).document)
 
 
-async def test_outdated_blocks_are_removed(indexed: Api, database: Database) -> None:
-    await database.persons.update_many({"_id": {"$lte": 200}}, {"$unset": {"text_block": True}})
+async def test_blocks_that_have_lost_half_of_their_records_are_removed(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_indexing, "_SAMPLED_BLOCKS", 100)  # all of them
+    (sparse,) = await database.persons.distinct("text_block", {"_id": 1})
+    await database.persons.update_many({"_id": {"$lte": 129}}, {"$unset": {"text_block": True}})
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
-    indexing = repository(indexed)._maintenance._text_indexing["person"]
-    await indexing.index()
-    await indexing.index()
+    await indexing_of(indexed).index()
     numbers = await database.persons.distinct("text_block", {"text_block": {"$ne": None}})
     assert numbers == await database["persons.text_blocks"].distinct("_id")
-    assert 1 not in numbers
+    assert sparse not in numbers
     await check(indexed, database, *NEEDLES)
 
 
 async def test_records_that_two_processes_index_while_they_change_are_found(
-    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+    indexed: Api, database: Database
 ) -> None:
-    monkeypatch.setattr(text_indexing, "_CONFLICT_SECONDS", 0.001)
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
-    one = repository(indexed)._maintenance._text_indexing["person"]
+    one = indexing_of(indexed)
 
     async def rename() -> None:
         for number in range(9_000, 9_020):
@@ -327,35 +333,70 @@ async def test_a_record_that_changes_before_its_block_is_stored_stays_outside(
         return await add(self, blocks)
 
     monkeypatch.setattr(text_indexing.TextIndexing, "_add", change)
-    await repository(indexed)._maintenance._text_indexing["person"].index()
+    await indexing_of(indexed).index()
     outside = await database.persons.distinct("_id", {"text_block": None})
     assert new[7] in outside
     assert await found(indexed, "last_name", "CHANGED") == [new[7]]
 
 
 async def test_a_block_that_another_process_fills_is_not_removed(
-    indexed: Api, database: Database
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(text_indexing, "_SAMPLED_BLOCKS", 100)  # all of them
     blocks = database["persons.text_blocks"]
     await blocks.insert_one({"_id": 90, "_filling": True, "last_name": "x\x1f1\n"})
-    await blocks.insert_many({"_id": number, "last_name": ""} for number in (91, 92))
+    await blocks.insert_one({"_id": 91, "last_name": ""})
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
-    await repository(indexed)._maintenance._text_indexing["person"].index()
-    assert await blocks.distinct("_id", {"_id": {"$gte": 90}}) == [90, 92, 93, 94, 95]
+    await indexing_of(indexed).index()
+    assert await blocks.distinct("_id", {"_id": {"$lt": 99}}) == [90]
 
 
-@pytest.mark.parametrize(
-    ("is_idle", "is_urgent", "factor"), [(True, False, 0), (False, False, 9), (False, True, 1)]
-)
-async def test_indexing_leaves_time_to_requests_in_progress(
-    indexed: Api,
-    database: Database,
-    monkeypatch: pytest.MonkeyPatch,
-    is_idle: bool,
-    is_urgent: bool,
-    factor: int,
+async def test_records_that_were_just_written_are_added_later(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = count(step=2**-6)  # each reading is this many seconds after the one before
+    await database.persons.insert_many(map(person, range(9_000, 9_000 + BLOCK_SIZE)))
+    data = {"type": "person", "attributes": {"last_name": "Written"}}
+    assert (await indexed.patch("/persons/9000", data)).status == 200
+    await indexing_of(indexed).index()
+    outside = await database.persons.distinct("_id", {"_id": {"$lt": 9_100}, "text_block": None})
+    assert outside == [9_000]
+    monkeypatch.setattr(text_indexing, "SETTLE_SECONDS", 0)
+    await database.persons.insert_many(map(person, range(9_300, 9_300 + BLOCK_SIZE)))
+    await indexing_of(indexed).index()
+    assert not await database.persons.count_documents({"_id": 9_000, "text_block": None})
+    assert await found(indexed, "last_name", "WRITTEN") == [9_000]
+
+
+async def test_looking_for_settled_records_examines_only_those_outside(
+    indexed: Api, database: Database
+) -> None:
+    await database.persons.update_many({"text_block": None}, {"$set": {"updated_at": "9999"}})
+    await database.command("profile", 2)
+    await indexing_of(indexed).index()
+    await database.command("profile", 0)
+    (profile,) = await database.system.profile.find({"ns": f"{database.name}.persons"}).to_list(2)
+    assert profile["docsExamined"] == 19
+
+
+async def test_a_block_of_new_records_is_built_in_the_background(
+    database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(text_indexing, "SETTLE_SECONDS", 0)
+    api = await serve()
+    await asyncio.gather(*(api.person("Ada", f"New {number}") for number in range(BLOCK_SIZE)))
+
+    async def is_built() -> bool:
+        return not await database.persons.count_documents({"text_block": None})
+
+    assert await eventually(is_built)
+    assert len(await found(api, "last_name", "NEW")) == BLOCK_SIZE
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_indexing_leaves_time_to_requests_in_progress(
+    indexed: Api, database: Database, monkeypatch: pytest.MonkeyPatch, is_idle: bool
+) -> None:
     slept: list[float] = []
     sleep = asyncio.sleep
 
@@ -364,11 +405,8 @@ async def test_indexing_leaves_time_to_requests_in_progress(
         await sleep(0)
 
     await database.persons.insert_many(person(number) for number in range(9_000, 9_000 + COUNT))
-    service = repository(indexed)
-    if is_urgent:
-        service._backlog._searched.add("person")
-    async with service.bulkheads.streams if not is_idle else nullcontext():
+    async with repository(indexed).bulkheads.streams if not is_idle else nullcontext():
         monkeypatch.setattr(asyncio, "sleep", pause)
-        monkeypatch.setattr(text_indexing, "time", SimpleNamespace(monotonic=clock.__next__))
-        await service._maintenance._text_indexing["person"].index()
-    assert {*filter(None, slept)} == ({factor * 2**-6} if factor else set())
+        await indexing_of(indexed).index()
+    pause_seconds = 0 if is_idle else text_indexing._PAUSE_SECONDS
+    assert slept == [pause_seconds] * (COUNT // BLOCK_SIZE)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
-from functools import cached_property, partial
+from functools import cached_property
 
 from pymongo import ASCENDING, DESCENDING
 
@@ -249,8 +249,8 @@ class CollectionQuery:
 
     async def searched(self, resource: Resource, filters: Sequence[Filter]) -> Sequence[Filter]:
         """Return filters that match the same records of a type, and name those found by text."""
-        on_outside = partial(self.context.backlog.found_outside, resource.type)
-        return await TextSearch(resource, self.run, on_outside).narrowed(filters)
+        search = TextSearch(resource, self.run, self.context.backlog.found_outside)
+        return await search.narrowed(filters)
 
     async def run(self, command: Command) -> list[Record]:
         """Return what a command finds, in any collection, within the time limit."""

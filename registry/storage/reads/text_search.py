@@ -1,6 +1,6 @@
 """Text search: finds the records that a filter `contains` may match, by the text blocks."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
@@ -44,7 +44,7 @@ class TextSearch:
         self._resource = resource
         self._run = run
         self._on_outside = on_outside
-        self._searches = 0
+        self._searches_left = _MAX_SEARCHES
 
     async def narrowed(self, filters: Sequence[Filter]) -> Sequence[Filter]:
         """Return filters that match the same records, with the ids of candidates if these are few.
@@ -57,36 +57,32 @@ class TextSearch:
         match condition:
             case Condition(operator=Operator.CONTAINS):
                 ids = await self._search(condition)
-                return condition if ids is None else AllOf((_has_id(ids), condition))
+                if ids is not None:
+                    return AllOf((Condition(ID, Operator.IN, tuple(ids)), condition))
             case AllOf(parts):
                 return AllOf(await self._narrow_one(parts))
-            case AnyOf(parts) if sum(map(_is_search, parts)) <= _MAX_SEARCHES - self._searches:
+            case AnyOf(parts) if sum(map(bool, map(_length, parts))) <= self._searches_left:
                 return AnyOf(tuple([await self._narrow(part) for part in parts]))
         return condition
 
     async def _narrow_one(self, parts: tuple[Filter, ...]) -> tuple[Filter, ...]:
         """Narrow the part that probably matches the fewest records; one is enough for all."""
-        candidates = sorted(filter(_is_search, parts), key=_length, reverse=True)[:1]
-        return tuple([await self._narrow(one) if one in candidates else one for one in parts])
+        longest = max(parts, key=_length, default=None)
+        return tuple([await self._narrow(one) if one is longest else one for one in parts])
 
     async def _search(self, condition: Condition) -> list[Any] | None:
         """Return the ids of all records that may match, None if they are too many."""
-        if not condition.value or self._searches == _MAX_SEARCHES:
+        if not condition.value or not self._searches_left:
             return None
-        self._searches += 1
+        self._searches_left -= 1
         name, part = condition.stored_name, fold(condition.value)[:_MAX_LENGTH]
-        sample: Stage = {"$sample": {"size": _SAMPLED_BLOCKS}}
-        sampled = self._in_blocks([sample, *_ids(name, part, _MAX_SAMPLED_IDS)])
-        if len(await self._run(sampled)) == _MAX_SAMPLED_IDS:
+        sample = [{"$sample": {"size": _SAMPLED_BLOCKS}}, *_ids(name, part, _MAX_SAMPLED_IDS)]
+        if len(await self._run(self._in_blocks(sample))) == _MAX_SAMPLED_IDS:
             return None
-        ids: list[Any] = []
-        outside = 0
-        found_ids = _ids(name, part, _MAX_IDS + 1)
-        for found in await self._run(self._in_blocks([*found_ids, self._outside_count()])):
-            if "id" in found:
-                ids.append(found["id"])
-            else:
-                outside = found["outside"]
+        searched = self._in_blocks([*_ids(name, part, _MAX_IDS + 1), self._outside_count()])
+        found = await self._run(searched)
+        ids: list[Any] = [each["id"] for each in found if "id" in each]
+        outside = sum(each.get("outside", 0) for each in found[-1:])
         self._on_outside(outside)
         if len(ids) > _MAX_IDS or outside > MAX_OUTSIDE:
             return None
@@ -100,11 +96,8 @@ class TextSearch:
 
     def _outside_count(self) -> Stage:
         """Return the stage that appends how many records are outside blocks, if there are any."""
-        stages: list[Stage] = [
-            {"$match": _OUTSIDE_BLOCKS},
-            {"$limit": MAX_OUTSIDE + 1},
-            {"$count": "outside"},
-        ]
+        limit, count = {"$limit": MAX_OUTSIDE + 1}, {"$count": "outside"}
+        stages: list[Stage] = [{"$match": _OUTSIDE_BLOCKS}, limit, count]
         return {"$unionWith": {"coll": self._resource.collection, "pipeline": stages}}
 
     def _outside_blocks(self, condition: Condition) -> Command:
@@ -132,25 +125,11 @@ def _ids(name: str, part: str, limit: int) -> list[Stage]:
     ]
 
 
-def _has_id(ids: Iterable[Any]) -> Condition:
-    return Condition(ID, Operator.IN, tuple(ids))
-
-
-def _is_search(condition: Filter) -> bool:
-    """Whether a filter matches only, or among others, records that contain a text."""
-    match condition:
-        case Condition(operator=operator):
-            return operator is Operator.CONTAINS
-        case AllOf(parts) | AnyOf(parts):
-            return any(map(_is_search, parts))
-    return False
-
-
 def _length(condition: Filter) -> int:
-    """Return the length of the shortest text that a filter searches for."""
+    """Return the length of the shortest text that a filter searches for, 0 if there is none."""
     match condition:
-        case Condition(value=str(text)):
+        case Condition(operator=Operator.CONTAINS, value=str(text)):
             return len(text)
         case AllOf(parts) | AnyOf(parts):
-            return min(map(_length, filter(_is_search, parts)), default=0)
+            return min(filter(None, map(_length, parts)), default=0)
     return 0

@@ -16,8 +16,7 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
 
     Only its owner may read it. Raises FileExistsError, and other OSErrors.
     """
-    if path.exists():
-        raise FileExistsError(f"{path} exists: choose another name or remove it")
+    _require_free(path)
     # A new name each time, as another user may have put a link where one could be expected.
     descriptor, name = tempfile.mkstemp(".partial", f"{path.name}.", path.parent)
     partial = Path(name)
@@ -26,8 +25,7 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():  # meanwhile
-            raise FileExistsError(f"{path} exists: choose another name or remove it")
+        _require_free(path)  # still
         partial.rename(path)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -38,6 +36,11 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _require_free(path: Path) -> None:
+    if path.exists():
+        raise FileExistsError(f"{path} exists: choose another name or remove it")
 
 
 def open_private(path: Path) -> BinaryIO:

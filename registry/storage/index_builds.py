@@ -28,7 +28,7 @@ async def complete_indexes(database: Database, collection: str) -> Mapping[str, 
     """
     # MongoDB lists the others as well, and removes them if their build is aborted.
     listed: Mapping[str, Mapping[str, Any]] = await database[collection].index_information()
-    if not listed:  # there is no collection, so that it has no statistics
+    if not listed:  # a collection that does not exist has no statistics
         return {}
     stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
     shards = [one["storageStats"] async for one in database[collection].aggregate(stages)]

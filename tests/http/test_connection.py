@@ -163,7 +163,7 @@ async def test_a_trailer_does_not_reach_the_next_request(start: Start, handler: 
 
 
 async def test_aiohttp_takes_a_trailer_for_a_field_of_the_next_request() -> None:
-    """If this fails, aiohttp is mended: connections need not close after chunked bodies."""
+    """Fails once aiohttp is fixed: connections then need not close after chunked bodies."""
     app = web.Application()
     app.router.add_route("*", "/", said)
     async with TestClient(TestServer(app)) as client:

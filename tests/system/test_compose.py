@@ -84,7 +84,7 @@ def member(program: str, home: Path, processes: Processes) -> str:
 async def test_the_registry_needs_the_password_of_a_user_with_few_rights(
     mongodb_uri: str, tmp_path: Path, processes: Processes, start: Start
 ) -> None:
-    """The commands of the health check are sent by pymongo, as there is no mongosh."""
+    """pymongo sends the commands of the health check, as mongosh is not installed."""
     host = member(await program_of(mongodb_uri), tmp_path, processes)
     local = f"mongodb://{host}/?directConnection=true"
     with MongoClient[dict[str, Any]](local) as client:

@@ -212,9 +212,9 @@ class GroupCommit:
         for request in conflicting:
             request.is_alone = True
         self._enqueue(conflicting)
-        later = list(self._queue)
-        self._queue.clear()
-        self._enqueue([*sorted(group.waiting, key=attrgetter("since")), *later])
+        if group.waiting:
+            later, self._queue = self._queue, deque()
+            self._enqueue([*sorted(group.waiting, key=attrgetter("since")), *later])
         self._dispatch()
 
     async def _apply(self, group: _Group, transaction: Transaction) -> _Outcomes:

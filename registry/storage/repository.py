@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
 from bson.timestamp import Timestamp
 
@@ -128,32 +127,32 @@ class Repository:
                 self._backlog.written()
         try:
             for _ in range(_ATTEMPTS):
-                with suppress(IdTaken):
-                    results = await self._attempt(writes, key)
-                    if await self._are_current(results):
-                        return results
+                try:
+                    results = await self._admit(writes, key)
+                except IdTaken:
+                    await self._counters.skip_taken()
                     continue
-                await self._counters.skip_taken()
+                if await self._are_current(results):
+                    return results
         except DuplicateValue as taken:
             async with self.bulkheads.small_requests:
                 taken.id = await self._unique_indexes.find_id(taken)
             raise
         raise Unavailable
 
-    async def _attempt(
+    async def _admit(
         self, writes: Sequence[Write], key: IdempotencyKey | None
     ) -> list[WriteResult]:
         if sum(write.size for write in writes) <= LARGE:
             async with self.bulkheads.small_requests:
-                ids = await self._counters.assign(writes)
-                return await self._group_commit.write(WriteRequest(writes, ids, key))
+                return await self._attempt(writes, key)
         await self.bulkheads.large_transactions.acquire()
         # The slot is free when the writes have ended, even if the caller is cancelled before.
-        writing = asyncio.ensure_future(self._write_large(writes, key))
+        writing = asyncio.ensure_future(self._attempt(writes, key))
         writing.add_done_callback(lambda _: self.bulkheads.large_transactions.release())
         return await asyncio.shield(writing)
 
-    async def _write_large(
+    async def _attempt(
         self, writes: Sequence[Write], key: IdempotencyKey | None
     ) -> list[WriteResult]:
         ids = await self._counters.assign(writes)

@@ -189,17 +189,24 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
 
 @pytest.fixture
 async def serve(settings: Settings) -> AsyncIterator[Serve]:
-    """A function that starts the service, with other resource types or settings if given."""
+    """A function that starts the service, with other resource types or settings if given.
+
+    catch_up: whether to wait until it has completed the work of its start.
+    """
     clients: list[TestClient[web.Request, web.Application]] = []
 
     async def start(
         resources: tuple[Resource, ...] = RESOURCES,
         settings: Settings = settings,
         limits: Limits = LIMITS,
+        *,
+        catch_up: bool = True,
     ) -> Api:
         app = _app(settings, resources, limits)
         clients.append(TestClient(_Server(app)))
         await clients[-1].start_server()
+        if catch_up:  # otherwise its commands would be among those of the requests
+            await app[REPOSITORY].catch_up()
         return Api(clients[-1])
 
     yield start
@@ -209,11 +216,8 @@ async def serve(settings: Settings) -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def api(serve: Serve) -> Api:
-    """The running service, which has completed the work of its start."""
-    api = await serve()
-    assert api.client.app is not None
-    await api.client.app[REPOSITORY].catch_up()
-    return api
+    """The running service."""
+    return await serve()
 
 
 @pytest.fixture

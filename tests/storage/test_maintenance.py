@@ -63,7 +63,7 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
     database: Database, serve: Serve
 ) -> None:
     await fill(database, BLOCK_SIZE + 10)
-    api = await serve()
+    api = await serve(catch_up=False)
     assert (await api.get("/persons/1")).status == 200
     assert (await api.get("/persons?filter[last_name]=Hopper 7")).ids == ["7"]
     assert (await api.get("/persons?filter[full_name]=Grace Hopper 7")).ids == ["7"]
@@ -83,7 +83,7 @@ async def test_queries_of_a_type_without_indexes_count_as_heavy(
 
     monkeypatch.setattr(Indexes, "build", wait)
     await fill(database, 10)
-    api = await serve(settings=replace(settings, heavy_queries=1, queue_length=0))
+    api = await serve(settings=replace(settings, heavy_queries=1, queue_length=0), catch_up=False)
     async with repository(api).bulkheads.heavy_queries:
         assert (await api.get("/persons?page[size]=2")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200
@@ -206,7 +206,7 @@ async def test_a_build_that_fails_is_logged_and_repeated(
     await fill(database, 10)
     key = [("email", 1), ("first_name", 1)]
     await database.persons.create_index(key, name="email_1__id_1")
-    api = await serve()
+    api = await serve(catch_up=False)
     while "Queries stay slower" not in caplog.text:
         assert (await api.get("/persons/1")).status == 200
     assert "email_1__id_1" in caplog.text
@@ -221,7 +221,7 @@ async def test_text_indexing_continues_after_a_restart(database: Database, serve
     await database.persons.update_many({}, {"$set": {"full_name": "Grace Hopper"}})
     await database.persons.update_many({"_id": {"$lte": BLOCK_SIZE}}, {"$set": {"text_block": 1}})
     await database["persons.text_blocks"].insert_one({"_id": 1})
-    await repository(await serve()).catch_up()
+    await serve()
     numbers = await database["persons.text_blocks"].distinct("_id")
     assert numbers[0] == 1
     assert len(numbers) == 3
@@ -233,11 +233,11 @@ async def test_obsolete_fields_are_dropped_once(
 ) -> None:
     records = [{"_id": id_, "first_name": "Ada", "write_id": id_} for id_ in range(1, 2_001)]
     await database.persons.insert_many(records)
-    await repository(await serve()).catch_up()
+    await serve()
     stored = await database.persons.find({"write_id": {"$exists": True}}).to_list(None)
     assert (stored, await database.persons.count_documents({"first_name": "Ada"})) == ([], 2_000)
     formats = await database.counters.distinct("format")
     assert formats == [2]
     await database.persons.update_one({"_id": 1}, {"$set": {"write_id": 1}})
-    await repository(await serve(settings=settings)).catch_up()
+    await serve(settings=settings)
     assert (await database.persons.find_one({"_id": 1}) or {})["write_id"] == 1

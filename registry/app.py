@@ -34,17 +34,13 @@ from registry.http.proxies import TrustedProxies
 from registry.http.routes import UI_PATH, routes
 from registry.http.views import entry_point, trailing_slash
 from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings, flag
 from registry.start_error import StartError
-from registry.storage.batching import Coalescer
-from registry.storage.client import connect
-from registry.storage.repository import Repository
-from registry.storage.token_lookups import TokenLookups
-from registry.storage.tokens import Tokens
+from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
 
 _MAX_CALLERS = 256
 """Requests that share one document."""
@@ -53,7 +49,7 @@ _MAX_CALLERS = 256
 def create_app(
     settings: Settings,
     *,
-    resources: Iterable[Resource] = RESOURCES,
+    resources: Iterable[ResourceType] = RESOURCES,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     on_failure: Callable[[str], None] = lambda _: None,
     scrape: Scrape = scrape_process,
@@ -91,7 +87,7 @@ def create_app(
     return app
 
 
-def _graph(resources: Iterable[Resource], settings: Settings) -> Graph:
+def _graph(resources: Iterable[ResourceType], settings: Settings) -> Graph:
     graph = Graph(resources)
     try:
         return graph.with_unique(settings.unique)

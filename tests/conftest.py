@@ -29,11 +29,11 @@ from registry.http.limits import Limits
 from registry.http.server import Runner
 from registry.model.attributes import Text
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
+from registry.mongod import embedded
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.mongod import embedded
 from registry.storage.tokens import Token, Tokens
 from tests.databases import Databases, new_name, prepare
 from tests.mongods import client_of
@@ -75,7 +75,9 @@ Serve = Callable[..., Awaitable[Api]]
 Grant = Callable[..., Awaitable[str]]
 
 
-def _app(settings: Settings, resources: tuple[Resource, ...], limits: Limits) -> web.Application:
+def _app(
+    settings: Settings, resources: tuple[ResourceType, ...], limits: Limits
+) -> web.Application:
     """Create an application. Equal ones share their description, half of the time it takes."""
 
     def describe_once(_: Graph, settings: Settings, limits: Limits) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def _app(settings: Settings, resources: tuple[Resource, ...], limits: Limits) ->
 
 @cache
 def _describe(
-    resources: tuple[Resource, ...], settings: Settings, limits: Limits
+    resources: tuple[ResourceType, ...], settings: Settings, limits: Limits
 ) -> dict[str, Any]:
     return describe(Graph(resources), settings, limits)
 
@@ -196,7 +198,7 @@ async def serve(settings: Settings) -> AsyncIterator[Serve]:
     clients: list[TestClient[web.Request, web.Application]] = []
 
     async def start(
-        resources: tuple[Resource, ...] = RESOURCES,
+        resources: tuple[ResourceType, ...] = RESOURCES,
         settings: Settings = settings,
         limits: Limits = LIMITS,
         *,

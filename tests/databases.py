@@ -12,7 +12,7 @@ from pymongo.errors import PyMongoError
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.client import connect
+from registry.storage.mongo.client import connect
 from registry.storage.repository import Repository
 from registry.storage.tokens import COLLECTION as TOKENS
 

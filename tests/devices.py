@@ -15,7 +15,7 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 
 
@@ -35,6 +35,6 @@ class DeviceSchema(Schema):
     label = ComputedText("name", "color")
 
 
-device = Resource(type="device", collection="devices", schema=DeviceSchema)
+device = ResourceType(type="device", collection="devices", schema=DeviceSchema)
 
 WITH_DEVICES = (*RESOURCES, device)

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 
+from registry.mongod import embedded
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongod import embedded
 
 Client = AsyncIOMotorClient[dict[str, Any]]
 

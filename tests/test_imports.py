@@ -1,4 +1,4 @@
-"""Modules import only the layers below them, only `storage` the driver; class names are unique."""
+"""Modules import only the layers below them; class names are unique."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ LAYERS = [
     "access",
     "jsonapi",
     "settings",
+    "thread_pool",
+    "mongod",
     "storage",
+    "operations",
     "compound",
     "http",
     "transfer",
@@ -36,40 +39,12 @@ LAYERS = [
 """From the bottom up: a layer may import those before it."""
 
 STORAGE_LAYERS = [
-    "thread_pool",
-    "errors",
-    "bulkheads",
-    "visible_fields",
-    "text_blocks",
-    "records",
-    "batching",
-    "backlog",
-    "codecs",
-    "mongod",
-    "connection_pool",
-    "command_durations",
-    "client",
-    "session_pool",
-    "snapshot_session",
-    "backup_archive",
-    "backups",
-    "availability",
-    "disk_space",
-    "reads",
-    "snapshot",
-    "index_builds",
-    "duplicates",
-    "unique_indexes",
-    "writes",
-    "tokens",
-    "token_lookups",
-    "indexes",
-    "computed_fields",
-    "record_format",
-    "text_indexing",
-    "maintenance",
-    "consistency",
-    "repository",
+    {"errors", "bulkheads", "records", "visible_fields", "text_blocks", "backlog"},
+    {"mongo"},
+    {"schema"},
+    {"reads"},
+    {"writes"},
+    {"repository", "tokens", "token_lookups"},
 ]
 """The layers of `registry.storage`, from the bottom up."""
 
@@ -78,6 +53,14 @@ def imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 
@@ -103,16 +86,24 @@ def test_a_layer_imports_only_those_below_it(layer: str) -> None:
         assert layers_imported(path, "registry") <= below, path.name
 
 
-@pytest.mark.parametrize("layer", STORAGE_LAYERS)
-def test_a_layer_of_storage_imports_only_those_below_it(layer: str) -> None:
-    below = set(STORAGE_LAYERS[: STORAGE_LAYERS.index(layer) + 1])
-    for path in modules(f"storage/{layer}"):
-        assert layers_imported(path, "registry.storage") <= below, path.name
+@pytest.mark.parametrize("number", range(len(STORAGE_LAYERS)))
+def test_a_layer_of_storage_imports_only_those_below_it(number: int) -> None:
+    below = set().union(*STORAGE_LAYERS[: number + 1])
+    for name in STORAGE_LAYERS[number]:
+        for path in modules(f"storage/{name}"):
+            assert layers_imported(path, "registry.storage") <= below, path.name
 
 
 def test_every_module_has_a_layer() -> None:
     assert names_in(PACKAGE) == set(LAYERS)
-    assert names_in(PACKAGE / "storage") == set(STORAGE_LAYERS)
+    assert names_in(PACKAGE / "storage") == set().union(*STORAGE_LAYERS)
+
+
+def test_other_packages_import_storage_and_not_its_modules() -> None:
+    for path in PACKAGE.glob("**/*.py"):
+        if not path.is_relative_to(PACKAGE / "storage"):
+            modules = {module for module in imported_modules(path) if "registry.storage." in module}
+            assert not modules, path.name
 
 
 def test_resources_import_only_the_model() -> None:
@@ -126,9 +117,10 @@ def test_the_model_and_the_protocol_import_neither_the_http_server_nor_the_drive
         assert not foreign & {"aiohttp", "motor", "pymongo", "bson"}, path.name
 
 
-def test_only_storage_imports_the_driver() -> None:
+def test_only_packages_for_mongodb_import_the_driver() -> None:
     for path in PACKAGE.glob("**/*.py"):
-        if not path.is_relative_to(PACKAGE / "storage"):
+        packages = {PACKAGE / name for name in ("mongod", "storage", "operations")}
+        if packages.isdisjoint(path.parents):
             foreign = {name.split(".")[0] for name in imports(path)}
             assert not foreign & {"motor", "pymongo", "bson"}, path.name
 

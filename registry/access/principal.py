@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 
 class Action(Enum):
@@ -41,7 +41,7 @@ class Principal:
         return not self.scopes.isdisjoint(scopes)
 
 
-def sufficient_scopes(action: Action, resource: Resource | None) -> tuple[str, ...]:
+def sufficient_scopes(action: Action, resource: ResourceType | None) -> tuple[str, ...]:
     """Return the scopes each of which allows the action on a type, the narrowest first.
 
     resource: None for the action on all types.
@@ -51,7 +51,7 @@ def sufficient_scopes(action: Action, resource: Resource | None) -> tuple[str, .
     return (*of_type, *(one.value for one in actions))
 
 
-def known_scopes(resources: Iterable[Resource]) -> frozenset[str]:
+def known_scopes(resources: Iterable[ResourceType]) -> frozenset[str]:
     """Return every scope that allows something on one of the types."""
     return frozenset(
         scope

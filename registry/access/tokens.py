@@ -13,7 +13,7 @@ from zlib import crc32
 
 from registry.access.errors import InvalidToken
 from registry.access.principal import known_scopes
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 PREFIX = "reg_"
 
@@ -69,7 +69,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_scopes(scopes: Iterable[str], resources: Iterable[Resource]) -> frozenset[str]:
+def check_scopes(scopes: Iterable[str], resources: Iterable[ResourceType]) -> frozenset[str]:
     """Return the scopes. Raises ValueError for one that is not of all types or of one of these."""
     valid, checked = known_scopes(resources), frozenset(scopes)
     available = sorted(valid, key=lambda scope: (":" in scope, scope))  # those of all types first

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from registry.commands.database import backup_parser, open_database, run, settings_of
 from registry.commands.output import describe, note
+from registry.operations.backup_archive import BackupError, Manifest
+from registry.operations.backups import back_up
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backup_archive import BackupError, Manifest
-from registry.storage.backups import back_up
 
 _DESCRIPTION = (
     "Write the whole database, as it is at one point in time, to a new file, also "

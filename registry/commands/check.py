@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from registry.commands.database import database_parser, open_database, run, settings_of
 from registry.commands.output import note, output
 from registry.model.graph import Graph
+from registry.operations.consistency.check import Report, check
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backups import require_complete
-from registry.storage.consistency.check import Report, check
-from registry.storage.snapshot_session import SnapshotExpired
+from registry.storage import SnapshotExpired, require_complete
 
 _DESCRIPTION = (
     "Check that links lead to resources that exist, that counters are ahead of ids, that computed "

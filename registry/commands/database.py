@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 from registry.installation import program
 from registry.model.graph import Graph
+from registry.mongod.data_directory import has_data
+from registry.mongod.unix_socket import running_uri
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings, flag, parse_settings, setting_help
 from registry.start_error import StartError
-from registry.storage.client import Database, connect
-from registry.storage.mongod.data_directory import has_data
-from registry.storage.mongod.unix_socket import running_uri
+from registry.storage import Database, connect
 
 _Result = TypeVar("_Result")
 

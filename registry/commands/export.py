@@ -19,8 +19,7 @@ from registry.private_files import new_file
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
-from registry.storage.errors import StorageError
-from registry.storage.repository import Repository
+from registry.storage import Repository, StorageError
 from registry.transfer.csv_rows import write_csv, write_csv_header
 from registry.transfer.exporter import Exporter
 from registry.transfer.ndjson_rows import write_ndjson

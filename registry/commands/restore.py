@@ -6,11 +6,11 @@ from pathlib import Path
 from registry.commands.backup import summary
 from registry.commands.database import backup_parser, open_database, run, settings_of
 from registry.commands.output import describe, note
+from registry.operations.backup_archive import BackupError, open_backup
+from registry.operations.backups import restore
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backup_archive import BackupError, open_backup
-from registry.storage.backups import restore
-from registry.storage.tokens import COLLECTION, Tokens
+from registry.storage import COLLECTION, Tokens
 
 _DESCRIPTION = (
     "Write the content of a backup into an empty database, or into one that an "

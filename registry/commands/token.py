@@ -14,8 +14,7 @@ from registry.installation import program
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
-from registry.storage.errors import TokenNameTaken, TokenNotFound
-from registry.storage.tokens import Token, Tokens
+from registry.storage import Token, TokenNameTaken, TokenNotFound, Tokens
 
 _HOURS = {"h": 1, "d": 24}
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from registry.commands.database import database_parser, open_database, run, settings_of
 from registry.commands.output import note
+from registry.mongod.data_format import raise_format
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongod.data_format import raise_format
 
 _DESCRIPTION = (
     "Raise the format of the data of the embedded MongoDB (its feature compatibility version) "

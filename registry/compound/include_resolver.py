@@ -11,10 +11,9 @@ from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record, ids_in, make_ids_hashable
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage.records import by_id, key_of
-from registry.storage.snapshot import Snapshot
+from registry.storage import Snapshot, by_id, key_of
 
 Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
 """Type -> relationship -> members shown per resource, None for all: what include paths follow.
@@ -25,7 +24,7 @@ follows from its type, with as many members as the path with the most.
 
 
 async def resolve(
-    resource: Resource,
+    resource: ResourceType,
     records: Sequence[Record],
     query: Query,
     snapshot: Snapshot,
@@ -50,7 +49,7 @@ async def resolve(
 
 
 async def link(
-    resource: Resource,
+    resource: ResourceType,
     records: Sequence[Record],
     query: Query,
     snapshot: Snapshot,
@@ -64,7 +63,7 @@ async def link(
 
 
 def followed_relationships(
-    resource: Resource, include: Include, query: Query, graph: Graph, path: IncludePath = ()
+    resource: ResourceType, include: Include, query: Query, graph: Graph, path: IncludePath = ()
 ) -> Followed:
     """Return the relationships that the paths of an include tree follow.
 
@@ -79,7 +78,7 @@ def followed_relationships(
 
 
 def _steps(
-    resource: Resource, include: Include, graph: Graph, path: IncludePath
+    resource: ResourceType, include: Include, graph: Graph, path: IncludePath
 ) -> Iterator[tuple[str, IncludePath]]:
     """Yield each step of an include tree: the type that it starts at, and the path to its end."""
     for name, subtree in include.items():
@@ -107,12 +106,12 @@ class _IncludeResolver:
             lambda: defaultdict(dict)
         )
 
-    def add_primary(self, resource: Resource, records: Iterable[Record]) -> None:
+    def add_primary(self, resource: ResourceType, records: Iterable[Record]) -> None:
         """Add the primary resources, which are not included again."""
         self._loaded[resource.type] = {record["_id"]: record for record in records}
         self._in_document[resource.type] = set(self._loaded[resource.type])
 
-    def include(self, resource: Resource, records: Iterable[Record]) -> None:
+    def include(self, resource: ResourceType, records: Iterable[Record]) -> None:
         """Include the records that are not in the document yet."""
         present = self._in_document[resource.type]
         new = {id_: record for record in records if (id_ := record["_id"]) not in present}
@@ -120,7 +119,7 @@ class _IncludeResolver:
         self.included[resource.type] += new.values()
 
     async def resolve(
-        self, resource: Resource, records: Sequence[Record], include: Include
+        self, resource: ResourceType, records: Sequence[Record], include: Include
     ) -> None:
         """Resolve the include tree below these records."""
         await self.link(resource, records)
@@ -132,7 +131,7 @@ class _IncludeResolver:
             await self.resolve(self._graph[relationship.target], related, subtree)
 
     def _add_related(
-        self, resource: Resource, records: Sequence[Record], relationship: Relationship
+        self, resource: ResourceType, records: Sequence[Record], relationship: Relationship
     ) -> list[Record]:
         """Include the records that these are linked to, and return them."""
         linkage = self.linkage[resource.type][relationship.name]
@@ -147,7 +146,7 @@ class _IncludeResolver:
         self.include(self._graph[relationship.target], related)
         return related
 
-    async def link(self, resource: Resource, records: Sequence[Record]) -> None:
+    async def link(self, resource: ResourceType, records: Sequence[Record]) -> None:
         """Load what the records are linked to, unless that was done before."""
         for name, size in self._followed.get(resource.type, {}).items():
             relationship, linkage = resource.relationships[name], self.linkage[resource.type][name]
@@ -178,7 +177,7 @@ class _IncludeResolver:
 
     async def _link_many(
         self,
-        resource: Resource,
+        resource: ResourceType,
         records: Sequence[Record],
         relationship: Relationship,
         size: int | None,
@@ -201,7 +200,11 @@ class _IncludeResolver:
         }
 
     async def _find_members(
-        self, resource: Resource, ids: Sequence[int], relationship: Relationship, size: int | None
+        self,
+        resource: ResourceType,
+        ids: Sequence[int],
+        relationship: Relationship,
+        size: int | None,
     ) -> list[Record]:
         """Return the records linked to those with these ids; of each one, `size` and one more.
 

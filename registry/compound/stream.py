@@ -12,16 +12,15 @@ from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import Record, ids_in, make_ids_hashable
-from registry.model.resource import Resource
-from registry.storage.reads.listings import CHUNK
-from registry.storage.snapshot import Snapshot
+from registry.model.resource_type import ResourceType
+from registry.storage import CHUNK, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class _PathEnd:
     """The resources at the end of an include path. include: the steps that follow."""
 
-    resource: Resource
+    resource: ResourceType
     include: Include
     ids: IdBitset = field(default_factory=IdBitset)
 
@@ -37,7 +36,7 @@ class CompoundStream:
 
     def __init__(
         self,
-        resource: Resource,
+        resource: ResourceType,
         query: Query,
         snapshot: Snapshot,
         graph: Graph,

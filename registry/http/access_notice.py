@@ -4,7 +4,7 @@ import shlex
 
 from registry.installation import command, is_default
 from registry.settings import Settings, flag
-from registry.storage.tokens import Tokens
+from registry.storage import Tokens
 
 _OPEN_TO_ALL = (
     "Requests need no access token, also if a reverse proxy passes them on: "

@@ -11,8 +11,7 @@ from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.model.graph import Graph
 from registry.settings import Settings
-from registry.storage.batching import Coalescer
-from registry.storage.repository import Repository
+from registry.storage import Coalescer, Repository
 
 AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 CORS = web.AppKey("cors", Cors)

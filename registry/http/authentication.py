@@ -8,7 +8,7 @@ from registry.access.tokens import PREFIX, check_form, digest_of
 from registry.jsonapi.errors import InvalidAuthorization
 from registry.model.graph import Graph
 from registry.settings import Settings
-from registry.storage.token_lookups import TokenLookups
+from registry.storage import TokenLookups
 
 
 class Authenticator:

@@ -37,7 +37,7 @@ from registry.jsonapi.errors import (
     ValueTaken,
 )
 from registry.jsonapi.links import resource_path
-from registry.storage.errors import (
+from registry.storage import (
     BulkheadFull,
     DiskNearlyFull,
     DuplicateValue,

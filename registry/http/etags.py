@@ -9,9 +9,9 @@ from aiohttp import hdrs, web
 from registry.jsonapi.changes import Versions
 from registry.jsonapi.errors import PreconditionFailed
 from registry.model.record import Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
-from registry.storage.records import key_of, version_of
+from registry.storage import key_of, version_of
 
 _DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
 _GZIP_SUFFIX = "-gzip"
@@ -23,7 +23,9 @@ _RESOURCE_TAG = re.compile(
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
-def make_etag(body: bytes, resource: Resource | None = None, record: Record | None = None) -> str:
+def make_etag(
+    body: bytes, resource: ResourceType | None = None, record: Record | None = None
+) -> str:
     """Return the strong entity tag of a response, without quotes.
 
     It changes with every byte of the body, so each combination of query parameters has its own.
@@ -47,12 +49,12 @@ def gzip_etag(etag: str) -> str:
     return etag + _GZIP_SUFFIX
 
 
-def _check(resource: Resource, id_: int | None, version: int, digest: str) -> str:
+def _check(resource: ResourceType, id_: int | None, version: int, digest: str) -> str:
     text = f"{resource.type}/{id_}/{version}-{digest}"
     return sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
 
 
-def matching_versions(request: web.Request, resource: Resource, id_: int) -> Versions:
+def matching_versions(request: web.Request, resource: ResourceType, id_: int) -> Versions:
     """Return the versions of a resource in `If-Match` (RFC 9110, 13.1.1); None if any matches.
 
     Tags are compared strongly and as a whole: weak tags, tags of other resources, and tags that the
@@ -63,7 +65,7 @@ def matching_versions(request: web.Request, resource: Resource, id_: int) -> Ver
     return _versions(_strong_tags(request, hdrs.IF_MATCH), resource, id_)
 
 
-def excluded_versions(request: web.Request, resource: Resource, id_: int) -> Versions:
+def excluded_versions(request: web.Request, resource: ResourceType, id_: int) -> Versions:
     """Return the versions of a resource in `If-None-Match` (RFC 9110, 13.1.2); None if any matches.
 
     Tags are compared weakly, but otherwise as by `matching_versions`.
@@ -107,7 +109,7 @@ def check_collection(request: web.Request) -> None:
         raise PreconditionFailed
 
 
-def _versions(tags: Iterable[str], resource: Resource, id_: int) -> frozenset[int]:
+def _versions(tags: Iterable[str], resource: ResourceType, id_: int) -> frozenset[int]:
     """Return the versions in those tags that the service gave for a resource."""
     parts = (match.groups() for match in map(_RESOURCE_TAG.fullmatch, tags) if match)
     return frozenset(

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from registry.http.app_keys import PRINCIPAL
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.jsonapi.errors import InvalidIdempotencyKey
-from registry.storage.writes.idempotency import IdempotencyKey
+from registry.storage import IdempotencyKey
 
 _MAX_LENGTH = 255
 _STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{_MAX_LENGTH}}}'  # RFC 8941, 3.3.3

@@ -13,7 +13,7 @@ from registry.jsonapi.filtering import filtered_fields, related_filters
 from registry.jsonapi.pointers import DATA
 from registry.jsonapi.query import Include, Query, QueryScope
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Requirement:
     """
 
     action: Action
-    resource: Resource | None
+    resource: ResourceType | None
     pointer: str | None = None
     parameter: str | None = None
     scopes: tuple[str, ...] = field(init=False)
@@ -49,7 +49,7 @@ def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None
         raise ApiErrors([_error(one, scope) for one in distinct])
 
 
-def required_by_method(method: str, types: Iterable[Resource]) -> list[Requirement]:
+def required_by_method(method: str, types: Iterable[ResourceType]) -> list[Requirement]:
     """Return what every request with a method requires, to a path that stands for these types."""
     action = Action.READ if method in {"GET", "HEAD"} else Action.WRITE
     return [Requirement(action, resource) for resource in types]
@@ -102,14 +102,14 @@ def required_by_operations(operations: Sequence[Write], graph: Graph) -> Iterato
 
 def _included(
     include: Include, relationships: Mapping[str, Relationship], graph: Graph
-) -> Iterator[Resource]:
+) -> Iterator[ResourceType]:
     for name, further in include.items():
         target = graph[relationships[name].target]
         yield target
         yield from _included(further, target.relationships, graph)
 
 
-def _linked_by(stored_name: str, resource: Resource, graph: Graph) -> Iterator[Resource]:
+def _linked_by(stored_name: str, resource: ResourceType, graph: Graph) -> Iterator[ResourceType]:
     """Yield the type whose ids a stored field has, if it is a foreign key."""
     for link in resource.links:
         if link.foreign_key == stored_name:

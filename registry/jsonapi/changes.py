@@ -7,7 +7,7 @@ from typing import Any, Self, TypeAlias
 
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.record import LinkedIds
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 
 Versions: TypeAlias = frozenset[int] | None
 """The versions that a resource may have in order to be written; None for any."""
@@ -101,7 +101,7 @@ class Write:
     """
 
     verb: Verb
-    resource: Resource
+    resource: ResourceType
     target: Identifier
     change: Change = NO_CHANGE
     versions: Versions = None

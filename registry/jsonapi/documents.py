@@ -20,7 +20,7 @@ from registry.jsonapi.resource_objects import (
 )
 from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.offloading import offload, pause
 
 JSONAPI = {"version": "1.0"}
@@ -54,7 +54,7 @@ PLAIN = Compound({}, None)
 class Part:
     """Resources of one type, with the relationships to show of them."""
 
-    resource: Resource
+    resource: ResourceType
     records: Sequence[Record]
     linkage: LinkageById
 

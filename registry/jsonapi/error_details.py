@@ -1,12 +1,12 @@
 """Sentences for the `detail` of several errors, and names in them."""
 
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 READ_ONLY = "This attribute is read-only."
 
 
-def unknown_relationship(name: str, resource: Resource) -> str:
+def unknown_relationship(name: str, resource: ResourceType) -> str:
     """Return the detail of the error for a relationship that the type does not have."""
     available = quoted(*resource.relationships)
     return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."

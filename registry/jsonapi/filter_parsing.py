@@ -22,7 +22,7 @@ from registry.jsonapi.filtering import AllOf, AnyOf, Filter, Not, filtered_field
 from registry.jsonapi.pointers import DocumentPosition
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 
 MAX_DEPTH = 32
 """The maximum nesting depth of arrays and objects in a filter in JSON."""
@@ -40,7 +40,7 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def parse_filter(
-    parameter: str, brackets: Sequence[str], value: str, resource: Resource, graph: Graph
+    parameter: str, brackets: Sequence[str], value: str, resource: ResourceType, graph: Graph
 ) -> Filter:
     """Return the filter of a query parameter.
 

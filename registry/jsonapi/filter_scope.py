@@ -8,7 +8,7 @@ from registry.jsonapi.error_details import quoted
 from registry.jsonapi.filter_errors import InvalidFilter
 from registry.jsonapi.filtering import Filter, Related
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import StoredField, attribute_fields, stored_fields
 
 
@@ -21,7 +21,7 @@ class FilterScope:
     graph: Graph
 
     @classmethod
-    def of(cls, resource: Resource, graph: Graph) -> Self:
+    def of(cls, resource: ResourceType, graph: Graph) -> Self:
         """Return the scope of the conditions on resources of a type."""
         return cls(stored_fields(resource), resource.relationships, graph)
 
@@ -57,6 +57,6 @@ class FilterScope:
         raise InvalidFilter(detail, "name")
 
 
-def related_fields(resource: Resource, graph: Graph) -> list[StoredField]:
+def related_fields(resource: ResourceType, graph: Graph) -> list[StoredField]:
     """Return the fields of related resources that conditions can name, such as `owner.email`."""
     return [field for field, _ in FilterScope.of(resource, graph).paths().values()]

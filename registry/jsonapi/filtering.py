@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
 from registry.model.attributes import Operator
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 
 Filter: TypeAlias = "Condition | Related | AllOf | AnyOf | Not"
 
@@ -31,7 +31,7 @@ class Related:
     """
 
     relationship: Relationship
-    target: Resource
+    target: ResourceType
     part: Filter
 
 

@@ -25,7 +25,7 @@ from registry.jsonapi.request_documents import (
 )
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 
 _EXCLUDED = ("data", "included", "errors", RESULTS)
 """Members that a document of operations must not have (Atomic Operations, Document Structure)."""
@@ -39,7 +39,7 @@ _MODES = {"add": Mode.ADD, "update": Mode.REPLACE, "remove": Mode.REMOVE}
 class _Target:
     """The target of `ref`, `href` or `data`; without an identifier, the collection of the type."""
 
-    resource: Resource
+    resource: ResourceType
     identifier: Identifier | None = None
     relationship: Relationship | None = None
 
@@ -123,14 +123,14 @@ class _OperationLoader:
         target_kind = "a collection or a relationship" if self._op == "add" else "one resource"
         raise malformed(f"The target of `{self._op}` must be {target_kind}.", self._position)
 
-    def _change(self, resource: Resource, *, creating: bool) -> Change:
+    def _change(self, resource: ResourceType, *, creating: bool) -> Change:
         position = self._position / "data"
         change = self._loader.change(self._data(), resource, position, creating=creating)
         self._loader.errors.raise_any()
         return change
 
     def _change_linkage(
-        self, resource: Resource, target: Identifier, relationship: Relationship
+        self, resource: ResourceType, target: Identifier, relationship: Relationship
     ) -> Write:
         if not relationship.to_many and self._op != "update":
             detail = f"`{relationship.name}` is a to-one relationship: it supports only `update`."
@@ -144,7 +144,7 @@ class _OperationLoader:
     def _write(
         self,
         verb: Verb,
-        resource: Resource,
+        resource: ResourceType,
         target: Identifier,
         change: Change = NO_CHANGE,
         *,
@@ -201,7 +201,7 @@ class _OperationLoader:
         detail = "`href` must be the path of a collection, a resource or its linkage."
         raise NotFound(detail, pointer=position.pointer)
 
-    def _resource(self, data: Any, position: DocumentPosition) -> Resource:
+    def _resource(self, data: Any, position: DocumentPosition) -> ResourceType:
         type_name = data.get("type") if isinstance(data, dict) else None
         if not isinstance(type_name, str):
             raise malformed("An object with a `type` is required.", position)
@@ -210,7 +210,9 @@ class _OperationLoader:
             raise NotFound(unknown_type(type_name, self._graph), pointer=pointer)
         return self._graph[type_name]
 
-    def _identifier(self, data: Any, resource: Resource, position: DocumentPosition) -> Identifier:
+    def _identifier(
+        self, data: Any, resource: ResourceType, position: DocumentPosition
+    ) -> Identifier:
         identifier = self._loader.identifier(data, resource.type, position)
         self._loader.errors.raise_any()
         return identifier
@@ -225,7 +227,7 @@ def _path_segments(href: str) -> Sequence[str]:
     return [unquote(segment) for segment in href.split("/")]
 
 
-def _relationship(resource: Resource, name: Any, position: DocumentPosition) -> Relationship:
+def _relationship(resource: ResourceType, name: Any, position: DocumentPosition) -> Relationship:
     if not isinstance(name, str):
         raise malformed("`relationship` must be a string.", position)
     if name not in resource.relationships:

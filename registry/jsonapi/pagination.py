@@ -14,7 +14,7 @@ from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupp
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import MAX_ID, Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 MEMBERS = ("number", "size", "after", "before", "total")
 """The members of `page` that select a page of the primary data."""
@@ -66,7 +66,7 @@ class Window:
 
 
 def parse_page(
-    members: Mapping[str, str], sizes: PageSizes, resource: Resource, order: Order | None
+    members: Mapping[str, str], sizes: PageSizes, resource: ResourceType, order: Order | None
 ) -> Page:
     """Return the requested page.
 

@@ -15,7 +15,7 @@ from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.pagination import MEMBERS, Page, parse_page, parse_size
 from registry.jsonapi.sorting import BY_ID, Order, parse_sort
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import fieldset_names
 
 Include: TypeAlias = "Mapping[str, Include]"
@@ -57,7 +57,7 @@ class Query:
     filter_parameters: tuple[str, ...] = ()
     page: Page | None = None
 
-    def attributes(self, resource: Resource) -> frozenset[str]:
+    def attributes(self, resource: ResourceType) -> frozenset[str]:
         """Return the names of the attributes to show of resources of this type."""
         names = self.fields.get(resource.type)
         return resource.attribute_names if names is None else names.intersection(resource.readable)
@@ -83,14 +83,14 @@ class QueryScope:
     resource identifiers, the type and the relationship they belong to; include paths start there.
     """
 
-    resource: Resource
+    resource: ResourceType
     graph: Graph
     sizes: PageSizes
     many: bool = False
-    linkage: tuple[Resource, Relationship] | None = None
+    linkage: tuple[ResourceType, Relationship] | None = None
 
     @property
-    def start(self) -> tuple[Resource, Mapping[str, Relationship]]:
+    def start(self) -> tuple[ResourceType, Mapping[str, Relationship]]:
         """The type that include paths start at, and the relationships they may start with."""
         if self.linkage is None:
             return self.resource, self.resource.relationships

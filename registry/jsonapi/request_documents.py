@@ -15,7 +15,7 @@ from registry.jsonapi.errors import InvalidField, MalformedDocument, TypeConflic
 from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import MAX_ID
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.model.validation import validator_for
 
 LocalId: TypeAlias = tuple[str, str]
@@ -31,7 +31,7 @@ MAX_CONTAINERS = 50_000
 document of 1 MiB has fewer."""
 
 
-def load(body: bytes, resource: Resource, *, creating: bool) -> Change:
+def load(body: bytes, resource: ResourceType, *, creating: bool) -> Change:
     """Return the change that a POST (creating) or PATCH document describes.
 
     Raises as `load_member` and `DocumentLoader.change` do, and ApiErrors with all other errors.
@@ -102,7 +102,7 @@ class DocumentLoader:
         self._local_ids = local_ids
 
     def change(
-        self, data: Any, resource: Resource, position: DocumentPosition, *, creating: bool
+        self, data: Any, resource: ResourceType, position: DocumentPosition, *, creating: bool
     ) -> Change:
         """Return the change that a resource object describes.
 
@@ -125,7 +125,12 @@ class DocumentLoader:
         return Change(loaded, linkages, read_only=read_only)
 
     def _attributes(
-        self, attributes: _Object, resource: Resource, position: DocumentPosition, *, creating: bool
+        self,
+        attributes: _Object,
+        resource: ResourceType,
+        position: DocumentPosition,
+        *,
+        creating: bool,
     ) -> _Object:
         refused = [name for name in attributes if name not in resource.writable]
         details = {name: _not_writable(name, resource) for name in refused}
@@ -142,7 +147,7 @@ class DocumentLoader:
         return loaded
 
     def _linkages(
-        self, data: _Object, resource: Resource, position: DocumentPosition
+        self, data: _Object, resource: ResourceType, position: DocumentPosition
     ) -> tuple[Linkage, ...]:
         if "relationships" not in data:
             return ()
@@ -233,12 +238,12 @@ def _type_error(data: _Object, type_name: str, position: DocumentPosition) -> Ap
     return TypeConflict(detail, pointer=member.pointer)
 
 
-def _read_only(attributes: _Object, resource: Resource) -> _Object:
+def _read_only(attributes: _Object, resource: ResourceType) -> _Object:
     names = resource.readable.keys() - resource.writable
     return {name: value for name, value in attributes.items() if name in names}
 
 
-def _not_writable(name: str, resource: Resource) -> str:
+def _not_writable(name: str, resource: ResourceType) -> str:
     if name in resource.readable or name in resource.hidden:
         return READ_ONLY
     available = quoted(*resource.attributes)

@@ -18,7 +18,7 @@ from registry.jsonapi.pagination import CursorPage, Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import BY_ID
 from registry.model.record import FirstPage, LinkedIds, Record
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.model.serialization import attribute_serializer, compile_function
 
 LinkageById: TypeAlias = "Mapping[str, Mapping[str, Mapping[int, LinkedIds]]]"
@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile(r'"@((?:data|links)_\w+|attributes)"|@(id)')
 
 
 def resource_objects(
-    resource: Resource, records: Sequence[Record], linkage_by_id: LinkageById, query: Query
+    resource: ResourceType, records: Sequence[Record], linkage_by_id: LinkageById, query: Query
 ) -> list[str]:
     """Return the resource objects of records (section 2.3 of the service description).
 
@@ -79,7 +79,7 @@ def _id_text(id_: Any) -> str:
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the names
 def _renderer(
-    resource: Resource, attributes: frozenset[str], relationships: tuple[str, ...]
+    resource: ResourceType, attributes: frozenset[str], relationships: tuple[str, ...]
 ) -> _Renderer:
     """Return the function that renders resource objects with these fields."""
     selected = {name: one for name, one in resource.readable.items() if name in attributes}
@@ -100,7 +100,7 @@ def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])})
     return compile_function("render", source, {**helpers, **serializer.namespace})
 
 
-def _template(resource: Resource, relationships: Sequence[Relationship]) -> str:
+def _template(resource: ResourceType, relationships: Sequence[Relationship]) -> str:
     """Return the JSON text of a resource object, as an f-string of the names of its values."""
     text = orjson.dumps(_object_with_placeholders(resource, relationships)).decode()
     text = text.replace("{", "{{").replace("}", "}}")
@@ -108,7 +108,7 @@ def _template(resource: Resource, relationships: Sequence[Relationship]) -> str:
 
 
 def _object_with_placeholders(
-    resource: Resource, relationships: Sequence[Relationship]
+    resource: ResourceType, relationships: Sequence[Relationship]
 ) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for one in relationships:
@@ -137,7 +137,7 @@ def _statements(relationship: Relationship) -> list[str]:
     return [f"to = ids_{name}[number]", f"data_{name} = 'null' if to is None else {text}"]
 
 
-def _links(resource: Resource, name: str, id_: int, linked: LinkedIds) -> str:
+def _links(resource: ResourceType, name: str, id_: int, linked: LinkedIds) -> str:
     """Return the links of a to-many relationship, with those of pages if the linkage is a page."""
     links: dict[str, str | None] = {**relationship_links(resource, id_, name)}
     if isinstance(linked, FirstPage):

@@ -7,7 +7,7 @@ from registry.jsonapi.error_details import quoted
 from registry.jsonapi.errors import InvalidParameter
 from registry.model.attributes import Attribute, ResourceId
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import stored_fields
 
 _RESOURCE_ID = ResourceId(nullable=False)
@@ -38,7 +38,7 @@ BY_ID: Order = (Key("_id"),)
 """The default order."""
 
 
-def parse_sort(value: str, resource: Resource, graph: Graph) -> Order:
+def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
     """Return the requested order; by id if the value is empty.
 
     The id breaks ties, in the direction of the last key. After a field of a related resource, the
@@ -63,7 +63,7 @@ def parse_sort(value: str, resource: Resource, graph: Graph) -> Order:
     return (*keys, Key("_id", last.descending))
 
 
-def sort_names(resource: Resource, graph: Graph) -> list[str]:
+def sort_names(resource: ResourceType, graph: Graph) -> list[str]:
     """Return the sort fields of a type: `serial`, `owner.last_name`."""
     related = [
         f"{name}.{field}"
@@ -74,7 +74,7 @@ def sort_names(resource: Resource, graph: Graph) -> list[str]:
     return [*stored_fields(resource), *related]
 
 
-def _parse_key(text: str, resource: Resource, graph: Graph) -> Key:
+def _parse_key(text: str, resource: ResourceType, graph: Graph) -> Key:
     name, descending = text.removeprefix("-"), text.startswith("-")
     if name not in (names := sort_names(resource, graph)):
         detail = f"Unknown sort field {quoted(name)}; available: {quoted(*names)}."

@@ -10,7 +10,7 @@ from marshmallow import ValidationError
 from registry.model.attributes import Attribute, ComputedText, Enumeration, Text
 from registry.model.authorship import AUTHORSHIP
 from registry.model.record import OBSOLETE_FIELDS, TEXT_BLOCK, VERSION
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 
 _MEMBER_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -19,13 +19,13 @@ class InvalidDeclaration(ValueError):
     """A declaration that cannot work; the message names it and the reason."""
 
 
-class Graph(Mapping[str, Resource]):
+class Graph(Mapping[str, ResourceType]):
     """All types by name, with their relationships in both directions.
 
     Raises InvalidDeclaration.
     """
 
-    def __init__(self, declared: Iterable[Resource]) -> None:
+    def __init__(self, declared: Iterable[ResourceType]) -> None:
         resources = tuple(declared)
         _check_unique("type", [resource.type for resource in resources])
         _check_unique("collection", [resource.collection for resource in resources])
@@ -58,7 +58,7 @@ class Graph(Mapping[str, Resource]):
             for resource in self.values()
         )
 
-    def __getitem__(self, name: str) -> Resource:
+    def __getitem__(self, name: str) -> ResourceType:
         return self._resources[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -68,12 +68,14 @@ class Graph(Mapping[str, Resource]):
         return len(self._resources)
 
 
-def _names_in(names: Collection[str], resource: Resource) -> list[str]:
+def _names_in(names: Collection[str], resource: ResourceType) -> list[str]:
     """Return the attributes of a type among names such as `computer.serial`."""
     return [name for name in resource.attributes if f"{resource.type}.{name}" in names]
 
 
-def _relationships(resource: Resource, resources: tuple[Resource, ...]) -> dict[str, Relationship]:
+def _relationships(
+    resource: ResourceType, resources: tuple[ResourceType, ...]
+) -> dict[str, Relationship]:
     relationships = [
         Relationship(link.name, link.target, link.foreign_key, to_many=False)
         for link in resource.links
@@ -88,7 +90,7 @@ def _relationships(resource: Resource, resources: tuple[Resource, ...]) -> dict[
     return {relationship.name: relationship for relationship in relationships}
 
 
-def _check_names(resource: Resource, relationships: list[str]) -> None:
+def _check_names(resource: ResourceType, relationships: list[str]) -> None:
     """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`.
 
     They also share one with the authorship, which filters and sorts name in the same way.
@@ -105,13 +107,13 @@ def _check_names(resource: Resource, relationships: list[str]) -> None:
             raise InvalidDeclaration(f"`{name}` of {resource.type} {reason}")
 
 
-def _check_attributes(resource: Resource) -> None:
+def _check_attributes(resource: ResourceType) -> None:
     for name, attribute in resource.attributes.items():
         if defect := _defect(attribute, resource) or _unique_defect(attribute):
             raise InvalidDeclaration(f"attribute {resource.type}.{name} {defect}")
 
 
-def _defect(attribute: object, resource: Resource) -> str | None:
+def _defect(attribute: object, resource: ResourceType) -> str | None:
     """Return why the declaration of an attribute cannot work, or None if it can."""
     if not isinstance(attribute, Attribute):
         kind = type(attribute).__name__
@@ -146,7 +148,7 @@ def _default_defect(attribute: Attribute) -> str | None:
     return None
 
 
-def _check_links(resources: Iterable[Resource]) -> None:
+def _check_links(resources: Iterable[ResourceType]) -> None:
     links = {(resource.type, link.name): link for resource in resources for link in resource.links}
     types = {resource.type for resource in resources}
     for (type_name, name), link in links.items():

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from registry.model.attributes import Attribute, ResourceId
 from registry.model.authorship import AUTHORSHIP
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 ID = "_id"
 """The stored field of the id."""
@@ -26,7 +26,7 @@ class StoredField:
 
 
 @lru_cache(maxsize=64)
-def stored_fields(resource: Resource) -> Mapping[str, StoredField]:
+def stored_fields(resource: ResourceType) -> Mapping[str, StoredField]:
     """Return the fields that resources can be filtered and sorted by, by name.
 
     They are `id`, the attributes, the to-one relationships, which are stored as foreign keys, and
@@ -39,7 +39,7 @@ def stored_fields(resource: Resource) -> Mapping[str, StoredField]:
 
 
 @lru_cache(maxsize=64)
-def attribute_fields(resource: Resource) -> dict[str, StoredField]:
+def attribute_fields(resource: ResourceType) -> dict[str, StoredField]:
     """Return the fields of the resources themselves, without links, by name: `id`, attributes."""
     fields = [
         StoredField("id", ID, ResourceId(nullable=False)),
@@ -49,7 +49,7 @@ def attribute_fields(resource: Resource) -> dict[str, StoredField]:
 
 
 @lru_cache(maxsize=64)
-def fieldset_names(resource: Resource) -> frozenset[str]:
+def fieldset_names(resource: ResourceType) -> frozenset[str]:
     """Return the names allowed in `fields[type]` (section 2.4 of the service description)."""
     foreign_keys = (link.foreign_key for link in resource.links)
     return frozenset({"id", *resource.readable, *resource.relationships, *foreign_keys})

@@ -7,7 +7,7 @@ from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.links import collection_path, relationship_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import REPLAYED, Operation, body, response
@@ -64,7 +64,7 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     return components | operations | {"Results": object_of(results)}
 
 
-def _type_schemas(resource: Resource, graph: Graph) -> Json:
+def _type_schemas(resource: ResourceType, graph: Graph) -> Json:
     """Return the schemas of identifiers and resource objects of a type that may have a `lid`."""
     name, suffix = title(resource), "LocalReference"
     addition = request_resource(resource, suffix, creating=True)
@@ -102,7 +102,7 @@ def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
         yield from _by_data(resource)
 
 
-def _by_ref_or_href(resource: Resource) -> Iterator[tuple[str, Json]]:
+def _by_ref_or_href(resource: ResourceType) -> Iterator[tuple[str, Json]]:
     """Yield the name and the schema of each operation on a resource that is not in `data`."""
     # Members that exclude each other are not described: generators of clients drop `not`.
     name, path = title(resource), resource_path(resource, "{id}")
@@ -111,7 +111,7 @@ def _by_ref_or_href(resource: Resource) -> Iterator[tuple[str, Json]]:
     yield from _by_target(f"Remove{name}", "remove", _ref(resource), path)
 
 
-def _by_data(resource: Resource) -> Iterator[tuple[str, Json]]:
+def _by_data(resource: ResourceType) -> Iterator[tuple[str, Json]]:
     """Yield the name and the schema of each operation on the resource in `data`."""
     name = title(resource)
     addition = _operation("add", data=schema_of(resource, "Addition"))
@@ -122,7 +122,7 @@ def _by_data(resource: Resource) -> Iterator[tuple[str, Json]]:
 
 
 def _of_relationship(
-    resource: Resource, relationship: Relationship, graph: Graph
+    resource: ResourceType, relationship: Relationship, graph: Graph
 ) -> Iterator[tuple[str, Json]]:
     """Yield the name and the schema of each operation on a relationship."""
     path = relationship_path(resource, "{id}", relationship.name)
@@ -143,7 +143,7 @@ def _by_target(
     yield f"{name}ByHref", _operation(code, href=_href(path), **members)
 
 
-def _ref(resource: Resource, **more: Json) -> Json:
+def _ref(resource: ResourceType, **more: Json) -> Json:
     identifiers = identifier(resource, "LocalReference")["oneOf"]
     return {"oneOf": [object_of(one["properties"] | more, closed=False) for one in identifiers]}
 

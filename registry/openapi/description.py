@@ -13,7 +13,7 @@ from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
 from registry.jsonapi.query import QueryScope
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import HEADERS
@@ -76,7 +76,7 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
     }
 
 
-def _tag(resource: Resource) -> Json:
+def _tag(resource: ResourceType) -> Json:
     attributes = ", ".join(f"`{name}`" for name in resource.attributes)
     relationships = ", ".join(
         f"`{name}` (to-{'many' if relationship.to_many else 'one'}, `{relationship.target}`)"

@@ -26,12 +26,12 @@ from registry.jsonapi.pointers import DATA, DocumentPosition
 from registry.jsonapi.query import QueryScope, parse_query, unknown_parameter
 from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
+from registry.mongod.disk import RESERVE_BYTES
 from registry.openapi.parameters import sized_paths
 from registry.openapi.schema_objects import Json
 from registry.settings import Settings
-from registry.storage.bulkheads import Bulkheads
-from registry.storage.mongod.disk import RESERVE_BYTES
+from registry.storage import Bulkheads
 
 
 class ErrorExamples:
@@ -64,7 +64,7 @@ class ErrorExamples:
         """Return the errors of a change without query parameters."""
         return [unknown_parameter("unknown"), *self._any_request(), _disk_full()]
 
-    def missing(self, resource: Resource) -> list[ApiError]:
+    def missing(self, resource: ResourceType) -> list[ApiError]:
         """Return the error for a path or linkage to a resource that does not exist."""
         return [errors.NotFound.resource(resource.type, "999")]
 
@@ -76,7 +76,7 @@ class ErrorExamples:
         """Return the errors of a request with an idempotency key."""
         return [_raised(lambda: parse_key(("",))), errors.IdempotencyKeyReused()]
 
-    def resource(self, resource: Resource) -> list[ApiError]:
+    def resource(self, resource: ResourceType) -> list[ApiError]:
         """Return the errors of a document with a resource object."""
 
         def error(data: Json | None) -> ApiError:
@@ -155,7 +155,7 @@ def _unsupported_media_type(extension: str | None = None) -> ApiError:
     return _raised(lambda: check_content_type(f"{MEDIA_TYPE}; charset=utf-8", extension))
 
 
-def _taken_values(resource: Resource, position: DocumentPosition) -> list[errors.ValueTaken]:
+def _taken_values(resource: ResourceType, position: DocumentPosition) -> list[errors.ValueTaken]:
     """Return the errors for values of unique attributes that another resource has.
 
     position: of the resource object.

@@ -11,34 +11,34 @@ from registry.jsonapi.links import related_path, relationship_links, resource_pa
 from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.pagination import NumberedPage, Window, page_links
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schema_objects import Json, absolute
 
 EXAMPLE_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
 
 
-def creation(resource: Resource) -> Json:
+def creation(resource: ResourceType) -> Json:
     """Return the document that creates the resource."""
     return {"data": _new(resource)}
 
 
-def created(resource: Resource) -> Json:
+def created(resource: ResourceType) -> Json:
     """Return the response to `creation`."""
     return _document(resource, _resource(resource, resource.writable))
 
 
-def update(resource: Resource) -> Json:
+def update(resource: ResourceType) -> Json:
     """Return a document that changes one attribute."""
     names = [name for name in resource.attributes if name in resource.writable][:1]
     return {"data": {"type": resource.type, "id": "1", "attributes": _attributes(resource, names)}}
 
 
-def plain(resource: Resource) -> Json:
+def plain(resource: ResourceType) -> Json:
     """Return the resource without `include`."""
     return _document(resource, _resource(resource, resource.attributes))
 
 
-def included(resource: Resource, graph: Graph) -> Json:
+def included(resource: ResourceType, graph: Graph) -> Json:
     """Return the resource with all its related resources."""
     targets = {relationship.target for relationship in resource.relationships.values()}
     others = [one for one in graph.values() if one.type in targets - {resource.type}]
@@ -59,13 +59,13 @@ def page(document: Json, sizes: PageSizes) -> Json:
     return {**document, "links": links, "meta": {"count": 1, "total": window.total}}
 
 
-def related(document: Json | None, resource: Resource, name: str) -> Json:
+def related(document: Json | None, resource: ResourceType, name: str) -> Json:
     """Return the related resource of a to-one relationship: that of a document, or null."""
     document = document or {"data": None, "jsonapi": JSONAPI}
     return {**document, "links": {"self": related_path(resource, 1, name)}}
 
 
-def linkage_document(resource: Resource, relationship: Relationship) -> Json:
+def linkage_document(resource: ResourceType, relationship: Relationship) -> Json:
     """Return the linkage of a relationship."""
     links = relationship_links(resource, 1, relationship.name)
     document = {"data": linkage(relationship), "jsonapi": JSONAPI, "links": links}
@@ -103,7 +103,7 @@ def error(example: ApiError) -> Json:
     return document
 
 
-def _to_one(graph: Graph) -> list[tuple[Resource, Relationship]]:
+def _to_one(graph: Graph) -> list[tuple[ResourceType, Relationship]]:
     return [
         (resource, relationship)
         for resource in graph.values()
@@ -116,15 +116,15 @@ def _local(type_name: str) -> Json:
     return {"type": type_name, "lid": f"new-{type_name}"}
 
 
-def _new(resource: Resource) -> Json:
+def _new(resource: ResourceType) -> Json:
     return {"type": resource.type, "attributes": _attributes(resource, resource.writable)}
 
 
-def _document(resource: Resource, data: Json) -> Json:
+def _document(resource: ResourceType, data: Json) -> Json:
     return {"data": data, "jsonapi": JSONAPI, "links": {"self": resource_path(resource, 1)}}
 
 
-def _linked(resource: Resource) -> Json:
+def _linked(resource: ResourceType) -> Json:
     relationships = {
         name: {"data": linkage(relationship), "links": relationship_links(resource, 1, name)}
         for name, relationship in resource.relationships.items()
@@ -133,12 +133,12 @@ def _linked(resource: Resource) -> Json:
     return data | ({"relationships": relationships} if relationships else {})
 
 
-def _resource(resource: Resource, names: Collection[str]) -> Json:
+def _resource(resource: ResourceType, names: Collection[str]) -> Json:
     links = {"self": resource_path(resource, 1)}
     attributes = _attributes(resource, names)
     return {"type": resource.type, "id": "1", "attributes": attributes, "links": links}
 
 
-def _attributes(resource: Resource, names: Collection[str]) -> Json:
+def _attributes(resource: ResourceType, names: Collection[str]) -> Json:
     attributes = resource.attributes.items()
     return {name: one.openapi_schema()["example"] for name, one in attributes if name in names}

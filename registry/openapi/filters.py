@@ -9,14 +9,14 @@ from registry.jsonapi.filter_conditions import (
 from registry.jsonapi.filter_parsing import MAX_CONDITIONS, MAX_DEPTH, related_operator
 from registry.jsonapi.filter_scope import related_fields
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import StoredField, stored_fields
 from registry.openapi.schema_objects import Json, query_parameter, title
 
 _STRING: Json = {"type": "string"}
 
 
-def filter_parameters(resource: Resource, graph: Graph) -> Json:
+def filter_parameters(resource: ResourceType, graph: Graph) -> Json:
     """Return the parameters that filter resources of a type, by component name.
 
     One for conditions in JSON, and one for each field, with any operator: one for each operator
@@ -29,7 +29,7 @@ def filter_parameters(resource: Resource, graph: Graph) -> Json:
     return components
 
 
-def _conditions(resource: Resource) -> Json:
+def _conditions(resource: ResourceType) -> Json:
     # A string: many generators of clients drop an operation if a parameter has JSON as `content`,
     # or a recursive schema.
     description = (

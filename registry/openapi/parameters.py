@@ -9,7 +9,7 @@ from registry.jsonapi.page_sizes import PageSizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
-from registry.model.resource import Relationship
+from registry.model.resource_type import Relationship
 from registry.model.stored_fields import fieldset_names
 from registry.openapi.filters import filter_parameters
 from registry.openapi.schema_objects import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from registry.jsonapi.links import related_path
 from registry.jsonapi.query import QueryScope
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
@@ -75,7 +75,7 @@ def _related_scope(scope: QueryScope, relationship: Relationship) -> QueryScope:
     return replace(scope, resource=target, many=relationship.to_many)
 
 
-def _to_one_responses(resource: Resource, target: Resource, name: str) -> Json:
+def _to_one_responses(resource: ResourceType, target: ResourceType, name: str) -> Json:
     documents = {
         "related": examples.related(examples.plain(target), resource, name),
         "none": examples.related(None, resource, name),

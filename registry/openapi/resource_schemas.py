@@ -6,7 +6,7 @@ from registry.jsonapi.links import resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schema_objects import (
     POSITIVE,
     Json,
@@ -37,7 +37,7 @@ IDENTITIES: dict[str, Json] = {"Id": _REFERENCE, "LocalId": _LOCAL_ID}
 """The member that identifies a resource in an operation, beside its type."""
 
 
-def request_relationships(resource: Resource, graph: Graph, suffix: str) -> Json:
+def request_relationships(resource: ResourceType, graph: Graph, suffix: str) -> Json:
     """Return the schema of `relationships` in a request. suffix: of the identifiers."""
     relationships = {
         name: with_data(linkage(relationship, graph, suffix))
@@ -47,7 +47,7 @@ def request_relationships(resource: Resource, graph: Graph, suffix: str) -> Json
     return object_of({}, relationships) | description
 
 
-def request_resource(resource: Resource, suffix: str, *, creating: bool) -> Json:
+def request_resource(resource: ResourceType, suffix: str, *, creating: bool) -> Json:
     """Return the schema of a resource object in a request. suffix: of its identifiers."""
     attributes = _attributes(resource, resource.writable, creating=creating)
     relationships = schema_of(resource, f"{suffix}Linkages")
@@ -65,7 +65,7 @@ def linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
     return or_null(identifier(target, suffix))  # OpenAPI 3.0 has no nullable references
 
 
-def identifier(resource: Resource, suffix: str) -> Json:
+def identifier(resource: ResourceType, suffix: str) -> Json:
     """Return the schema of a resource identifier.
 
     suffix: `Identifier`, `Reference`, `Removal`, `LocalReference` or `LocalRemoval`.
@@ -77,7 +77,7 @@ def identifier(resource: Resource, suffix: str) -> Json:
     return alternatives[0] if len(alternatives) == 1 else {"oneOf": alternatives}
 
 
-def _type_of(resource: Resource) -> Json:
+def _type_of(resource: ResourceType) -> Json:
     """Return the schema of the member `type`."""
     return {"type": "string", "enum": [resource.type], "example": resource.type}
 
@@ -87,7 +87,7 @@ def with_data(data: Json) -> Json:
     return object_of({"data": data}, closed=False)
 
 
-def _attributes(resource: Resource, names: Collection[str], *, creating: bool = False) -> Json:
+def _attributes(resource: ResourceType, names: Collection[str], *, creating: bool = False) -> Json:
     """Return the schema of `attributes`. Only creation has required attributes and defaults."""
     attributes = {name: one for name, one in resource.readable.items() if name in names}
     properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
@@ -102,12 +102,12 @@ def _attributes(resource: Resource, names: Collection[str], *, creating: bool = 
     return object_of({}, properties)
 
 
-def _unique(resource: Resource, name: str) -> str:
+def _unique(resource: ResourceType, name: str) -> str:
     case = ", whatever the case of letters" if resource.attributes[name].ignores_case else ""
     return f"No two {resource.collection} have the same{case}."
 
 
-def response_resource(resource: Resource, graph: Graph) -> Json:
+def response_resource(resource: ResourceType, graph: Graph) -> Json:
     """Return the schema of a resource object in a response."""
     attributes = _attributes(resource, resource.readable)
     attributes["description"] = f"Those in `fields`, by default all but {code(AUTHORSHIP)}."
@@ -118,7 +118,7 @@ def response_resource(resource: Resource, graph: Graph) -> Json:
     return object_of(required, {"relationships": relationships})
 
 
-def _response_relationships(resource: Resource, graph: Graph) -> Json:
+def _response_relationships(resource: ResourceType, graph: Graph) -> Json:
     relationships: Json = {}
     for name, relationship in resource.relationships.items():
         pages = page_links() if relationship.to_many else None
@@ -128,7 +128,7 @@ def _response_relationships(resource: Resource, graph: Graph) -> Json:
     return object_of({}, relationships)
 
 
-def self_link(resource: Resource) -> Json:
+def self_link(resource: ResourceType) -> Json:
     """Return the schema of `links` of a resource object, and of the document with it alone."""
     return object_of({"self": {"type": "string", "example": resource_path(resource, 1)}})
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from registry.jsonapi.links import collection_path, resource_path
 from registry.jsonapi.query import QueryScope
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import (
@@ -60,7 +60,7 @@ def collection_responses(scope: QueryScope, path: str) -> Json:
     }
 
 
-def _moves(resource: Resource) -> str:
+def _moves(resource: ResourceType) -> str:
     to_many = [f"`{name}`" for name, each in resource.relationships.items() if each.to_many]
     return f"Resources in {', '.join(to_many)} that are linked elsewhere move. " if to_many else ""
 
@@ -144,7 +144,7 @@ def _update(scope: QueryScope, errors: ErrorExamples) -> Json:
     ).to_object()
 
 
-def _delete(resource: Resource, errors: ErrorExamples) -> Json:
+def _delete(resource: ResourceType, errors: ErrorExamples) -> Json:
     return Operation(
         tag=title(resource),
         operation_id=f"delete_{resource.type}",

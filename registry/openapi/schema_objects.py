@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from registry.model.record import MAX_ID
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 Json: TypeAlias = dict[str, Any]
 
@@ -12,7 +12,7 @@ POSITIVE: Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum":
 """The schema of an id or a page number."""
 
 
-def title(resource: Resource) -> str:
+def title(resource: ResourceType) -> str:
     """Return the name of a type in the description, `Person`."""
     return resource.type.title().replace("_", "")
 
@@ -22,7 +22,7 @@ def reference(kind: str, name: str) -> Json:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
-def schema_of(resource: Resource, suffix: str) -> Json:
+def schema_of(resource: ResourceType, suffix: str) -> Json:
     """Return a reference to a schema of a type, such as its `Document`."""
     return reference("schemas", title(resource) + suffix)
 

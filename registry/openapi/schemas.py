@@ -4,7 +4,7 @@ from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.errors import error_types
 from registry.jsonapi.links import collection_path
 from registry.model.graph import Graph
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.resource_schemas import (
     identifier,
     linkage,
@@ -44,7 +44,7 @@ def schemas(graph: Graph) -> Json:
     }
 
 
-def _type_schemas(resource: Resource, graph: Graph) -> Json:
+def _type_schemas(resource: ResourceType, graph: Graph) -> Json:
     url = text("The request URL.", format="uri", example=absolute(collection_path(resource)))
     links = object_of({"self": url}, page_links())
     resources = {"type": "array", "items": schema_of(resource, "Resource")}
@@ -60,7 +60,7 @@ def _type_schemas(resource: Resource, graph: Graph) -> Json:
     }
 
 
-def _target_schemas(target: Resource, graph: Graph) -> Json:
+def _target_schemas(target: ResourceType, graph: Graph) -> Json:
     components: Json = {}
     for resource in graph.values():
         for relationship in resource.relationships.values():

@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn, Self
 
+from registry.mongod.embedded import mongod
 from registry.processes.failure import DatabaseFailure
 from registry.processes.listeners import reserve_port
 from registry.processes.metrics_exchange import Totals
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongod.embedded import mongod
 
 _log = logging.getLogger("registry")
 

@@ -3,7 +3,7 @@
 from marshmallow import Schema
 
 from registry.model.attributes import Text
-from registry.model.resource import Link, Resource
+from registry.model.resource_type import Link, ResourceType
 
 
 class ComputerSchema(Schema):
@@ -12,7 +12,7 @@ class ComputerSchema(Schema):
     serial = Text(required=True, example="SN-0001")
 
 
-computer = Resource(
+computer = ResourceType(
     type="computer",
     collection="computers",
     schema=ComputerSchema,

@@ -3,7 +3,7 @@
 from marshmallow import Schema
 
 from registry.model.attributes import ComputedText, Email, Text
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 
 class PersonSchema(Schema):
@@ -20,6 +20,6 @@ class PersonSchema(Schema):
     email = Email(example="grace.hopper@example.com")
 
 
-person = Resource(
+person = ResourceType(
     type="person", collection="persons", schema=PersonSchema, hidden={"password": None}
 )

@@ -14,7 +14,7 @@ from registry.metrics.families import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, B
 from registry.settings import Settings, flag
 from registry.start_error import StartError
 from registry.storage.errors import BulkheadFull
-from registry.storage.thread_pool import THREADS
+from registry.thread_pool import THREADS
 
 
 class Bulkhead:

@@ -9,7 +9,7 @@ from pymongo.errors import ExecutionTimeout, PyMongoError
 
 from registry.jsonapi.changes import Identifier
 from registry.jsonapi.pointers import DATA, DocumentPosition
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 _log = logging.getLogger("registry")
 
@@ -72,7 +72,7 @@ class DuplicateValue(StorageError):
     """
 
     def __init__(
-        self, resource: Resource, attribute: str, value: Any, position: DocumentPosition = DATA
+        self, resource: ResourceType, attribute: str, value: Any, position: DocumentPosition = DATA
     ) -> None:
         super().__init__(f"{resource.type}.{attribute}")
         self.resource = resource

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from registry.jsonapi.changes import Change
 from registry.model.authorship import created
 from registry.model.record import TEXT_BLOCK, VERSION, LinkedIds, Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.storage.text_blocks import searched_names
 
 Stage: TypeAlias = dict[str, Any]
@@ -66,7 +66,7 @@ def _sort_key(record: Record) -> tuple[bool, Any]:
     return (False, id_) if isinstance(id_, int | float) else (True, str(id_))
 
 
-def new_record(resource: Resource, id_: int, change: Change, time: str) -> Record:
+def new_record(resource: ResourceType, id_: int, change: Change, time: str) -> Record:
     """Return the record of a resource that a request creates. time: of the write, as stored."""
     record = {
         "_id": id_,
@@ -96,7 +96,7 @@ def foreign_keys(change: Change) -> dict[str, LinkedIds]:
     }
 
 
-def changed_fields(resource: Resource, record: Record, values: Mapping[str, Any]) -> Record:
+def changed_fields(resource: ResourceType, record: Record, values: Mapping[str, Any]) -> Record:
     """Return the fields that these values change, with computed ones; empty if none changes.
 
     A record whose texts change leaves its text block.
@@ -117,13 +117,13 @@ def is_same(value: Any, stored: Any) -> bool:
     )  # `True == 1`, and the decimals 1.0 == 1.00
 
 
-def recompute(resource: Resource) -> list[Stage]:
+def recompute(resource: ResourceType) -> list[Stage]:
     """Return the update that sets the computed fields; empty for a type without any."""
     computed = computed_texts(resource)
     return [{"$set": {**computed, TEXT_BLOCK: None}}] if computed else []
 
 
-def computed_texts(resource: Resource) -> dict[str, Stage]:
+def computed_texts(resource: ResourceType) -> dict[str, Stage]:
     """Return the aggregation expressions for the computed fields of a record, by name."""
     return {name: _concatenation(text.parts) for name, text in resource.computed.items()}
 

@@ -8,28 +8,27 @@ from bson.timestamp import Timestamp
 from registry.jsonapi.changes import Write
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.settings import Settings
-from registry.storage.availability import Availability
 from registry.storage.backlog import Backlog
-from registry.storage.backups import require_complete
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.client import Database
-from registry.storage.computed_fields import ComputedFields
-from registry.storage.disk_space import DiskSpace
 from registry.storage.errors import DuplicateValue, IdTaken, Unavailable
-from registry.storage.maintenance import Maintenance
-from registry.storage.reads.commands import PointInTime, ReadCommands
+from registry.storage.mongo.availability import Availability
+from registry.storage.mongo.client import Database, require_complete
+from registry.storage.mongo.disk_space import DiskSpace
+from registry.storage.mongo.read_commands import PointInTime, ReadCommands
+from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.lookups import Lookups
 from registry.storage.reads.read_context import ReadContext
+from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import version_of
-from registry.storage.snapshot import Snapshot
-from registry.storage.unique_indexes import UniqueIndexes
+from registry.storage.schema.computed_fields import ComputedFields
+from registry.storage.schema.maintenance import Maintenance
+from registry.storage.schema.unique_indexes import UniqueIndexes
 from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.transactions import Transactions
 from registry.storage.writes.write_requests import LARGE, WriteRequest, WriteResult
 
 _ATTEMPTS = 3
@@ -104,7 +103,7 @@ class Repository:
         """
         return Snapshot(self._lookups, self._reads, PointInTime(time))
 
-    async def snapshot_for(self, resource: Resource, query: Query) -> Snapshot:
+    async def snapshot_for(self, resource: ResourceType, query: Query) -> Snapshot:
         """Complete the computed fields that a query uses, and return a snapshot for it.
 
         It shows the latest state. Raises Unavailable.

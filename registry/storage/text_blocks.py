@@ -10,7 +10,7 @@ from typing import Any
 
 from registry.model.attributes import Operator
 from registry.model.record import Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 BLOCK_SIZE = 256
 """Records in a block."""
@@ -30,13 +30,13 @@ _SEPARATORS = re.compile("[\0\x1f\n]")
 """What separates the texts, and NUL, which no pattern of MongoDB can contain."""
 
 
-def collection_of(resource: Resource) -> str:
+def collection_of(resource: ResourceType) -> str:
     """Return the name of the collection with the text blocks of a type."""
     return f"{resource.collection}.text_blocks"
 
 
 @lru_cache(maxsize=64)
-def searched_names(resource: Resource) -> tuple[str, ...]:
+def searched_names(resource: ResourceType) -> tuple[str, ...]:
     """Return the names of the attributes that filters search for substrings."""
     attributes = resource.attributes.items()
     return tuple(name for name, one in attributes if Operator.CONTAINS in one.operators)
@@ -52,13 +52,13 @@ def fold(text: str) -> str:
     return _SEPARATORS.sub(" ", text.casefold())
 
 
-def fits(resource: Resource, record: Record) -> bool:
+def fits(resource: ResourceType, record: Record) -> bool:
     """Whether a block can hold the texts of a record; external writers may store anything."""
     texts = (text for name in searched_names(resource) for text in _texts(record, name))
     return all(len(text) <= _MAX_LENGTH and _UNDECODABLE not in text for text in texts)
 
 
-def block(resource: Resource, records: Sequence[Record]) -> dict[str, str]:
+def block(resource: ResourceType, records: Sequence[Record]) -> dict[str, str]:
     """Return the texts of all records by attribute: of each the folded text, and the id.
 
     Computed attributes are searched as they are stored; a record without one has no such text, and
@@ -70,7 +70,7 @@ def block(resource: Resource, records: Sequence[Record]) -> dict[str, str]:
     }
 
 
-def lacking(resource: Resource, stored: Record, records: Sequence[Record]) -> list[Record]:
+def lacking(resource: ResourceType, stored: Record, records: Sequence[Record]) -> list[Record]:
     """Return those of the records whose texts a stored block does not have."""
     names = searched_names(resource)
     lines = {name: frozenset(str(stored.get(name)).split(_LINE_END)) for name in names}

@@ -14,11 +14,11 @@ from registry.access.errors import InvalidToken
 from registry.access.principal import Principal
 from registry.model.record import Record
 from registry.settings import Settings
-from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.client import Database
 from registry.storage.errors import StorageError, translated_errors
-from registry.storage.reads.commands import ReadCommands
+from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.storage.mongo.client import Database
+from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.tokens import COLLECTION, PROJECTION, Token
 
 _VALID_SECONDS = 0.9

@@ -8,8 +8,8 @@ from pymongo.errors import DuplicateKeyError
 
 from registry.access.tokens import check_name
 from registry.model.record import Record
-from registry.storage.client import Database
 from registry.storage.errors import TokenNameTaken, TokenNotFound
+from registry.storage.mongo.client import Database
 from registry.storage.records import Stage
 
 COLLECTION = "tokens"

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from registry.model.record import VERSION
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the names
-def fields_of(resource: Resource, names: frozenset[str]) -> tuple[str, ...]:
+def fields_of(resource: ResourceType, names: frozenset[str]) -> tuple[str, ...]:
     """Return the stored fields of the named attributes, without duplicates.
 
     All foreign keys are among them. A computed attribute is represented by its parts, as
@@ -22,12 +22,12 @@ def fields_of(resource: Resource, names: frozenset[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def visible_fields(resource: Resource) -> tuple[str, ...]:
+def visible_fields(resource: ResourceType) -> tuple[str, ...]:
     """Return all stored fields that responses are built from, besides `_id`."""
     return (*fields_of(resource, frozenset(resource.readable)), VERSION)
 
 
-def visible(resource: Resource) -> dict[str, bool]:
+def visible(resource: ResourceType) -> dict[str, bool]:
     """Return the projection to all fields that responses are built from."""
     return only(visible_fields(resource))
 

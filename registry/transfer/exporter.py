@@ -13,10 +13,8 @@ from registry.jsonapi.sorting import BY_ID, Key
 from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.model.resource import Resource
-from registry.storage.reads.listings import Listing
-from registry.storage.records import key_of
-from registry.storage.snapshot import Snapshot
+from registry.model.resource_type import ResourceType
+from registry.storage import Listing, Snapshot, key_of
 from registry.transfer.rows import (
     COMPUTER,
     COMPUTER_ATTRIBUTES,
@@ -48,7 +46,9 @@ class Exporter:
     the fields, rows have no related resources.
     """
 
-    def __init__(self, snapshot: Snapshot, resource: Resource, query: Query, graph: Graph) -> None:
+    def __init__(
+        self, snapshot: Snapshot, resource: ResourceType, query: Query, graph: Graph
+    ) -> None:
         self._snapshot = snapshot
         self._resource = resource
         self._query = replace(query, fields={**DEFAULT_FIELDS, **query.fields})
@@ -151,11 +151,11 @@ class Exporter:
             Row(owners.get(key), [computer]) for key, computer in zip(keys, computers, strict=True)
         ]
 
-    def _names(self, resource: Resource) -> list[str]:
+    def _names(self, resource: ResourceType) -> list[str]:
         """Return the names of the attributes in the rows, in the order of their declaration."""
         return [name for name in resource.attributes if name in self._query.fields[resource.type]]
 
-    def _attributes(self, resource: Resource, records: Sequence[Record]) -> list[Attributes]:
+    def _attributes(self, resource: ResourceType, records: Sequence[Record]) -> list[Attributes]:
         """Return the attributes of each record, as in JSON."""
         names, computed = self._names(resource), resource.computed
         stored = [name for name in names if name not in computed]

@@ -12,7 +12,7 @@ from registry.jsonapi.changes import Change
 from registry.model.authorship import current_time
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
@@ -113,7 +113,7 @@ async def _fill(
         await database.aggregate(stages).to_list(None)
 
 
-def _records(resource: Resource, ids: range, fields: dict[str, Any]) -> list[dict[str, Any]]:
+def _records(resource: ResourceType, ids: range, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the stages that create records. fields: aggregation expressions on `_id`."""
     change = Change(dict.fromkeys(resource.writable, ""), ())
     constant = new_record(resource, 0, change, current_time())
@@ -132,7 +132,7 @@ def _records(resource: Resource, ids: range, fields: dict[str, Any]) -> list[dic
     ]
 
 
-async def _store_text_blocks(database: Database, resource: Resource) -> None:
+async def _store_text_blocks(database: Database, resource: ResourceType) -> None:
     """Store the text blocks, as the service would: it needs ten times as long to move records."""
     collection = database[collection_of(resource)]
     await collection.drop()

@@ -17,8 +17,8 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from benchmark.data import Database
 from benchmark.processes import Access, Server, all_cores, run_server
 from registry.model.record import Record
+from registry.mongod.embedded import mongod
 from registry.settings import Settings
-from registry.storage.mongod.embedded import mongod
 
 _ON_DISK = "/var/tmp"  # noqa: S108 - TemporaryDirectory is private; /tmp may be in memory
 

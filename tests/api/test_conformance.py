@@ -16,7 +16,7 @@ from yarl import URL
 from registry.http.views.document import DocumentView
 from registry.model.attributes import Text
 from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource import Link, Resource
+from registry.model.resource_type import Link, ResourceType
 from registry.resources.person import person
 from tests.support import (
     MEDIA_TYPE,
@@ -319,16 +319,21 @@ class IdSchema(Schema):
 @pytest.mark.parametrize(
     "declared",
     [
-        (Resource("monitor", "monitors", TypeSchema),),
-        (Resource("monitor", "monitors", IdSchema),),
+        (ResourceType("monitor", "monitors", TypeSchema),),
+        (ResourceType("monitor", "monitors", IdSchema),),
         (
             person,
-            Resource("monitor", "monitors", Schema, (Link("type", "person", "owner", "monitors"),)),
+            ResourceType(
+                "monitor", "monitors", Schema, (Link("type", "person", "owner", "monitors"),)
+            ),
         ),
-        (person, Resource("monitor", "monitors", Schema, (Link("owner", "person", "p", "id"),))),
+        (
+            person,
+            ResourceType("monitor", "monitors", Schema, (Link("owner", "person", "p", "id"),)),
+        ),
     ],
 )
-def test_a_field_named_type_or_id_fails_at_start(declared: tuple[Resource, ...]) -> None:
+def test_a_field_named_type_or_id_fails_at_start(declared: tuple[ResourceType, ...]) -> None:
     with pytest.raises(InvalidDeclaration, match=r"declared twice: (type|id)$"):
         Graph(declared)
 
@@ -337,7 +342,7 @@ def test_a_field_named_type_or_id_fails_at_start(declared: tuple[Resource, ...])
 def test_a_field_with_an_invalid_member_name_fails_at_start(name: str) -> None:
     schema = Schema.from_dict({name: Text()})
     with pytest.raises(InvalidDeclaration, match="is not a valid name"):
-        Graph([Resource("monitor", "monitors", schema)])
+        Graph([ResourceType("monitor", "monitors", schema)])
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, {"links": {}}, {"meta": {}}, "1"])

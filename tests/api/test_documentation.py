@@ -28,7 +28,7 @@ from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.attributes import Date, Enumeration, Integer
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
@@ -177,7 +177,9 @@ class BareSchema(Schema):
 
 
 def test_a_type_without_examples_and_relationships_is_described() -> None:
-    description = describe(Graph([Resource("office", "offices", BareSchema)]), Settings(), LIMITS)
+    description = describe(
+        Graph([ResourceType("office", "offices", BareSchema)]), Settings(), LIMITS
+    )
     validate(description)
     post = description["paths"]["/offices"]["post"]
     assert post["summary"] == "Create an office"

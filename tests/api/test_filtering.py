@@ -14,13 +14,13 @@ import pytest
 
 from registry.compound import stream
 from registry.settings import Settings
+from registry.storage.mongo.read_commands import Found, ReadCommands
 from registry.storage.reads import (
     joined_reads,
     listings,
     related_order,
     totals,
 )
-from registry.storage.reads.commands import Found, ReadCommands
 from tests.conftest import LIMITS, Serve
 from tests.support import Api, Database
 

@@ -17,7 +17,7 @@ from multidict import CIMultiDict
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS
 from registry.jsonapi.content_negotiation import media_type
 from registry.model.attributes import Boolean, Date, DateTime, Decimal, Integer, Text
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.settings import Settings
 from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database, stored_records, to_many
@@ -136,7 +136,7 @@ class VariousSchema(Schema):
 
 
 async def test_values_of_all_types_are_the_same_in_a_repeated_creation(serve: Serve) -> None:
-    api = await serve((Resource("item", "items", VariousSchema),))
+    api = await serve((ResourceType("item", "items", VariousSchema),))
     attributes = {
         "text": "ä\u2028",
         "day": "2026-02-28",

@@ -14,7 +14,7 @@ import pytest
 from registry.http.views import listing, relationship, typed
 from registry.jsonapi import documents
 from registry.offloading import MAX_INLINE_OBJECTS
-from registry.storage.batching import Coalescer
+from registry.storage.mongo.batching import Coalescer
 from registry.storage.reads.listings import CHUNK, Listing
 from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.support import Api, Database, to_many

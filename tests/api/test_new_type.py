@@ -7,7 +7,7 @@ from marshmallow import Schema
 
 from registry.model.attributes import Text
 from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource import Link, Resource
+from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
@@ -19,7 +19,7 @@ class MonitorSchema(Schema):
     model = Text(required=True, example="P27")
 
 
-monitor = Resource(
+monitor = ResourceType(
     type="monitor",
     collection="monitors",
     schema=MonitorSchema,
@@ -71,26 +71,28 @@ class ClashingSchema(Schema):
         ((person, person), "type declared twice: person"),
         ((computer,), "the target of computer.owner, `person`, is not declared"),
         (
-            (person, computer, Resource("monitor", "computers", MonitorSchema)),
+            (person, computer, ResourceType("monitor", "computers", MonitorSchema)),
             "collection declared twice: computers",
         ),
         (
-            (person, Resource("computer", "computers", ClashingSchema, computer.links)),
+            (person, ResourceType("computer", "computers", ClashingSchema, computer.links)),
             "field of computer declared twice: owner",
         ),
         (
-            (person, computer, Resource("monitor", "monitors", MonitorSchema, computer.links)),
+            (person, computer, ResourceType("monitor", "monitors", MonitorSchema, computer.links)),
             "field of person declared twice: computers",
         ),
         (
-            (Resource("monitor", "monitors", MonitorSchema, hidden={"model": 1}),),
+            (ResourceType("monitor", "monitors", MonitorSchema, hidden={"model": 1}),),
             "stored field of monitor declared twice: model",
         ),
-        ((Resource("big monitor", "monitors", MonitorSchema),), "`big monitor`"),
-        ((Resource("monitor", "monitors/x", MonitorSchema),), "`monitors/x`"),
+        ((ResourceType("big monitor", "monitors", MonitorSchema),), "`big monitor`"),
+        ((ResourceType("monitor", "monitors/x", MonitorSchema),), "`monitors/x`"),
     ],
 )
-def test_an_invalid_declaration_fails_at_start(declared: tuple[Resource, ...], reason: str) -> None:
+def test_an_invalid_declaration_fails_at_start(
+    declared: tuple[ResourceType, ...], reason: str
+) -> None:
     with pytest.raises(InvalidDeclaration) as raised:
         Graph(declared)
     assert reason in str(raised.value)

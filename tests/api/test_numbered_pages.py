@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from registry.storage.reads import change_streams, id_index
+from registry.storage.mongo import change_streams
+from registry.storage.reads import id_index
 from tests.api.test_operations import operate, results
 from tests.conftest import Serve
 from tests.jsonapi.test_operation_documents import PERSON

@@ -111,7 +111,7 @@ async def test_an_unexpected_timeout_is_an_internal_error(
     async def overdue(*_: object) -> None:
         raise TimeoutError("deep inside")
 
-    monkeypatch.setattr("registry.storage.snapshot.Snapshot.get", overdue)
+    monkeypatch.setattr("registry.storage.reads.snapshot.Snapshot.get", overdue)
     response = await api.get("/persons/1")
     assert (response.status, response.document["errors"][0]["code"]) == (500, "internal_error")
     assert "deep inside" in caplog.text

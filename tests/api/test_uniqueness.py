@@ -14,7 +14,7 @@ from marshmallow import Schema
 from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS
 from registry.jsonapi.content_negotiation import media_type
 from registry.model.attributes import Date, DateTime, Decimal, Integer, Text
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.support import Api, CommandLog, Database, Response, stored_records
@@ -276,7 +276,7 @@ class VariousSchema(Schema):
 
 
 async def test_attributes_of_every_type_can_be_declared_unique(serve: Serve) -> None:
-    api = await serve((Resource("item", "items", VariousSchema),))
+    api = await serve((ResourceType("item", "items", VariousSchema),))
 
     async def post(attributes: Any) -> Response:
         return await api.post("/items", {"type": "item", "attributes": attributes})

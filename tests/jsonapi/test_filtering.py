@@ -36,7 +36,7 @@ from registry.model.attributes import (
     Operator,
 )
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import stored_fields
 from registry.resources import RESOURCES
 
@@ -50,7 +50,7 @@ class RackSchema(Schema):
     active = Boolean(default=True)
 
 
-GRAPH = Graph((*RESOURCES, Resource("rack", "racks", RackSchema)))
+GRAPH = Graph((*RESOURCES, ResourceType("rack", "racks", RackSchema)))
 
 SCALAR = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
 JSON = st.recursive(

@@ -18,12 +18,12 @@ from registry.model.attributes import (
     Text,
 )
 from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource import Link, Resource
+from registry.model.resource_type import Link, ResourceType
 
 
-def declared(**attributes: fields.Field[Any]) -> Resource:
+def declared(**attributes: fields.Field[Any]) -> ResourceType:
     schema = Schema.from_dict(dict(attributes))
-    return Resource("monitor", "monitors", schema)
+    return ResourceType("monitor", "monitors", schema)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,12 @@ def test_an_attribute_that_cannot_be_unique_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["created_at", "created_by", "updated_at", "updated_by"])
 def test_the_names_of_the_authorship_are_refused(name: str) -> None:
-    ticket = Resource("ticket", "tickets", Schema, (Link(name, "monitor", "monitor", "tickets"),))
-    stored = Resource("ticket", "tickets", Schema, (Link("monitor", "monitor", name, "tickets"),))
+    ticket = ResourceType(
+        "ticket", "tickets", Schema, (Link(name, "monitor", "monitor", "tickets"),)
+    )
+    stored = ResourceType(
+        "ticket", "tickets", Schema, (Link("monitor", "monitor", name, "tickets"),)
+    )
     for resources in (
         [declared(**{name: Text()})],
         [declared(), ticket],
@@ -106,7 +110,7 @@ def test_the_names_of_the_authorship_are_refused(name: str) -> None:
 
 
 def test_a_many_to_many_link_is_refused() -> None:
-    team = Resource("team", "teams", Schema, (Link("users", "user", "user_id", "teams"),))
-    user = Resource("user", "users", Schema, (Link("teams", "team", "team_id", "users"),))
+    team = ResourceType("team", "teams", Schema, (Link("users", "user", "user_id", "teams"),))
+    user = ResourceType("user", "users", Schema, (Link("teams", "team", "team_id", "users"),))
     with pytest.raises(InvalidDeclaration, match=r"team\.users and user\.teams .* many-to-many"):
         Graph([team, user])

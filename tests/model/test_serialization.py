@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from marshmallow import Schema
 
 from registry.model.attributes import Boolean, ComputedText, DateTime, Decimal, Email, Integer, Text
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.serialization import attribute_serializer, compile_function
 from registry.resources import RESOURCES
 
@@ -42,11 +42,11 @@ class AssetSchema(Schema):
     active = Boolean(default=True)
 
 
-asset = Resource("asset", "assets", AssetSchema)
+asset = ResourceType("asset", "assets", AssetSchema)
 TYPES = [asset, *RESOURCES]
 
 
-def serializer(resource: Resource, names: list[str]) -> Callable[[dict[str, Any]], str]:
+def serializer(resource: ResourceType, names: list[str]) -> Callable[[dict[str, Any]], str]:
     """Return the function that serializes these attributes."""
     attributes = {name: one for name, one in resource.attributes.items() if name in names}
     generated = attribute_serializer(attributes)
@@ -56,7 +56,7 @@ def serializer(resource: Resource, names: list[str]) -> Callable[[dict[str, Any]
 
 @given(data=st.data(), resource=st.sampled_from(TYPES), is_external=st.booleans())
 def test_a_record_is_serialized_as_marshmallow_dumps_it(
-    data: st.DataObject, resource: Resource, is_external: bool
+    data: st.DataObject, resource: ResourceType, is_external: bool
 ) -> None:
     names = list(resource.attributes)
     selected = data.draw(st.lists(st.sampled_from(names), unique=True))

@@ -8,7 +8,7 @@ import pytest
 from marshmallow import Schema, ValidationError, validates_schema
 
 from registry.model.attributes import Email, Text
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.validation import validator_for
 
 
@@ -26,7 +26,7 @@ class PlaceSchema(Schema):
             raise ValidationError("The names must differ.", "area")
 
 
-validate = validator_for(Resource("place", "places", PlaceSchema))
+validate = validator_for(ResourceType("place", "places", PlaceSchema))
 
 
 def test_only_creation_sets_defaults() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from registry.storage.backup_archive import BackupError, new_archive, open_backup
+from registry.operations.backup_archive import BackupError, new_archive, open_backup
 
 EMPTY = b"\x05\0\0\0\0"
 """A BSON document without members."""

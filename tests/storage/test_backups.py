@@ -18,10 +18,8 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorCollection
 
-from registry.settings import Settings
-from registry.start_error import StartError
-from registry.storage import backups
-from registry.storage.backup_archive import (
+from registry.operations import backups
+from registry.operations.backup_archive import (
     BackupError,
     Collection,
     Manifest,
@@ -29,7 +27,9 @@ from registry.storage.backup_archive import (
     open_backup,
     write_manifest,
 )
-from registry.storage.backups import back_up, restore
+from registry.operations.backups import back_up, restore
+from registry.settings import Settings
+from registry.start_error import StartError
 from tests.conftest import Serve
 from tests.databases import new_name
 from tests.mongods import client_of
@@ -266,8 +266,8 @@ _RESTORE = """
 import asyncio, sys
 from pathlib import Path
 from motor.motor_asyncio import AsyncIOMotorClient
-from registry.storage.backup_archive import open_backup
-from registry.storage.backups import restore
+from registry.operations.backup_archive import open_backup
+from registry.operations.backups import restore
 
 async def main(uri, name, path):
     with open_backup(Path(path)) as backup:

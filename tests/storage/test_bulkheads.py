@@ -10,7 +10,7 @@ from registry.settings import Settings, parse_settings
 from registry.start_error import StartError
 from registry.storage.bulkheads import Bulkhead, Bulkheads, check_connections
 from registry.storage.errors import BulkheadFull
-from registry.storage.thread_pool import THREADS
+from registry.thread_pool import THREADS
 
 
 def bulkhead(limit: int = 1, queue: int = 10, seconds: float = 60.0) -> Bulkhead:

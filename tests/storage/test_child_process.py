@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from registry.storage.mongod import child_process
-from registry.storage.mongod.child_process import ChildProcess
+from registry.mongod import child_process
+from registry.mongod.child_process import ChildProcess
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
 
 PARENT = """
 import sys
 from pathlib import Path
-from registry.storage.mongod import child_process
+from registry.mongod import child_process
 child_process._ORPHAN_SECONDS = 1
 child = child_process.ChildProcess(sys.argv[2:], Path(sys.argv[1]), sys.stdout.buffer)
 sys.stdin.read()

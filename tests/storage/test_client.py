@@ -17,8 +17,8 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage import client
-from registry.storage.client import connect
+from registry.storage.mongo import client
+from registry.storage.mongo.client import connect
 from tests.mongods import add_user, as_user, initiate, other_mongod
 
 GRAPH = Graph(RESOURCES)

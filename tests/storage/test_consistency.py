@@ -13,12 +13,12 @@ from pymongo import MongoClient
 
 from registry.commands import check as check_command
 from registry.model.graph import Graph
+from registry.operations.consistency.check import Report, check
+from registry.operations.consistency.links import TargetsExist
+from registry.operations.consistency.text_blocks import TextsAreInBlocks
+from registry.operations.consistency.violations import Violation
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.consistency.check import Report, check
-from registry.storage.consistency.links import TargetsExist
-from registry.storage.consistency.text_blocks import TextsAreInBlocks
-from registry.storage.consistency.violations import Violation
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import mongod_with_fail_points

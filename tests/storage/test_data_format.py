@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from registry.model.graph import Graph
+from registry.mongod.data_format import raise_format, read_format, version_conflict
+from registry.mongod.server_log import Log
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.client import connect
-from registry.storage.mongod.data_format import raise_format, read_format, version_conflict
-from registry.storage.mongod.log import Log
+from registry.storage.mongo.client import connect
 from tests import earlier_mongod
 from tests.mongods import running, start_error
 

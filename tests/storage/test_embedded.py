@@ -23,9 +23,9 @@ import pytest
 from pymongo import WriteConcern
 from pymongo.errors import AutoReconnect, OperationFailure
 
+from registry.mongod import data_directory, embedded, supervision, unix_socket
+from registry.mongod.unix_socket import running_uri
 from registry.settings import Settings
-from registry.storage.mongod import data_directory, embedded, supervision, unix_socket
-from registry.storage.mongod.unix_socket import running_uri
 from tests.mongods import Client, client_of, running, start_error
 from tests.programs import required_program
 from tests.storage.waiting import eventually

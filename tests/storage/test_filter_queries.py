@@ -13,7 +13,7 @@ import pytest
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
 from registry.model.attributes import Operator
 from registry.model.record import Record
-from registry.model.resource import Relationship
+from registry.model.resource_type import Relationship
 from registry.resources.person import person
 from registry.storage.reads.filter_queries import match
 from tests.support import Database

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
-from registry.storage.reads.commands import ReadCommands
+from registry.storage.mongo.read_commands import ReadCommands
 from tests.mongods import client_of
 from tests.proxy import Effect, Proxy
 from tests.support import CommandLog, Database, open_cursors

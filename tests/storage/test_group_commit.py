@@ -19,13 +19,8 @@ from registry.storage.errors import (
     Unavailable,
     VersionConflict,
 )
-from registry.storage.writes import (
-    group_commit,
-    id_allocation,
-    transactions,
-    unit_of_work,
-    write_requests,
-)
+from registry.storage.mongo import transactions
+from registry.storage.writes import group_commit, id_allocation, unit_of_work, write_requests
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 from tests.conftest import Serve

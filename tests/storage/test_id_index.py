@@ -18,9 +18,10 @@ from pymongo import WriteConcern
 from pymongo.errors import AutoReconnect
 
 from registry.model.record import MAX_ID
-from registry.storage.reads import change_streams, id_index
-from registry.storage.reads.change_streams import ChangesUnavailable
-from registry.storage.reads.commands import ReadCommands
+from registry.storage.mongo import change_streams
+from registry.storage.mongo.change_streams import ChangesUnavailable
+from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.reads import id_index
 from registry.storage.reads.id_index import IdIndex, IdPosition, Located
 from tests.mongods import client_of, program_of
 from tests.proxy import Effect, Proxy

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from registry.settings import Settings
-from registry.storage import client
-from registry.storage.writes import transactions
+from registry.storage.mongo import client, transactions
 from tests.api.test_idempotency import COMPUTER, KEY, PERSON, Reply, send
 from tests.conftest import Serve
 from tests.proxy import Effect, Proxy

@@ -20,8 +20,8 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
+from registry.storage.mongo.read_commands import PointInTime, ReadCommands
 from registry.storage.reads.collection_queries import CollectionQuery
-from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.read_context import ReadContext
 from tests.support import Api, CommandLog, Database, Response

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry.settings import Settings
-from registry.storage import client
+from registry.storage.mongo import client
 from tests.conftest import Serve
 from tests.proxy import Effect, Proxy
 from tests.storage.waiting import eventually

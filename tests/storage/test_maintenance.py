@@ -14,9 +14,9 @@ from registry.http.app_keys import REPOSITORY
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage import index_builds, maintenance
 from registry.storage.backlog import Backlog
-from registry.storage.indexes import Indexes
+from registry.storage.schema import index_builds, maintenance
+from registry.storage.schema.indexes import Indexes
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points

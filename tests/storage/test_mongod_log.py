@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from registry.storage.mongod import log as log_module
-from registry.storage.mongod.log import Log
+from registry.mongod import server_log as log_module
+from registry.mongod.server_log import Log
 
 
 @pytest.fixture

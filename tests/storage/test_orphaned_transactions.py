@@ -10,9 +10,9 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
-from registry.storage.client import APP_NAME
-from registry.storage.writes import orphaned_transactions
-from registry.storage.writes.orphaned_transactions import OrphanedTransactions
+from registry.storage.mongo import orphaned_transactions
+from registry.storage.mongo.client import APP_NAME
+from registry.storage.mongo.orphaned_transactions import OrphanedTransactions
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database, Response
 

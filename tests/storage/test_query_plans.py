@@ -21,7 +21,7 @@ from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filter_conditions import filter_operators
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import UNINDEXED, StoredField, stored_fields
 from registry.resources import RESOURCES
 from registry.storage.bulkheads import Bulkhead
@@ -69,7 +69,7 @@ def filters(one: StoredField) -> Iterator[str]:
         yield f"filter[{one.name}][{operator}]={text}"
 
 
-def requests_of(resource: Resource) -> Iterator[str]:
+def requests_of(resource: ResourceType) -> Iterator[str]:
     indexed = [one for one in stored_fields(resource).values() if one.name not in UNINDEXED]
     for one in indexed:
         for condition in filters(one):
@@ -134,7 +134,7 @@ async def observed(database: Database, serve: Serve, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Bulkhead, "__aenter__", observe)
     monkeypatch.setattr(
-        "registry.storage.client.AsyncIOMotorClient",
+        "registry.storage.mongo.client.AsyncIOMotorClient",
         lambda *args, event_listeners, **options: AsyncIOMotorClient(
             *args, **options, event_listeners=[*event_listeners, OBSERVED]
         ),

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from registry.settings import Settings
+from registry.storage.mongo.read_commands import Command, Found, ReadCommands
 from registry.storage.reads import totals
-from registry.storage.reads.commands import Command, Found, ReadCommands
 from tests.conftest import Serve
 from tests.storage.test_overload import bulkheads
 from tests.support import Api, CommandLog, Database

@@ -25,14 +25,14 @@ from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import parse_sort, sort_names
 from registry.model.attributes import Operator, Text
 from registry.model.graph import Graph
-from registry.model.resource import Link, Resource
+from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
+from registry.storage.mongo.read_commands import PointInTime, ReadCommands
 from registry.storage.reads import joined_reads, listings, related_order
 from registry.storage.reads.collection_queries import CollectionQuery
-from registry.storage.reads.commands import PointInTime, ReadCommands
 from registry.storage.reads.filter_queries import match
 from registry.storage.reads.listings import Listing
 from registry.storage.reads.read_context import ReadContext
@@ -47,7 +47,7 @@ class MonitorSchema(Schema):
     model = Text()
 
 
-MONITOR = Resource(
+MONITOR = ResourceType(
     type="monitor",
     collection="monitors",
     schema=MonitorSchema,
@@ -160,7 +160,7 @@ EXAMPLES = st.builds(
 class Reader:
     """Reads pages of one type; `expected` sorts all its records after a `$lookup` of targets."""
 
-    def __init__(self, database: Database, resource: Resource, sort: str) -> None:
+    def __init__(self, database: Database, resource: ResourceType, sort: str) -> None:
         settings = Settings()
         bulkheads = Bulkheads.of(settings)
         self.context = ReadContext(ReadCommands(database), GRAPH, settings, bulkheads, Backlog())

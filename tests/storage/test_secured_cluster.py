@@ -18,9 +18,8 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage import client
-from registry.storage.client import APP_NAME, connect
-from registry.storage.writes import orphaned_transactions
+from registry.storage.mongo import client, orphaned_transactions
+from registry.storage.mongo.client import APP_NAME, connect
 from tests.certificates import Authority
 from tests.conftest import Serve
 from tests.mongods import client_of, program_of

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
-from registry.storage import maintenance, text_indexing
 from registry.storage.reads import joined_reads
 from registry.storage.reads.filter_queries import match
+from registry.storage.schema import maintenance, text_indexing
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from tests.conftest import Serve
 from tests.storage.waiting import eventually

@@ -12,9 +12,9 @@ from registry.jsonapi.changes import NEW, Change, Verb, Write
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.client import connect
+from registry.storage.mongo.client import connect
 from registry.storage.repository import Repository
-from registry.storage.thread_pool import THREADS
+from registry.thread_pool import THREADS
 from tests.support import Database
 
 GRAPH = Graph(RESOURCES)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from registry.mongod import embedded
 from registry.settings import Settings
-from registry.storage.mongod import embedded
 from tests.conftest import Serve
 from tests.storage.waiting import eventually
 from tests.support import Api, Database, open_cursors

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from registry.model.graph import Graph
+from registry.operations.backup_archive import open_backup
+from registry.operations.backups import back_up, restore
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.backup_archive import open_backup
-from registry.storage.backups import back_up, restore
-from registry.storage.client import APP_NAME
 from registry.storage.errors import DuplicateValue
-from registry.storage.reads.commands import ReadCommands
-from registry.storage.unique_indexes import UniqueIndexes
-from registry.storage.writes import orphaned_transactions
+from registry.storage.mongo import orphaned_transactions
+from registry.storage.mongo.client import APP_NAME
+from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.schema.unique_indexes import UniqueIndexes
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, client_of, mongod_with_fail_points
 from tests.proxy import Effect, Proxy

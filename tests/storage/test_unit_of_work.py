@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from registry.jsonapi.changes import Mode
-from registry.storage.writes import transactions
-from registry.storage.writes.transactions import SingleCommand
+from registry.storage.mongo import transactions
+from registry.storage.mongo.transactions import SingleCommand
 from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database, Response
 

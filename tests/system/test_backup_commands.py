@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from bson import encode
 
+from registry.operations.backup_archive import Collection, Manifest, new_archive, write_manifest
 from registry.settings import Settings
-from registry.storage.backup_archive import Collection, Manifest, new_archive, write_manifest
 from tests.conftest import Grant
 from tests.databases import new_name
 from tests.system.conftest import Start

@@ -22,7 +22,7 @@ from tests.system.service import (
 )
 
 IMPATIENT = """
-from registry.storage.mongod import supervision
+from registry.mongod import supervision
 supervision._PAUSES = (0.0, 0.1)
 from registry.__main__ import main
 main()

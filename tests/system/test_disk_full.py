@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
-from registry.storage.mongod.disk import RESERVE_BYTES
+from registry.mongod.disk import RESERVE_BYTES
 from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, person

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.resources import RESOURCES
 from registry.settings import Settings, flag
 from tests.conftest import Serve
@@ -120,12 +120,12 @@ async def test_the_page_on_authorship_shows_what_is_stored(api: Api, database: D
     assert await check_commands("docs/authorship.md", f"127.0.0.1:{api.client.port}") == 1
 
 
-def declared_phone(target: str = "person") -> Resource:
+def declared_phone(target: str = "person") -> ResourceType:
     """Return the type that the page declares, with a link to the target."""
     (source,) = re.findall(r"```python\n(from marshmallow .*?)```", ARCHITECTURE, re.DOTALL)
     namespace: dict[str, Any] = {}
     exec(source.replace('"person"', f'"{target}"'), namespace)  # noqa: S102 - from the page
-    resource: Resource = namespace["phone"]
+    resource: ResourceType = namespace["phone"]
     return resource
 
 

@@ -20,8 +20,8 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from registry.mongod import embedded
 from registry.settings import Settings
-from registry.storage.mongod import embedded
 from tests.mongods import client_of
 from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start

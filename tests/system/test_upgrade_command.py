@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from registry.mongod import embedded
 from registry.settings import Settings
-from registry.storage.mongod import embedded
 from tests import earlier_mongod
 from tests.system.conftest import Start
 from tests.system.service import COMMAND, environment, error_message, run_command

@@ -35,12 +35,10 @@ from registry.jsonapi.query import (
     reject_parameters,
 )
 from registry.model.graph import Graph
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
 from registry.settings import Settings
-from registry.storage.bulkheads import Bulkhead
-from registry.storage.repository import Repository
-from registry.storage.writes.idempotency import IdempotencyKey
+from registry.storage import Bulkhead, IdempotencyKey, Repository
 
 _Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.StreamResponse]]"
 _Query = TypeVar("_Query")
@@ -58,7 +56,7 @@ class DocumentView(web.View):
     """
 
     graph: ClassVar[Graph]
-    types: ClassVar[tuple[Resource, ...]] = ()
+    types: ClassVar[tuple[ResourceType, ...]] = ()
     handlers: ClassVar[Mapping[str, _Handler]]
     requirements: ClassVar[Mapping[str, Sequence[Requirement]]]
     _entered: Mapping[Bulkhead, str | None] = {}

@@ -16,16 +16,15 @@ from registry.jsonapi.documents import encode_collection, encode_document
 from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import array, resource_objects
-from registry.model.resource import Resource
-from registry.storage.reads.listings import Listing
-from registry.storage.snapshot import Snapshot
+from registry.model.resource_type import ResourceType
+from registry.storage import Listing, Snapshot
 
 
 class ListView(TypeView):
     """A view that responds with resources of one type, all of them or a page."""
 
     async def respond_with_listing(
-        self, resource: Resource, listing: Listing, query: Query, snapshot: Snapshot
+        self, resource: ResourceType, listing: Listing, query: Query, snapshot: Snapshot
     ) -> web.StreamResponse:
         """Respond with the page that the query names, or stream the whole collection.
 
@@ -45,7 +44,7 @@ class ListView(TypeView):
         return await self.respond(encode, len(window.records) + compound.size)
 
     async def _stream(
-        self, resource: Resource, listing: Listing, query: Query, snapshot: Snapshot
+        self, resource: ResourceType, listing: Listing, query: Query, snapshot: Snapshot
     ) -> web.StreamResponse:
         check_if_match(self.request, None)
         if matches_if_none_match(self.request, None):

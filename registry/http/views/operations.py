@@ -18,7 +18,7 @@ from registry.jsonapi.operation_documents import load_operations
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.offloading import offload
-from registry.storage.writes.write_requests import WriteResult
+from registry.storage import WriteResult
 
 
 class OperationsView(DocumentView):

@@ -24,12 +24,9 @@ from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
 from registry.model.record import Record
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES
-from registry.storage.errors import RecordNotFound
-from registry.storage.reads.listings import Listing
-from registry.storage.records import key_of
-from registry.storage.snapshot import Snapshot
+from registry.storage import Listing, RecordNotFound, Snapshot, key_of
 
 
 class _RelationshipView(ListView):
@@ -38,7 +35,7 @@ class _RelationshipView(ListView):
     relationship: ClassVar[Relationship]
 
     @property
-    def target(self) -> Resource:
+    def target(self) -> ResourceType:
         """The type of the related resources."""
         return self.graph[self.relationship.target]
 

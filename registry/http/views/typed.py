@@ -29,13 +29,9 @@ from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.resource_objects import resource_objects
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.offloading import MAX_INLINE_OBJECTS, offload
-from registry.storage.errors import VersionConflict
-from registry.storage.records import version_of
-from registry.storage.snapshot import Snapshot
-from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.write_requests import WriteResult
+from registry.storage import IdempotencyKey, Snapshot, VersionConflict, WriteResult, version_of
 
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -49,7 +45,7 @@ class TypeView(DocumentView):
     scope: of the query parameters, for a single resource of the type.
     """
 
-    resource: ClassVar[Resource]
+    resource: ClassVar[ResourceType]
     scope: ClassVar[QueryScope]
 
     @property
@@ -159,7 +155,7 @@ class TypeView(DocumentView):
         return await snapshot.get(self.resource, self.resource_id)
 
     async def resolve(
-        self, resource: Resource, records: Sequence[Record], query: Query, snapshot: Snapshot
+        self, resource: ResourceType, records: Sequence[Record], query: Query, snapshot: Snapshot
     ) -> Compound:
         """Return the relationships and included resources of primary records."""
         return await resolve(resource, records, query, snapshot, self.graph)

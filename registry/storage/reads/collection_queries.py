@@ -10,10 +10,10 @@ from registry.jsonapi.filtering import Filter, names_related
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Order
 from registry.model.record import Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
+from registry.storage.mongo.read_commands import Command, PointInTime, Session
 from registry.storage.reads.bounded_sorts import find_first
-from registry.storage.reads.commands import Command, PointInTime, Session
 from registry.storage.reads.filter_queries import all_of, match
 from registry.storage.reads.id_index import IdPosition, Located
 from registry.storage.reads.query_commands import QueryCommands
@@ -37,7 +37,7 @@ class CollectionQuery:
     def __init__(
         self,
         context: ReadContext,
-        resource: Resource,
+        resource: ResourceType,
         filters: Sequence[Filter],
         query: Query,
         point: PointInTime,
@@ -63,7 +63,7 @@ class CollectionQuery:
         self._has_searched = False
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> ResourceType:
         """The type of the records."""
         return self._resource
 
@@ -247,7 +247,7 @@ class CollectionQuery:
             self._has_searched = True
             self._filters = await self.searched(self._resource, self._filters)
 
-    async def searched(self, resource: Resource, filters: Sequence[Filter]) -> Sequence[Filter]:
+    async def searched(self, resource: ResourceType, filters: Sequence[Filter]) -> Sequence[Filter]:
         """Return filters that match the same records of a type, and name those found by text."""
         search = TextSearch(resource, self.run, self.context.backlog.found_outside)
         return await search.narrowed(filters)

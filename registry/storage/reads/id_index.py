@@ -12,10 +12,10 @@ from typing import NamedTuple
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from registry.storage.batching import Batcher, BatchLimits
+from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.storage.mongo.change_streams import ChangeStream, ChangesUnavailable
+from registry.storage.mongo.read_commands import Command, ReadCommands
 from registry.storage.reads.block_counts import BlockCounts, Place
-from registry.storage.reads.change_streams import ChangeStream, ChangesUnavailable
-from registry.storage.reads.commands import Command, ReadCommands
 
 _MIN_BLOCK_BITS = 8
 """A block has 256 ids or more. If it has gaps, a page skips half of it on average."""

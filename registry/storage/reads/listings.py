@@ -9,8 +9,8 @@ from typing import TypeVar
 from registry.jsonapi.pagination import NumberedPage, Page, Window
 from registry.model.record import Record
 from registry.storage.errors import QueryTimeout, translated_errors
+from registry.storage.mongo.read_commands import PointInTime
 from registry.storage.reads.collection_queries import CollectionQuery
-from registry.storage.reads.commands import PointInTime
 from registry.storage.reads.joined_reads import in_chunks
 from registry.storage.reads.keyset_pages import keyset_page
 from registry.storage.reads.numbered_pages import numbered_page

@@ -16,11 +16,11 @@ from bson.timestamp import Timestamp
 
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage.batching import Batcher, BatchLimits
 from registry.storage.errors import translated_errors
-from registry.storage.reads.commands import Found, PointInTime, ReadCommands
+from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.storage.mongo.read_commands import Found, PointInTime, ReadCommands
 from registry.storage.records import Stage, by_id, key_of, one_of
 from registry.storage.visible_fields import fields_of, only
 
@@ -67,7 +67,7 @@ class Lookups:
         self._slots = asyncio.Semaphore(_MAX_BATCHES_AT_A_TIME)
 
     async def find(
-        self, resource: Resource, field: str, ids: _Ids, fields: _Fields, point: PointInTime
+        self, resource: ResourceType, field: str, ids: _Ids, fields: _Fields, point: PointInTime
     ) -> list[Record]:
         """Return the records in which the field has one of the ids, by ascending `_id`.
 
@@ -90,7 +90,7 @@ class Lookups:
 
     async def find_first(
         self,
-        resource: Resource,
+        resource: ResourceType,
         relationship: Relationship,
         ids: _Ids,
         limit: int,
@@ -124,7 +124,7 @@ class Lookups:
         return by_id(records)
 
     def _batcher(
-        self, resource: Resource, field: str, is_single: bool, time: Timestamp | None
+        self, resource: ResourceType, field: str, is_single: bool, time: Timestamp | None
     ) -> Batcher[_Lookup, Found]:
         key = resource, field, is_single, time
         batcher = self._batchers.get(key)
@@ -138,7 +138,7 @@ class Lookups:
         return batcher
 
     async def _find_batch(
-        self, resource: Resource, field: str, time: Timestamp | None, lookups: Sequence[_Lookup]
+        self, resource: ResourceType, field: str, time: Timestamp | None, lookups: Sequence[_Lookup]
     ) -> list[Found]:
         all_ids = set[int]().union(*(ids for ids, _ in lookups))
         all_fields = set[str]().union(*(fields for _, fields in lookups))
@@ -164,7 +164,7 @@ class Lookups:
 
     async def _query(
         self,
-        resource: Resource,
+        resource: ResourceType,
         field: str,
         ids: _Ids,
         fields: Collection[str],

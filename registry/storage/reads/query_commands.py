@@ -5,8 +5,8 @@ from typing import Any
 
 from registry.jsonapi.sorting import Order
 from registry.model.graph import Graph
-from registry.model.resource import Resource
-from registry.storage.reads.commands import Command
+from registry.model.resource_type import ResourceType
+from registry.storage.mongo.read_commands import Command
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.reads.sort_keys import RELATED, Conditions, sort_document, split
 from registry.storage.records import ONE_BATCH, Stage
@@ -23,7 +23,7 @@ class QueryCommands:
     """
 
     def __init__(
-        self, resource: Resource, graph: Graph, order: Order, projection: Mapping[str, Any]
+        self, resource: ResourceType, graph: Graph, order: Order, projection: Mapping[str, Any]
     ) -> None:
         self._resource = resource
         self._graph = graph

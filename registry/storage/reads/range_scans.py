@@ -12,8 +12,8 @@ from bson.int64 import Int64
 from bson.timestamp import Timestamp
 
 from registry.model.record import MAX_ID, Record
-from registry.storage.batching import Batcher, BatchLimits
-from registry.storage.reads.commands import Found, ReadCommands
+from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.storage.mongo.read_commands import Found, ReadCommands
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
 from registry.storage.visible_fields import only

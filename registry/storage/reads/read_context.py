@@ -6,9 +6,9 @@ from registry.jsonapi.pagination import Window
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
-from registry.storage.batching import Coalescer
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.reads.commands import PointInTime, ReadCommands
+from registry.storage.mongo.batching import Coalescer
+from registry.storage.mongo.read_commands import PointInTime, ReadCommands
 from registry.storage.reads.id_index import IdIndex
 from registry.storage.reads.range_scans import RangeScans
 

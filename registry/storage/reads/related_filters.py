@@ -22,7 +22,7 @@ from registry.jsonapi.filtering import (
 from registry.jsonapi.sorting import BY_ID, Key
 from registry.model.attributes import Operator
 from registry.model.record import Record, hashable_id
-from registry.model.resource import Relationship, Resource
+from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import ID
 from registry.storage.reads.collection_queries import CollectionQuery
 from registry.storage.reads.filter_queries import all_of, match
@@ -72,7 +72,7 @@ async def _with_ids(part: Filter, query: CollectionQuery, limit: int) -> Filter:
 
 
 async def linked_ids(
-    query: CollectionQuery, resource: Resource, conditions: Conditions, field: str, limit: int
+    query: CollectionQuery, resource: ResourceType, conditions: Conditions, field: str, limit: int
 ) -> set[int] | None:
     """Return the ids in a field of the records of a type that satisfy conditions.
 
@@ -134,7 +134,7 @@ class SemiJoin:
         assert_never(part)
 
     async def _values(
-        self, resource: Resource, field: str, values: Collection[object], part: Filter
+        self, resource: ResourceType, field: str, values: Collection[object], part: Filter
     ) -> list[object]:
         """Return the values of a field, among some values, in the records that satisfy a filter."""
         if not values:

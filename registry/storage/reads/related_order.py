@@ -15,7 +15,7 @@ from registry.jsonapi.cursors import Position
 from registry.jsonapi.filtering import Filter, Related, conjuncts
 from registry.jsonapi.sorting import Order
 from registry.model.record import Record
-from registry.model.resource import Relationship
+from registry.model.resource_type import Relationship
 from registry.model.stored_fields import ID
 from registry.storage.reads.bounded_sorts import find_after, find_first
 from registry.storage.reads.collection_queries import CollectionQuery

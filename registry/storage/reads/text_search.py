@@ -6,9 +6,9 @@ from typing import Any
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter
 from registry.model.attributes import Operator
 from registry.model.record import TEXT_BLOCK
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
-from registry.storage.reads.commands import Command, RunCommand
+from registry.storage.mongo.read_commands import Command, RunCommand
 from registry.storage.reads.filter_queries import match
 from registry.storage.records import ONE_BATCH, Stage
 from registry.storage.text_blocks import NO_BLOCK, collection_of, fold, has_text, matched_ids
@@ -39,7 +39,7 @@ class TextSearch:
     """
 
     def __init__(
-        self, resource: Resource, run: RunCommand, on_outside: Callable[[int], None]
+        self, resource: ResourceType, run: RunCommand, on_outside: Callable[[int], None]
     ) -> None:
         self._resource = resource
         self._run = run

@@ -11,14 +11,14 @@ from typing import TypeAlias
 from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 from registry.model.graph import Graph
 from registry.storage.errors import StorageError
-from registry.storage.writes.identity_map import RecordKey
-from registry.storage.writes.transactions import (
+from registry.storage.mongo.transactions import (
     Callback,
     Committed,
     Transaction,
     TransactionConflict,
     Transactions,
 )
+from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 

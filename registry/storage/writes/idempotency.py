@@ -13,11 +13,11 @@ from typing import Any
 from pymongo.errors import DocumentTooLarge
 
 from registry.model.record import Record
-from registry.model.resource import Resource
-from registry.storage.client import Database
+from registry.model.resource_type import ResourceType
 from registry.storage.errors import FingerprintMismatch, StoredResultTooLarge
+from registry.storage.mongo.client import Database
+from registry.storage.mongo.transactions import Transaction
 from registry.storage.visible_fields import visible_fields
-from registry.storage.writes.transactions import Transaction
 
 _RETENTION = timedelta(hours=24)
 """The minimum time that a result is kept; MongoDB deletes it about a minute later at most."""
@@ -73,7 +73,7 @@ class StoredResults:
         result: list[Record] = document["result"]
         return result
 
-    def add(self, key: IdempotencyKey, result: Iterable[tuple[Resource, Record]]) -> None:
+    def add(self, key: IdempotencyKey, result: Iterable[tuple[ResourceType, Record]]) -> None:
         """Add the result of a request: what it has left of records, with their types."""
         document = {
             "_id": key.id,
@@ -100,6 +100,6 @@ class StoredResults:
             raise StoredResultTooLarge from error
 
 
-def _visible_part(resource: Resource, record: Record) -> Record:
+def _visible_part(resource: ResourceType, record: Record) -> Record:
     fields = ("_id", *visible_fields(resource))
     return {name: record[name] for name in fields if name in record}

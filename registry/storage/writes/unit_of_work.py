@@ -11,7 +11,7 @@ from registry.jsonapi.changes import Change, Linkage, Mode, Verb, Write
 from registry.model.authorship import current_time, updated
 from registry.model.graph import Graph
 from registry.model.record import VERSION, Record
-from registry.model.resource import Resource
+from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
     DUPLICATE_KEY,
@@ -24,6 +24,7 @@ from registry.storage.errors import (
     Unavailable,
     VersionConflict,
 )
+from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.records import (
     changed_fields,
     foreign_keys,
@@ -34,11 +35,10 @@ from registry.storage.records import (
     one_of,
     version_of,
 )
-from registry.storage.unique_indexes import taken_attribute
+from registry.storage.schema.unique_indexes import taken_attribute
 from registry.storage.visible_fields import visible
 from registry.storage.writes.idempotency import StoredResults
 from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey
-from registry.storage.writes.transactions import Transaction, TransactionConflict, WriteRejected
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 
 _log = logging.getLogger("registry")
@@ -162,7 +162,7 @@ class UnitOfWork:
             raise
 
     async def _store(
-        self, command: str, resource: Resource, changes: Sequence[RecordChange]
+        self, command: str, resource: ResourceType, changes: Sequence[RecordChange]
     ) -> None:
         """Store changes by one command: "delete", "insert" or "update"."""
         name = resource.collection
@@ -229,7 +229,7 @@ class UnitOfWork:
             self._records.update((resource.type, id_), fields)
             self._link(resource, id_, change, before)
 
-    def _link(self, resource: Resource, id_: int, change: Change, before: Record) -> None:
+    def _link(self, resource: ResourceType, id_: int, change: Change, before: Record) -> None:
         """Change the other side of links. before: the record before the change."""
         records = self._records
         for linkage in change.linkages:
@@ -245,7 +245,7 @@ class UnitOfWork:
                 records.update(member, {foreign_key: id_})
                 records.increment_version(resource.type, owner)
 
-    def _delete(self, resource: Resource, id_: int, record: Record) -> None:
+    def _delete(self, resource: ResourceType, id_: int, record: Record) -> None:
         """Delete a record and all links to it."""
         for relationship in resource.relationships.values():
             target, foreign_key = relationship.target, relationship.foreign_key
@@ -275,7 +275,7 @@ def _values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
                 yield relationship.target, relationship.foreign_key, (id_,)
 
 
-def _stored(result: WriteResult) -> tuple[Resource, Record]:
+def _stored(result: WriteResult) -> tuple[ResourceType, Record]:
     """Return what is stored of a result: what the response shows, and the id."""
     record = result.record
     shown = record if result.write.is_shown else {"_id": record["_id"]}
@@ -298,7 +298,7 @@ def _command(change: RecordChange) -> str:
     return "insert" if change.before is None else "update"
 
 
-def _statements(changes: Sequence[RecordChange], resource: Resource) -> list[dict[str, Any]]:
+def _statements(changes: Sequence[RecordChange], resource: ResourceType) -> list[dict[str, Any]]:
     """Return the statements of updates: one for all records in which the same links change."""
     links = {VERSION, *(link.foreign_key for link in resource.links)}
     alike: dict[Hashable, list[RecordChange]] = defaultdict(list)
@@ -315,7 +315,9 @@ def _statement(ids: Sequence[Any], update: Any) -> dict[str, Any]:
     return {"q": {"_id": one_of(ids)}, "u": update, "multi": len(ids) > 1}
 
 
-def _rejection(request: WriteRequest, resource: Resource, rejected: WriteRejected) -> StorageError:
+def _rejection(
+    request: WriteRequest, resource: ResourceType, rejected: WriteRejected
+) -> StorageError:
     """Return why MongoDB has rejected what a request writes to records of a type."""
     name = taken_attribute(rejected.error, resource)
     for write in reversed(request.writes):

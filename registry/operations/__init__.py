@@ -1,0 +1,1 @@
+"""What operators do with a whole database: back up, restore, check."""

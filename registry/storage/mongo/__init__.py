@@ -1,0 +1,1 @@
+"""The driver: connections, commands, transactions, change streams, and batches of calls."""

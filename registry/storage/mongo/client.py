@@ -1,0 +1,174 @@
+"""The MongoDB client: opened when the service starts, closed when it ends."""
+
+import re
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeAlias
+
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
+from pymongo.errors import PyMongoError
+
+from registry.model.graph import Graph
+from registry.model.record import Record
+from registry.mongod.embedded import mongod
+from registry.settings import Settings
+from registry.start_error import StartError
+from registry.storage.bulkheads import check_connections
+from registry.storage.mongo.codecs import codec_options
+from registry.storage.mongo.connection_pool import PoolSize
+from registry.thread_pool import THREADS
+
+Database: TypeAlias = AsyncIOMotorDatabase[Record]
+
+APP_NAME = "registry"
+"""The name under which MongoDB lists the connections of the service."""
+
+_OPTIONS: dict[str, Any] = {
+    "appname": APP_NAME,
+    "w": "majority",
+    "journal": True,
+    "wTimeoutMS": 10_000,
+    "readPreference": "primary",
+    "serverSelectionTimeoutMS": 5_000,
+    "maxPoolSize": THREADS,
+    "tz_aware": True,
+    # Undecodable external data is shown best effort rather than failing the response.
+    "unicode_decode_error_handler": "replace",
+    "datetime_conversion": "DATETIME_AUTO",
+}
+"""Options that MONGODB_URI cannot override."""
+
+_HEARTBEATS: dict[str, Any] = {"heartbeatFrequencyMS": 1_000, "connectTimeoutMS": 3_000}
+"""Options that MONGODB_URI can override: they decide when a silent member counts as lost.
+
+A frozen or unreachable server leaves its connections open. The driver interrupts the commands that
+wait on them when a heartbeat is `connectTimeoutMS` late: 3.5 to 4.5 s after the last sign of life
+instead of up to 30 s, so before MongoDB elects another primary, which takes 10 s by default. A
+busy server is not late by 3 s, as heartbeats wait for neither its disk nor other commands. Nor does
+a service short of CPU time interrupt healthy connections: the driver reads what has arrived before
+it gives up.
+"""
+
+_SOCKET_SECONDS = 10.0
+"""How long MongoDB may take to reply, in addition to the time limit of a query."""
+
+_MIN_WIRE_VERSION = 17
+"""That of MongoDB 6.0."""
+
+_ADVICE = "correct it or start that cluster, or leave it unset for an embedded mongod"
+
+_HOST = r"(\[[^][@/?,]+\]|[^][:@/?,]+)(:[0-9]+)?"
+_URI = re.compile(
+    rf"mongodb(\+srv)?://([^:@/?]+(:[^:@/?]*)?@)?{_HOST}(,{_HOST})*(/[^:@/?=]*)?(\?[^@]*)?"
+)
+"""A URI in which nothing but the credentials can be a part of the credentials.
+
+pymongo accepts more, such as the host `me` and the database `ret@db` in `mongodb://me:1/ret@db`,
+and quotes what it takes for names of hosts, databases and options.
+"""
+
+_FORM = (
+    "it is not a URI such as mongodb://user:password@host:27017/?tls=true, in which / ? : % and @ "
+    "of the user name and password, and any other @, are percent-encoded (@ as %40)"
+)
+_SECRET_OPTIONS = re.compile(r"\?.*(password|properties)=", re.IGNORECASE | re.DOTALL)
+_INVALID_OPTION = "one of its options is not valid"
+
+
+@asynccontextmanager
+async def connect(
+    settings: Settings, graph: Graph, on_failure: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[Database]:
+    """Yield the database: of the cluster in MONGODB_URI, or of an embedded mongod.
+
+    Writes are acknowledged by the majority and journaled. The client belongs to the running event
+    loop. Raises StartError if the database cannot be reached, or rejects the first commands, or if
+    the limits of the settings need too many connections.
+    """
+    check_connections(settings)
+    async with AsyncExitStack() as stack:
+        uri = settings.mongodb_uri
+        if uri is None:
+            uri = await stack.enter_async_context(mongod(settings, on_failure))
+        client = _open(uri, _SOCKET_SECONDS + settings.query_seconds)
+        stack.callback(client.close)
+        try:
+            await _check(client, settings.database)
+            yield client.get_database(settings.database, codec_options(client.codec_options, graph))
+        except PyMongoError as error:
+            if settings.mongodb_uri is None:
+                raise StartError(f"the embedded mongod: {reason_of(error)}") from error
+            raise StartError(f"MONGODB_URI: {reason_of(error)}; {_ADVICE}") from error
+
+
+def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
+    """Return a client. Raises StartError, whose message has nothing of the credentials."""
+    if not _URI.fullmatch(uri):
+        raise StartError(f"MONGODB_URI: {_FORM}; {_ADVICE}")
+    try:
+        with warnings.catch_warnings():
+            # pymongo only warns of a misspelt option and ignores it, even one for security.
+            warnings.simplefilter("error", UserWarning)
+            milliseconds = round(seconds * 1_000)
+            options = {**_OPTIONS, **_unset(_HEARTBEATS, uri), "socketTimeoutMS": milliseconds}
+            return AsyncIOMotorClient(uri, event_listeners=[PoolSize()], **options)
+    except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
+        # What follows an unescaped & in the value of an option is taken for the name of another.
+        is_secret = _SECRET_OPTIONS.search(uri) and not isinstance(error, OSError)
+        reason = _INVALID_OPTION if is_secret else reason_of(error)
+        raise StartError(f"MONGODB_URI: {reason}; {_ADVICE}") from error
+
+
+def _unset(options: Mapping[str, Any], uri: str) -> dict[str, Any]:
+    """Return the options that a URI does not set; their names are case-insensitive."""
+    query = re.split("[&;]", uri.partition("?")[2].lower())
+    names = {part.partition("=")[0] for part in query}
+    return {name: value for name, value in options.items() if name.lower() not in names}
+
+
+async def _check(client: AsyncIOMotorClient[dict[str, Any]], database: str) -> None:
+    try:
+        hello = await client.admin.command("hello")
+    except ValueError as error:  # of SASLprep, which prohibits some characters in passwords
+        raise StartError(f"MONGODB_URI: {error}; {_ADVICE}") from error
+    if "setName" not in hello and hello.get("msg") != "isdbgrid":  # how a mongos identifies itself
+        raise StartError(
+            "MONGODB_URI: the server is not a member of a replica set: start it with --replSet "
+            "and initiate the set, or leave MONGODB_URI unset for an embedded mongod"
+        )
+    if not hello["isWritablePrimary"]:
+        raise StartError(
+            "MONGODB_URI: the server is not the primary of its replica set: remove directConnection"
+        )
+    if hello["maxWireVersion"] < _MIN_WIRE_VERSION:
+        version = (await client.server_info())["version"]
+        raise StartError(f"the database is MongoDB {version}: the service requires 6.0 or later")
+    await client[database].list_collection_names()  # fails if authentication is required
+
+
+def reason_of(error: Exception) -> str:
+    """Return pymongo's message, without the client state that it appends.
+
+    Of a command that MongoDB denies, only the name is kept.
+    """
+    message = re.split(r" \(configured timeouts|, Timeout: |, full error: ", str(error))[0]
+    return re.sub(r"(?<=execute command )\{ (\w+): .*", r"`\1`", message).rstrip(".")
+
+
+INCOMPLETE_RESTORE = "incomplete_restore"
+"""The collection that exists, with the time of the backup, until a restore is complete."""
+
+
+async def require_complete(database: Database) -> None:
+    """Raise StartError if a restore into the database was interrupted; also PyMongoError."""
+    if await is_incomplete(database):
+        raise StartError(
+            f"the database {database.name} has only a part of a backup: "
+            "restore it again, which removes that part, or choose another with --database"
+        )
+
+
+async def is_incomplete(database: Database) -> bool:
+    """Return whether a restore into the database was interrupted. Raises PyMongoError."""
+    return bool(await database.list_collection_names(filter={"name": INCOMPLETE_RESTORE}))

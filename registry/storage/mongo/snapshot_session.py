@@ -1,0 +1,39 @@
+"""Snapshot sessions: all their reads show the database at one point in time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pymongo
+from motor.motor_asyncio import AsyncIOMotorClientSession
+from pymongo.errors import OperationFailure
+
+from registry.storage.mongo.client import Database
+
+_SNAPSHOT_TOO_OLD = 239
+
+_READ_SECONDS = 3_600.0
+"""The time limit of all reads, instead of that of the connection: some read a whole collection
+before they reply."""
+
+
+class SnapshotExpired(Exception):
+    """The reads take longer than MongoDB keeps a snapshot; the message says how to extend that."""
+
+
+@asynccontextmanager
+async def snapshot_session(database: Database) -> AsyncIterator[AsyncIOMotorClientSession]:
+    """Yield a session whose reads all show the point in time of the first one.
+
+    Raises SnapshotExpired, after five minutes by default; also PyMongoError.
+    """
+    try:
+        async with await database.client.start_session(snapshot=True) as session:
+            with pymongo.timeout(_READ_SECONDS):
+                yield session
+    except OperationFailure as error:
+        if error.code == _SNAPSHOT_TOO_OLD:
+            raise SnapshotExpired(
+                "it takes longer than MongoDB keeps a snapshot: "
+                "increase the server parameter minSnapshotHistoryWindowInSeconds"
+            ) from error
+        raise

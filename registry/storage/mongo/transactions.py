@@ -1,0 +1,339 @@
+"""Transactions: all of a change or none of it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import pymongo
+from bson.timestamp import Timestamp
+from motor.motor_asyncio import AsyncIOMotorClientSession
+from pymongo.errors import (
+    ConnectionFailure,
+    DocumentTooLarge,
+    DuplicateKeyError,
+    NetworkTimeout,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+)
+from pymongo.read_concern import ReadConcern
+
+from registry.model.record import VERSION, Record
+from registry.storage.errors import StorageError, Unavailable, translated_errors
+from registry.storage.mongo.client import Database
+from registry.storage.mongo.command_durations import observed
+from registry.storage.mongo.orphaned_transactions import SUSPECT_SECONDS, OrphanedTransactions
+from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.mongo.session_pool import SessionPool
+from registry.storage.records import ONE_BATCH
+
+_log = logging.getLogger("registry")
+
+_Result = TypeVar("_Result")
+
+WriteError: TypeAlias = Mapping[str, Any]
+"""An element of `writeErrors`, as MongoDB returns it."""
+
+Statement: TypeAlias = Mapping[str, Any]
+"""A statement of the command `update` or `delete`."""
+
+_RETRY_SECONDS = 10.0
+"""How long a transaction is retried while others write the same documents."""
+
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
+"""The pause before a retry; it doubles each time. MongoDB reports a locked document at once."""
+
+_MAX_RETRIED = 16
+"""Transactions of single requests in flight, each of which takes a thread."""
+
+_COMMANDS_SECONDS, _SHARED_SECONDS = 10.0, 5.0
+"""The time limits of the commands of a transaction before its commit, and of one that requests
+share: they have time to run again alone."""
+
+_COMMIT_SECONDS, _ABORT_SECONDS = 5.0, 1.0
+"""The time limits of the commit and of the abort, in the service and on the server."""
+
+
+class TransactionConflict(StorageError):
+    """Nothing of the transaction is written, and it can be run again.
+
+    Usually another wrote the same documents first, or the connection was lost before the commit.
+    """
+
+
+class WriteRejected(TransactionConflict):
+    """MongoDB has rejected what would be written to one record. error: the reason. id: its id."""
+
+    def __init__(self, error: WriteError, id_: Any) -> None:
+        super().__init__(error, id_)
+        self.error = error
+        self.id = id_
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[_Result]):
+    """The result of a transaction, and the time at which it became visible."""
+
+    result: _Result
+    time: Timestamp | None
+
+
+class Transaction:
+    """A transaction in progress. The methods raise PyMongoError."""
+
+    def __init__(self, database: Database, session: AsyncIOMotorClientSession) -> None:
+        self._database = database
+        self._session = session
+
+    async def find(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        projection: Mapping[str, Any] | None = None,
+        limit: int = 0,
+    ) -> list[Record]:
+        """Return the records of a query, at most `limit` unless it is 0."""
+        reply = await self._run(
+            {
+                "find": collection,
+                "filter": query,
+                "projection": projection or {},
+                "limit": limit,
+                "batchSize": ONE_BATCH,
+            }
+        )
+        records: list[Record] = reply["cursor"]["firstBatch"]
+        while id_ := reply["cursor"]["id"]:
+            more = {"getMore": id_, "collection": collection, "batchSize": ONE_BATCH}
+            with pymongo.timeout(None):  # MongoDB refuses a time limit here
+                reply = await self._run(more)
+            records += reply["cursor"]["nextBatch"]
+        return records
+
+    async def insert(self, collection: str, documents: Sequence[Record]) -> None:
+        """Insert documents.
+
+        Raises WriteRejected, DocumentTooLarge for a single document, or TransactionConflict if
+        several exceed 16 MB together.
+        """
+        if not documents:
+            return
+        try:
+            # `insert_many` takes 4 us more for each document.
+            reply = await self._run({"insert": collection, "documents": documents})
+        except DocumentTooLarge as error:
+            if len(documents) == 1:
+                raise
+            raise TransactionConflict from error
+        _check(reply, [one["_id"] for one in documents])
+
+    async def update(self, collection: str, statements: Sequence[Statement]) -> None:
+        """Update documents. Raises WriteRejected."""
+        reply = await self._run({"update": collection, "updates": statements})
+        _check(reply, [one["q"]["_id"] for one in statements])
+
+    async def delete(self, collection: str, statements: Sequence[Statement]) -> None:
+        """Delete documents. Raises WriteRejected."""
+        reply = await self._run({"delete": collection, "deletes": statements})
+        _check(reply, [one["q"]["_id"] for one in statements])
+
+    async def _run(self, command: dict[str, Any]) -> dict[str, Any]:
+        options = self._database.codec_options
+        return await self._database.command(command, codec_options=options, session=self._session)
+
+
+class SingleCommand(Transaction):
+    """What takes the place of a transaction for a unit of work that writes one record.
+
+    An update is applied if the record still has the version and the texts that were read. The
+    driver may send the command again under the same number, by which MongoDB executes it once.
+    """
+
+    def __init__(
+        self, database: Database, session: AsyncIOMotorClientSession, reads: ReadCommands
+    ) -> None:
+        super().__init__(database, session)
+        self._reads = reads
+        self._read: Record = {}
+        self.time: Timestamp | None = None
+
+    async def find(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        projection: Mapping[str, Any] | None = None,
+        limit: int = 0,  # noqa: ARG002 - one record is found at most
+    ) -> list[Record]:
+        """Return the record of a query, as the majority has acknowledged it."""
+        found = await self._reads.find(collection, query, projection or {})
+        self.time = found.time
+        for record in found.records:
+            # The texts as well: external writers need not increment the version.
+            read = {name: record.get(name) for name in projection or ()}
+            texts = {name: one for name, one in read.items() if isinstance(one, str | None)}
+            self._read = {**texts, VERSION: record.get(VERSION)}
+        return found.records
+
+    async def insert(self, collection: str, documents: Sequence[Record]) -> None:
+        """Insert a document. Raises WriteRejected."""
+        for document in documents:
+            inserted = self._database[collection].insert_one(document, session=self._session)
+            try:
+                await observed("insert", inserted)
+            except DuplicateKeyError as error:
+                raise WriteRejected(error.details or {}, document["_id"]) from None
+            self._set_time()
+
+    async def update(self, collection: str, statements: Sequence[Statement]) -> None:
+        """Update a document.
+
+        Raises WriteRejected, or TransactionConflict if it has another version.
+        """
+        for statement in statements:
+            query = {**self._read, **statement["q"]}
+            changed = self._database[collection].update_one(
+                query, statement["u"], session=self._session
+            )
+            try:
+                result = await observed("update", changed)
+            except DuplicateKeyError as error:
+                raise WriteRejected(error.details or {}, statement["q"]["_id"]) from None
+            if not result.matched_count:
+                raise TransactionConflict
+            self._set_time()
+
+    def _set_time(self) -> None:
+        # The stubs of motor declare this property as a method.
+        self.time = self._session.operation_time  # type: ignore[assignment]
+
+
+Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]
+"""What is done in a transaction."""
+
+
+class Transactions:
+    """Runs callbacks in transactions of one database."""
+
+    def __init__(self, database: Database, reads: ReadCommands) -> None:
+        self._database = database
+        self._reads = reads
+        self._orphans = OrphanedTransactions(database)
+        self._sessions = SessionPool(database)
+        self._slots = asyncio.Semaphore(_MAX_RETRIED)
+
+    async def close(self) -> None:
+        """End the sessions, after the last transaction."""
+        await self._orphans.close()
+        await self._sessions.close()
+
+    async def run(self, callback: Callback[_Result]) -> Committed[_Result]:
+        """Run the callback in a transaction, again as long as it conflicts with others.
+
+        Returns its result with the commit time. Raises Unavailable if the database does not respond
+        or conflicts persist, and what the callback raises.
+        """
+        # pymongo's `with_transaction` retries for two minutes, even without a database.
+        began, pause = time.monotonic(), _PAUSE_SECONDS
+        while True:
+            try:
+                async with self._slots:  # free during the pause, for others that do not conflict
+                    return await self.attempt(callback)
+            except TransactionConflict as conflict:
+                if time.monotonic() - began > _RETRY_SECONDS:
+                    reason = conflict.__cause__ or conflict
+                    _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
+                    raise Unavailable from conflict
+            self._orphans.suspect(began)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
+        """Run a callback for several requests once, as `attempt` does.
+
+        Raises TransactionConflict also if MongoDB rejects a command, if the transaction takes too
+        long, or after any other error but a lost connection: one of the requests may be the cause.
+        """
+
+        async def separable(transaction: Transaction) -> _Result:
+            try:
+                with pymongo.timeout(_SHARED_SECONDS):
+                    return await callback(transaction)
+            except (StorageError, ConnectionFailure):
+                raise
+            except Exception as error:
+                raise TransactionConflict from error
+
+        return await self.attempt(separable)
+
+    async def attempt(self, callback: Callback[_Result]) -> Committed[_Result]:
+        """Run the callback once in a transaction; return its result with the commit time.
+
+        Raises TransactionConflict or what the callback raises, then nothing is written; or
+        Unavailable, then the transaction may have been committed.
+        """
+        with translated_errors():
+            try:
+                async with self._sessions.session() as session:
+                    result = await observed("transaction", self._transact(callback, session))
+                    # The stubs of motor declare this property as a method.
+                    return Committed(result, session.operation_time)  # type: ignore[arg-type]
+            except (NetworkTimeout, ServerSelectionTimeoutError):
+                raise  # the time to wait is over
+            except PyMongoError as error:  # a lost connection has the label too, before the commit
+                if error.has_error_label("TransientTransactionError"):
+                    raise TransactionConflict from error
+                raise
+
+    async def attempt_single(self, callback: Callback[_Result]) -> Committed[_Result]:
+        """Run a callback that writes one record at most, by a single command.
+
+        Raises as `attempt` does.
+        """
+        # Unlike a transaction, the command waits for others that have written the record.
+        search = asyncio.get_running_loop().call_later(
+            SUSPECT_SECONDS, self._orphans.suspect, time.monotonic() - SUSPECT_SECONDS
+        )
+        with translated_errors():
+            try:
+                async with self._sessions.session() as session:
+                    command = SingleCommand(self._database, session, self._reads)
+                    with pymongo.timeout(_COMMANDS_SECONDS):
+                        result = await callback(command)
+                    return Committed(result, command.time)
+            finally:
+                search.cancel()
+
+    async def _transact(
+        self, callback: Callback[_Result], session: AsyncIOMotorClientSession
+    ) -> _Result:
+        session.start_transaction(read_concern=ReadConcern("snapshot"))
+        try:
+            with pymongo.timeout(_COMMANDS_SECONDS):
+                result = await callback(Transaction(self._database, session))
+        except BaseException:
+            with pymongo.timeout(_ABORT_SECONDS):
+                await session.abort_transaction()
+            raise
+        await _commit(session)
+        return result
+
+
+async def _commit(session: AsyncIOMotorClientSession) -> None:
+    """Commit, repeatedly until the outcome is known or the time is over."""
+    ends = time.monotonic() + _COMMIT_SECONDS
+    with pymongo.timeout(_COMMIT_SECONDS):
+        while True:
+            try:
+                return await session.commit_transaction()
+            except PyMongoError as error:
+                is_unknown = error.has_error_label("UnknownTransactionCommitResult")
+                if not is_unknown or time.monotonic() > ends:
+                    raise
+
+
+def _check(reply: Mapping[str, Any], ids: Sequence[Any]) -> None:
+    """Raise WriteRejected if a reply has errors. ids: those of the documents or statements."""
+    for error in reply.get("writeErrors", ()):
+        raise WriteRejected(error, ids[error["index"]])

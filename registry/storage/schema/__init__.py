@@ -1,0 +1,1 @@
+"""What the database needs besides records: indexes, computed fields, text blocks."""

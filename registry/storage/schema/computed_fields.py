@@ -1,0 +1,57 @@
+"""Computed fields that external writers have left out, which queries need for their indexes."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from registry.jsonapi.filtering import filtered_fields
+from registry.jsonapi.query import Query
+from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
+from registry.storage.errors import translated_errors
+from registry.storage.mongo.batching import Coalescer
+from registry.storage.mongo.client import Database
+from registry.storage.records import recompute
+
+_BATCH_SIZE = 10_000
+"""Records per update."""
+
+_MAX_CALLERS = 1_000
+"""Requests that share one completion."""
+
+
+class ComputedFields:
+    """The computed fields of stored records."""
+
+    def __init__(self, database: Database, graph: Graph) -> None:
+        self._database = database
+        self._graph = graph
+        self._completions = Coalescer[None](name="recomputations", max_callers=_MAX_CALLERS)
+
+    async def complete(self, resource: ResourceType) -> None:
+        """Store the computed fields of records that have none. Raises PyMongoError."""
+        collection = self._database[resource.collection]
+        for field in resource.computed:
+            while records := await collection.find({field: None}, {"_id": True}).to_list(
+                _BATCH_SIZE
+            ):
+                ids = [record["_id"] for record in records]
+                await collection.update_many({"_id": {"$in": ids}}, recompute(resource))
+
+    async def complete_for(self, resource: ResourceType, query: Query) -> None:
+        """Complete the types with computed fields that a query filters or sorts by.
+
+        Raises Unavailable.
+        """
+        names = _named_fields(resource, query)
+        for type_name in {name for name, field in names if field in self._graph[name].computed}:
+            complete = partial(self.complete, self._graph[type_name])
+            with translated_errors():
+                await self._completions.load(type_name, complete)
+
+
+def _named_fields(resource: ResourceType, query: Query) -> Iterator[tuple[str, str]]:
+    """Yield the type and the field of each part of the filters and the order of a query."""
+    for part in query.filters:
+        yield from filtered_fields(part, resource.type)
+    for key in query.order:
+        yield (key.relationship.target if key.relationship else resource.type), key.stored_name

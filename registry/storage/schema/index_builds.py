@@ -1,0 +1,75 @@
+"""Index builds that may take long, while reads and writes continue."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pymongo
+from pymongo import IndexModel
+from pymongo.errors import OperationFailure
+
+from registry.storage.mongo.client import Database
+from registry.storage.mongo.read_commands import ReadCommands
+
+_log = logging.getLogger("registry")
+
+BUILD_SECONDS = 86_400.0
+"""The time limit of a build, instead of that of the connection."""
+
+_PROGRESS_SECONDS = 5.0
+
+
+async def complete_indexes(database: Database, collection: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the indexes of a collection by name, without those that are still being built.
+
+    Raises PyMongoError.
+    """
+    # MongoDB lists the others as well, and removes them if their build is aborted.
+    listed: Mapping[str, Mapping[str, Any]] = await database[collection].index_information()
+    if not listed:  # a collection that does not exist has no statistics
+        return {}
+    stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
+    shards = [one["storageStats"] async for one in database[collection].aggregate(stages)]
+    existing = {name for shard in shards for name in shard["indexSizes"]}
+    complete = existing.difference(*(shard["indexBuilds"] for shard in shards))
+    return {name: index for name, index in listed.items() if name in complete}
+
+
+async def build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
+    """Build indexes of a collection, and log the progress if it takes seconds.
+
+    Other processes that build the same ones wait for one build in MongoDB, and begin another if it
+    is aborted. The build is ended if the caller is cancelled. Raises PyMongoError;
+    DuplicateKeyError if an index is unique, but what is stored is not.
+    """
+    progress = asyncio.create_task(_log_progress(database, collection))
+    try:
+        await _build(database, collection, indexes)
+    finally:
+        progress.cancel()
+
+
+async def _build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
+    # Otherwise a thread would wait for the build, and delay the end of the process.
+    commands = ReadCommands(database)
+    async with commands.cancellable_session() as session:
+        with pymongo.timeout(BUILD_SECONDS):
+            await database[collection].create_indexes(indexes, session=session)
+    await commands.close()
+
+
+async def _log_progress(database: Database, collection: str) -> None:
+    stages: list[dict[str, Any]] = [
+        {"$currentOp": {"allUsers": True}},
+        {"$match": {"ns": f"{database.name}.{collection}", "progress.total": {"$gt": 0}}},
+    ]
+    while True:
+        await asyncio.sleep(_PROGRESS_SECONDS)
+        with suppress(OperationFailure):  # the user may lack the privilege `inprog`
+            for each in await database.client.admin.aggregate(stages).to_list(None):
+                text, progress = each["msg"].partition(": ")[2], each["progress"]
+                text = text.partition(" Index Build")[0]
+                share = 100 * progress["done"] // progress["total"]
+                _log.info("Building indexes of %s: %s, %d %%", collection, text, share)

@@ -1,0 +1,111 @@
+"""Maintenance: creates what makes queries fast, in the background if that takes long."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
+from registry.model.stored_fields import ID
+from registry.storage.backlog import Backlog
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.errors import StorageError, translated_errors
+from registry.storage.mongo.client import Database
+from registry.storage.schema.computed_fields import ComputedFields
+from registry.storage.schema.indexes import Indexes
+from registry.storage.schema.record_format import RecordFormat
+from registry.storage.schema.text_indexing import SETTLE_SECONDS, TextIndexing
+from registry.storage.text_blocks import collection_of, searched_names
+
+_log = logging.getLogger("registry")
+
+_FEW = 10_000
+"""Records of a collection that is completed before the service starts, in less than a second."""
+
+_RETRY_SECONDS = 30.0
+"""The pause after an error; the data are complete but slower to query."""
+
+
+class Maintenance:
+    """Indexes, missing computed fields, obsolete fields, and text blocks.
+
+    Progress is recorded in the data alone, so that any process can continue the work of another.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        graph: Graph,
+        computed_fields: ComputedFields,
+        bulkheads: Bulkheads,
+        backlog: Backlog,
+    ) -> None:
+        self._database = database
+        self._graph = graph
+        self._backlog = backlog
+        self._computed_fields = computed_fields
+        self._indexes = Indexes(database, graph, backlog)
+        self._text_indexing = {
+            name: TextIndexing(resource, database, bulkheads)
+            for name, resource in graph.items()
+            if searched_names(resource)
+        }
+        self._record_format = RecordFormat(database)
+        self._large: list[ResourceType] = []
+        self._task: asyncio.Task[None] | None = None
+        self._has_caught_up = asyncio.Event()
+
+    async def prepare(self) -> None:
+        """Complete small collections, and begin with the others in the background.
+
+        Raises PyMongoError.
+        """
+        for resource in self._graph.values():
+            count = await self._database[resource.collection].estimated_document_count()
+            await self._indexes.prepare(resource, is_small=count <= _FEW)
+            if count <= _FEW:
+                await self._computed_fields.complete(resource)
+                await self._record_format.complete(resource)
+            else:
+                self._large.append(resource)
+        await self._create_collections()
+        self._task = asyncio.create_task(self._run())
+
+    async def catch_up(self) -> None:
+        """Wait until everything is complete that `prepare` has left for the background."""
+        await self._has_caught_up.wait()
+
+    async def close(self) -> None:
+        """End the work in the background; the next start continues it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _create_collections(self) -> None:
+        """Create the collections of text blocks, so that no snapshot is older than they are."""
+        for name in self._text_indexing:
+            # Unlike the command `create`, this does not fail if another process has created it.
+            await self._database[collection_of(self._graph[name])].create_index(ID)
+
+    async def _run(self) -> None:
+        await self._retry(self._indexes.build)
+        for resource in self._large:
+            await self._retry(partial(self._computed_fields.complete, resource))
+            await self._retry(partial(self._record_format.complete, resource))
+        while True:
+            for indexing in self._text_indexing.values():
+                await self._retry(indexing.index)
+            self._has_caught_up.set()
+            await self._backlog.fills_block()
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work; log errors, and repeat it after each."""
+        while True:
+            try:
+                with translated_errors():
+                    return await work()
+            except StorageError:
+                _log.error("Queries stay slower until this succeeds, again in %g s", _RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)

@@ -1,0 +1,129 @@
+"""Text indexing: moves the texts of records into text blocks, and removes sparse blocks."""
+
+import asyncio
+import datetime
+import time
+from collections.abc import Sequence
+
+from pymongo import ASCENDING
+from pymongo.write_concern import WriteConcern
+
+from registry.model.attributes.date import utc_text
+from registry.model.authorship import UPDATED_AT
+from registry.model.record import TEXT_BLOCK, Record
+from registry.model.resource_type import ResourceType
+from registry.model.stored_fields import ID
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.mongo.client import Database
+from registry.storage.records import Stage
+from registry.storage.text_blocks import (
+    BLOCK_SIZE,
+    NO_BLOCK,
+    block,
+    collection_of,
+    fits,
+    searched_names,
+)
+from registry.storage.visible_fields import only
+
+SETTLE_SECONDS = 5.0
+"""Records that were written within this time stay outside: they may be written again soon, and an
+update of a record that a transaction is writing would fail all requests that share it."""
+
+_PAUSE_SECONDS = 1.0
+"""The pause after each block while there are requests. To add a record takes as much CPU time as a
+third of a request that creates one."""
+
+_SAMPLED_BLOCKS, _MIN_MEMBERS = 4, BLOCK_SIZE // 2
+"""Blocks that are checked for each new one, and the records of those that are kept: then at most a
+third of all blocks have fewer."""
+
+_ORDER = [(TEXT_BLOCK, ASCENDING), (ID, ASCENDING)]
+
+_FILLING = "_filling"
+"""The field of a block to which records may still be added. It is kept if the process ends in
+between; the only harm is that the block is never removed."""
+
+
+class TextIndexing:
+    """The text blocks of one type. The methods raise PyMongoError.
+
+    A block is stored before its number is, in those of its records whose texts are still the same.
+    So at each point in time every record is either in its block or outside. A transaction for both
+    would take twice the CPU time of mongod. bulkheads: show whether requests are in progress.
+    """
+
+    def __init__(self, resource: ResourceType, database: Database, bulkheads: Bulkheads) -> None:
+        self._resource = resource
+        self._records = database[resource.collection]
+        self._blocks = database[collection_of(resource)]
+        # Without a wait for the majority: records whose new field is lost are outside again.
+        self._members = self._records.with_options(write_concern=WriteConcern(1))
+        self._filled = self._blocks.with_options(write_concern=WriteConcern(1))
+        self._bulkheads = bulkheads
+        self._names = searched_names(resource)
+
+    async def index(self) -> None:
+        """Move settled records into new blocks, in the order of their ids, while they fill one."""
+        after = float("-inf")
+        while len(records := await self._settled(after)) == BLOCK_SIZE:
+            after = records[-1][ID]
+            if await self._add(records) < _MIN_MEMBERS:
+                return  # another process adds them
+            await self._remove_sparse()
+            await asyncio.sleep(0 if self._bulkheads.are_idle else _PAUSE_SECONDS)
+
+    async def _settled(self, after: float) -> list[Record]:
+        """Return the first settled records outside with greater ids, at most a block of them.
+
+        Those that no block can hold are marked instead. External writers may store other ids than
+        integers; such records stay outside.
+        """
+        settled = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=SETTLE_SECONDS)
+        query = {
+            TEXT_BLOCK: None,
+            ID: {"$type": ["int", "long"], "$gt": after},
+            UPDATED_AT: {"$not": {"$gte": utc_text(settled)}},
+        }
+        while True:
+            found = self._records.find(query, only(self._names), sort=_ORDER, limit=BLOCK_SIZE)
+            # MongoDB may choose the index of the ids, and examine all records for few.
+            records = await found.hint(_ORDER).batch_size(BLOCK_SIZE + 1).to_list(BLOCK_SIZE)
+            others = [record[ID] for record in records if not fits(self._resource, record)]
+            if not others:
+                return records
+            unfit = {ID: {"$in": others}, TEXT_BLOCK: None}
+            await self._records.update_many(unfit, {"$set": {TEXT_BLOCK: NO_BLOCK}})
+
+    async def _add(self, records: Sequence[Record]) -> int:
+        """Store a block of these records; return how many were added to it.
+
+        The others have been changed, deleted, or added by another process in the meantime.
+        """
+        number = time.time_ns() // 1_000  # so it is never used again
+        stored = {ID: number, _FILLING: True, **block(self._resource, records)}
+        await self._blocks.insert_one(stored)
+        ids = [record[ID] for record in records]
+        texts = [[record.get(name) for name in self._names] for record in records]
+        known = {"$arrayElemAt": [{"$literal": texts}, {"$indexOfArray": [ids, f"${ID}"]}]}
+        is_same = {"$eq": [[f"${name}" for name in self._names], known]}
+        unchanged = {ID: {"$in": ids}, TEXT_BLOCK: None, "$expr": is_same}
+        added = await self._members.update_many(unchanged, {"$set": {TEXT_BLOCK: number}})
+        await self._filled.update_one({ID: number}, {"$unset": {_FILLING: True}})
+        return added.modified_count
+
+    async def _remove_sparse(self) -> None:
+        """Check random blocks; remove the sparse ones, whose records are then outside."""
+        sample: list[Stage] = [{"$sample": {"size": _SAMPLED_BLOCKS}}, {"$match": {_FILLING: None}}]
+        sampled = self._blocks.aggregate([*sample, {"$project": {ID: True}}])
+        numbers = {each[ID] async for each in sampled}
+        count_members: list[Stage] = [
+            {"$match": {TEXT_BLOCK: {"$in": list(numbers)}}},
+            {"$group": {ID: f"${TEXT_BLOCK}", "members": {"$sum": 1}}},
+            {"$match": {"members": {"$gte": _MIN_MEMBERS}}},
+        ]
+        numbers -= {each[ID] async for each in self._records.aggregate(count_members)}
+        if numbers:
+            query = {"$in": list(numbers)}
+            await self._records.update_many({TEXT_BLOCK: query}, {"$set": {TEXT_BLOCK: None}})
+            await self._blocks.delete_many({ID: query})

@@ -1,0 +1,146 @@
+"""Unique indexes: of the attributes of which no two resources have the same value.
+
+They are partial, so that null and missing values are not compared. Those of attributes that ignore
+case have a collation; filters, which do not ignore it, use other indexes.
+"""
+
+import datetime
+import decimal
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel
+from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
+
+from registry.model.attributes import Attribute
+from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
+from registry.start_error import StartError
+from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
+from registry.storage.mongo.client import Database
+from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.schema.duplicates import describe_duplicates
+from registry.storage.schema.index_builds import build, complete_indexes
+
+_log = logging.getLogger("registry")
+
+_PREFIX = "unique_"
+"""The prefix of the names of these indexes; no other index has it."""
+
+_IGNORING_CASE = {"locale": "en", "strength": 2}
+"""The collation in which letters that differ in case alone are equal."""
+
+_BSON_TYPES: Mapping[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    decimal.Decimal: "number",
+    datetime.datetime: "date",
+}
+"""The BSON type of the values in records, by their type in Python."""
+
+_INDEX_NOT_FOUND = 27
+
+
+class UniqueIndexes:
+    """The unique indexes of all types."""
+
+    def __init__(self, database: Database, graph: Graph, commands: ReadCommands) -> None:
+        self._database = database
+        self._graph = graph
+        self._commands = commands
+
+    async def prepare(self) -> None:
+        """Create the missing indexes, and drop those of attributes that are no longer unique.
+
+        Raises StartError with the values that several records have, or with the reason why MongoDB
+        cannot create an index; also PyMongoError.
+        """
+        refusals = [await self._prepare(resource) for resource in self._graph.values()]
+        if any(refusals):
+            raise StartError("; ".join(filter(None, refusals)))
+
+    async def find_id(self, taken: DuplicateValue) -> int | None:
+        """Return the id of the resource that has a value, None if it cannot be found."""
+        name, attribute = taken.attribute, taken.resource.attributes[taken.attribute]
+        query = {name: {"$eq": taken.value, **_is_compared(attribute)}}
+        options = {"hint": _index_name(name, attribute), "limit": 1, **_collation(attribute)}
+        collection = taken.resource.collection
+        with suppress(PyMongoError):  # the value is taken, whoever has it
+            found = await self._commands.find(collection, query, {"_id": True}, **options)
+            ids = [record["_id"] for record in found.records]
+            return next((id_ for id_ in ids if isinstance(id_, int)), None)
+        return None
+
+    async def _prepare(self, resource: ResourceType) -> str:
+        """Prepare the indexes of a type; return why those that are missing cannot be created."""
+        collection = self._database[resource.collection]
+        names = await collection.index_information()
+        existing = {name for name in names if name.startswith(_PREFIX)}
+        wanted = {_index_name(*each): each for each in resource.unique_attributes.items()}
+        for index_name in sorted(existing - wanted.keys()):
+            await self._drop(resource, index_name)
+        complete = await complete_indexes(self._database, resource.collection)
+        missing = [each for index_name, each in wanted.items() if index_name not in complete]
+        return "; ".join(filter(None, [await self._create(resource, *each) for each in missing]))
+
+    async def _drop(self, resource: ResourceType, index_name: str) -> None:
+        try:
+            await self._database[resource.collection].drop_index(index_name)
+        except OperationFailure as error:
+            if error.code != _INDEX_NOT_FOUND:  # else another process has dropped it
+                raise
+        else:
+            text = "Dropped the index %s of %s: the values need not be unique any more"
+            _log.warning(text, index_name, resource.collection)
+
+    async def _create(self, resource: ResourceType, name: str, attribute: Attribute) -> str:
+        """Create an index, and return "", or why it cannot be created."""
+        compared, collation = {name: _is_compared(attribute)}, _collation(attribute)
+        index = IndexModel(
+            [(name, ASCENDING)],
+            name=_index_name(name, attribute),
+            unique=True,
+            partialFilterExpression=compared,
+            **collation,
+        )
+        try:
+            await build(self._database, resource.collection, [index])
+        except DuplicateKeyError:
+            duplicates = await describe_duplicates(
+                self._database, resource.collection, name, compared, **collation
+            )
+            values = duplicates or "none any more, start again"
+            reason = f"{resource.collection} have these values more than once: {values}"
+        except OperationFailure as error:
+            reason = f"MongoDB cannot create the index: {(error.details or {}).get('errmsg')}"
+        else:
+            return ""
+        return f"{resource.type}.{name} cannot be unique, as {reason}"
+
+
+def taken_attribute(error: Mapping[str, Any], resource: ResourceType) -> str | None:
+    """Return the attribute whose unique index has rejected a write, None if something else has.
+
+    error: an element of `writeErrors` in the reply to a command. The index may also be one that
+    another service has created, or a person.
+    """
+    if error["code"] == DUPLICATE_KEY and len(error.get("keyPattern", ())) == 1:
+        (name,) = error["keyPattern"]
+        return name if name in resource.writable else None
+    return None
+
+
+def _index_name(name: str, attribute: Attribute) -> str:
+    return f"{_PREFIX}{name}{'_ignoring_case' if attribute.ignores_case else ''}"
+
+
+def _is_compared(attribute: Attribute) -> dict[str, Any]:
+    """Return the condition on values that the index has: those that are not null."""
+    return {"$type": _BSON_TYPES[attribute.stored_type]}
+
+
+def _collation(attribute: Attribute) -> dict[str, Any]:
+    return {"collation": _IGNORING_CASE} if attribute.ignores_case else {}

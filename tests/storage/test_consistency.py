@@ -22,7 +22,6 @@ from registry.settings import Settings
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import mongod_with_fail_points
-from tests.storage.test_maintenance import repository
 from tests.support import Api, Database
 
 GRAPH = Graph(RESOURCES)

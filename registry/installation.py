@@ -33,6 +33,6 @@ def program() -> str:
 def command(name: str) -> list[str]:
     """Return the words by which a command, such as `token`, can be run in this installation."""
     if IS_CHECKOUT:
-        return [f"./scripts/{name}"]
+        return ["./scripts/registry", name]
     program = ["registry"] if shutil.which("registry") else [sys.executable, "-m", "registry"]
     return [*program, name]

@@ -507,7 +507,9 @@ async def test_a_service_without_a_token_says_how_to_create_one_in_its_database(
     serve: Serve, settings: Settings, grant: Grant
 ) -> None:
     exposed = replace(settings, host="192.0.2.1", public_url="https://registry.example.com")
-    command = f"./scripts/token create --name NAME --scope write --database {settings.database}"
+    command = (
+        f"./scripts/registry token create --name NAME --scope write --database {settings.database}"
+    )
     assert f"`{command}`" in notice(await serve(settings=exposed))
     await grant("read")
     assert notice(await serve(settings=exposed)) == ""

@@ -11,7 +11,6 @@ import pytest
 from tests.system.service import TIMEOUT
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-COMMANDS = ("serve", "seed", "import", "export", "backup", "restore", "check", "token", "upgrade")
 TOOLS = ("bash", "dirname", "cmp", "cp", "mkdir", "rm", "flock")
 
 PYTHON = """#!/bin/sh
@@ -147,18 +146,18 @@ def test_a_missing_venv_module_is_reported_with_the_package_to_install(checkout:
     assert "install python3.99-venv" in run(checkout, "environment", "requirements.txt")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_script_runs_the_command_of_its_name_in_the_directory_of_the_caller(
-    command: str, checkout: Path
+@pytest.mark.parametrize("words", [("registry", "backup"), ("serve",), ("seed",)])
+def test_a_script_runs_a_command_in_the_directory_of_the_caller(
+    words: tuple[str, ...], checkout: Path
 ) -> None:
-    assert run(checkout, command, "--data-dir", "my data", "a file") == ""
+    assert run(checkout, *words, "--data-dir", "my data", "a file") == ""
     assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
-    assert calls(checkout.parent) == [f"-P -m registry {command} --data-dir my data a file"]
+    assert calls(checkout.parent) == [f"-P -m registry {words[-1]} --data-dir my data a file"]
 
 
 def test_only_the_default_data_directory_is_relative_to_the_checkout(checkout: Path) -> None:
     data_dir = checkout.parent / "data_dir"
-    assert run(checkout, "command") == ""
+    assert run(checkout, "registry") == ""
     assert data_dir.read_text() == f"{checkout}/data\n"
     assert run(checkout, "serve", REGISTRY_DATA_DIR="my data") == ""
     assert data_dir.read_text() == "my data\n"

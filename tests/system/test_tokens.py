@@ -79,7 +79,9 @@ def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
     service = launch(
         *("--workers", "2", "--metrics-port", "0", *ON_ALL_ADDRESSES), data_dir=data_dir
     )
-    command_line = f"./scripts/token create --name NAME --scope write --data-dir {data_dir}"
+    command_line = (
+        f"./scripts/registry token create --name NAME --scope write --data-dir {data_dir}"
+    )
     line = service.wait_until_ready()
     assert f". No access token exists yet; `{command_line}` creates one. Metrics: http://" in line
     assert statuses(service, None) == {401}

@@ -166,7 +166,7 @@ def effects(tally: Tally) -> dict[str, tuple[int, int]]:
 
 async def test_a_file_creates_persons_with_their_computers(api: Api, staff: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(ROOT / "scripts" / "import", "--url", api.origin, staff.name),
+        *(ROOT / "scripts" / "registry", "import", "--url", api.origin, staff.name),
         cwd=staff.parent,
         stdout=PIPE,
         stderr=PIPE,

@@ -309,7 +309,6 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
     assert updated == nothing | {"updated_at": updated["updated_at"], "updated_by": "ci"}
 
 
-@pytest.mark.covers("2.3", "d.authorship")
 @pytest.mark.parametrize(
     "path",
     [

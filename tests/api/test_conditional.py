@@ -99,7 +99,6 @@ def resource_path(write: Write) -> str:
     return "/".join(write[1].split("/")[:3])
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("path", TAGGED)
 async def test_a_response_has_a_strong_tag_that_is_stable(api: Api, path: str) -> None:
     await fleet(api)
@@ -109,7 +108,6 @@ async def test_a_response_has_a_strong_tag_that_is_stable(api: Api, path: str) -
     assert (await api.request("HEAD", path)).headers["ETag"] == etag
 
 
-@pytest.mark.covers("i.conditional", "i.negotiation")
 @pytest.mark.parametrize("path", TAGGED)
 async def test_a_known_tag_gets_304(api: Api, path: str) -> None:
     await fleet(api)
@@ -122,7 +120,6 @@ async def test_a_known_tag_gets_304(api: Api, path: str) -> None:
             assert not {"Content-Type", "Content-Length"} & response.headers.keys()
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("path", TAGGED)
 async def test_an_unknown_tag_gets_the_document(api: Api, path: str) -> None:
     await fleet(api)
@@ -134,7 +131,6 @@ async def test_an_unknown_tag_gets_the_document(api: Api, path: str) -> None:
             assert await response.read()
 
 
-@pytest.mark.covers("i.conditional")
 async def test_tags_in_several_header_lines_are_combined(api: Api) -> None:
     await fleet(api)
     etag = await tag(api, "/persons/1")
@@ -157,7 +153,6 @@ async def _patch_by_lines(api: Api, *tags: str) -> int:
     return status
 
 
-@pytest.mark.covers("i.conditional", "d.no_page")
 @pytest.mark.parametrize("path", WHOLE)
 async def test_a_streamed_collection_has_no_tag(api: Api, path: str) -> None:
     await fleet(api)
@@ -170,14 +165,12 @@ async def test_a_streamed_collection_has_no_tag(api: Api, path: str) -> None:
             assert (response.status, "ETag" in response.headers) == (status, False)
 
 
-@pytest.mark.covers("i.conditional")
 async def test_an_error_has_no_tag_and_never_becomes_304(api: Api) -> None:
     for path in ("/persons/9", "/persons/9/computers", "/persons?page[size]=x", "/nothing"):
         response = await api.get(path, **{"If-None-Match": "*"})
         assert (response.status in {400, 404}, "ETag" in response.headers) == (True, False)
 
 
-@pytest.mark.covers("i.conditional")
 async def test_each_combination_of_parameters_has_its_own_tag(api: Api) -> None:
     await fleet(api)
     queries = ("", "?fields[person]=email", "?fields[person]=", "?include=computers", "?include=")
@@ -185,7 +178,6 @@ async def test_each_combination_of_parameters_has_its_own_tag(api: Api) -> None:
     assert len(tags) == len(queries)
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     ("path", "change"),
     [
@@ -214,7 +206,6 @@ async def test_the_tag_changes_with_included_and_related_resources(
         assert read.status == 200
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_write_with_the_current_tag_succeeds(api: Api, write: Write) -> None:
     await fleet(api)
@@ -226,7 +217,6 @@ async def test_a_write_with_the_current_tag_succeeds(api: Api, write: Write) -> 
     )
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_write_with_an_outdated_tag_fails(
     api: Api, database: Database, write: Write
@@ -270,7 +260,6 @@ async def test_a_malformed_precondition_fails(api: Api, match: str) -> None:
     assert (await api.get("/persons/1")).data["attributes"]["first_name"] == "Grace"
 
 
-@pytest.mark.covers("i.conditional", "d.no_such")
 @pytest.mark.parametrize("match", ["*", OLD, "x"])
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_precondition_on_a_missing_resource_gets_404(
@@ -280,7 +269,6 @@ async def test_a_precondition_on_a_missing_resource_gets_404(
     assert (response.status, response.errors) == (404, [(404, "")])
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("query", ["", "?include=computers", "?fields[person]=email&include="])
 async def test_the_tag_of_a_write_is_current_for_the_next_write(api: Api, query: str) -> None:
     await api.computer()
@@ -300,7 +288,6 @@ async def test_the_tag_of_a_write_is_current_for_the_next_write(api: Api, query:
     assert (await send(api, ("DELETE", "/persons/1", None), response.headers["ETag"])).status == 204
 
 
-@pytest.mark.covers("i.conditional")
 async def test_the_tag_of_a_written_computer_is_current_for_the_next_write(api: Api) -> None:
     await api.person()
     owner = {"owner": {"data": IDENTIFIER}}
@@ -315,7 +302,6 @@ async def test_the_tag_of_a_written_computer_is_current_for_the_next_write(api: 
     assert (await send(api, linkage, response.headers["ETag"])).status == 412
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     "path", [one for one in TAGGED if re.match(r"/persons/1(?!/computers)", one)]
 )
@@ -327,7 +313,6 @@ async def test_the_tag_of_every_response_for_a_resource_is_current_for_a_write(
         assert (await send(api, write, await tag(api, path))).status in {200, 204}
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("path", TAGGED)
 async def test_a_read_succeeds_only_if_if_match_has_the_tag(api: Api, path: str) -> None:
     await fleet(api)
@@ -346,7 +331,6 @@ async def test_a_read_succeeds_only_if_if_match_has_the_tag(api: Api, path: str)
     assert (both.status, both.errors) == (412, [(412, "")])
 
 
-@pytest.mark.covers("i.conditional")
 async def test_if_match_compares_the_whole_tag(api: Api, database: Database) -> None:
     await fleet(api)
     paths = ("/persons/1", "/persons/2", "/computers/1", "/computers/2", "/persons?page[size]=1")
@@ -370,7 +354,6 @@ async def test_if_match_compares_the_whole_tag(api: Api, database: Database) -> 
     assert (await send(api, PERSON_WRITES[0], f'"{tags["/persons/1"]}"')).status == 200
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_write_with_a_matching_if_none_match_fails(
     api: Api, database: Database, write: Write
@@ -388,7 +371,6 @@ async def test_a_write_with_a_matching_if_none_match_fails(
     assert await stored_records(database) == records
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_a_write_with_another_if_none_match_succeeds(api: Api, write: Write) -> None:
     await fleet(api)
@@ -400,7 +382,6 @@ async def test_a_write_with_another_if_none_match_succeeds(api: Api, write: Writ
     assert (await send(api, write, none_match=others)).status in {200, 204}
 
 
-@pytest.mark.covers("i.conditional")
 async def test_both_preconditions_of_a_write_must_hold(api: Api) -> None:
     await fleet(api)
     outdated = await tag(api, "/persons/1")
@@ -418,7 +399,6 @@ async def test_both_preconditions_of_a_write_must_hold(api: Api) -> None:
         assert (await send(api, PERSON_WRITES[0], sent, none_match)).status == status
 
 
-@pytest.mark.covers("i.conditional")
 async def test_concurrent_writes_with_an_outdated_if_none_match_all_succeed(api: Api) -> None:
     await fleet(api)
     before = await tag(api, "/persons/1")
@@ -428,7 +408,6 @@ async def test_concurrent_writes_with_an_outdated_if_none_match_all_succeed(api:
     assert {response.status for response in responses} <= {200, 204}
 
 
-@pytest.mark.covers("i.conditional", "d.no_such")
 @pytest.mark.parametrize("none_match", ["*", '"x"'])
 @pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
 async def test_if_none_match_on_a_missing_resource_gets_404(
@@ -438,7 +417,6 @@ async def test_if_none_match_on_a_missing_resource_gets_404(
     assert (response.status, response.errors) == (404, [(404, "")])
 
 
-@pytest.mark.covers("i.conditional")
 async def test_a_collection_exists_but_has_no_tag_to_create_by(
     api: Api, database: Database
 ) -> None:
@@ -455,7 +433,6 @@ async def test_a_collection_exists_but_has_no_tag_to_create_by(
     assert (await send(api, create, "*", '"x"')).status == 201
 
 
-@pytest.mark.covers("i.conditional")
 async def test_operations_have_no_representation_that_if_match_could_match(api: Api) -> None:
     add = {"op": "add", "data": {"type": "computer", "attributes": {"serial": "x"}}}
     media_type = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
@@ -469,7 +446,6 @@ async def test_operations_have_no_representation_that_if_match_could_match(api: 
             assert response.status == status
 
 
-@pytest.mark.covers("i.conditional")
 async def test_a_record_with_a_floating_point_id_supports_preconditions(
     api: Api, database: Database
 ) -> None:
@@ -492,7 +468,6 @@ MOVES: list[Write] = [
 ]
 
 
-@pytest.mark.covers("i.conditional", "d.moves")
 @pytest.mark.parametrize("move", MOVES)
 async def test_a_move_changes_the_tags_of_the_computer_and_both_owners(
     api: Api, move: Write
@@ -508,7 +483,6 @@ async def test_a_move_changes_the_tags_of_the_computer_and_both_owners(
         assert (await send(api, ("DELETE", path, None), before[path])).status == 412
 
 
-@pytest.mark.covers("i.conditional", "d.deleting")
 async def test_a_deletion_changes_the_tags_of_linked_resources(api: Api) -> None:
     await fleet(api)
     for path, other in (("/persons/1", "/computers/1"), ("/computers/2", "/persons/2")):
@@ -522,7 +496,6 @@ async def test_a_deletion_changes_the_tags_of_linked_resources(api: Api) -> None
         assert (await send(api, ("DELETE", other, None), before)).status == 412
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], *PERSON_WRITES[3:]])
 async def test_one_of_many_concurrent_writes_with_the_same_tag_succeeds(
     api: Api, write: Write
@@ -536,7 +509,6 @@ async def test_one_of_many_concurrent_writes_with_the_same_tag_succeeds(
     assert {status for status in statuses if status >= 300} <= rejected | {412}
 
 
-@pytest.mark.covers("i.conditional")
 async def test_one_of_several_kinds_of_concurrent_writes_with_the_same_tag_succeeds(
     api: Api,
 ) -> None:
@@ -558,7 +530,6 @@ async def test_one_of_several_kinds_of_concurrent_writes_with_the_same_tag_succe
         assert (await send(api, ("DELETE", f"/persons/{other}", None))).status == 204
 
 
-@pytest.mark.covers("i.conditional")
 async def test_one_of_many_concurrent_moves_with_the_same_tag_succeeds(api: Api) -> None:
     await api.computer()
     persons = [await api.person() for _ in range(10)]
@@ -578,7 +549,6 @@ async def test_one_of_many_concurrent_moves_with_the_same_tag_succeeds(api: Api)
     assert (await api.get("/computers/1/owner")).id == winner
 
 
-@pytest.mark.covers("i.conditional")
 async def test_a_change_of_the_linkage_outdates_the_tag_of_the_other_side(api: Api) -> None:
     """Either the computer moves first and the owner has changed, or the other way round."""
     owner = ("PATCH", "/computers/{}/relationships/owner", IDENTIFIER)
@@ -595,7 +565,6 @@ async def test_a_change_of_the_linkage_outdates_the_tag_of_the_other_side(api: A
         assert (await send(api, PERSON_WRITES[0], etag)).status == 412
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize(
     "version",
     [
@@ -637,7 +606,6 @@ async def test_a_record_without_a_valid_version_supports_preconditions(
         assert (await send(api, write, before)).status == 412
 
 
-@pytest.mark.covers("i.conditional")
 @pytest.mark.parametrize("version", [..., "x", 2.0])
 @pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], PERSON_WRITES[5]])
 async def test_one_of_many_concurrent_writes_of_a_record_without_version_succeeds(
@@ -652,7 +620,6 @@ async def test_one_of_many_concurrent_writes_of_a_record_without_version_succeed
     assert {one.status for one in responses if one.status >= 300} <= {404, 412}
 
 
-@pytest.mark.covers("i.conditional")
 async def test_an_external_write_changes_the_tag(api: Api, database: Database) -> None:
     await fleet(api)
     before = await tag(api, "/persons/1")

@@ -1,6 +1,6 @@
 """Conformance to JSON:API 1.0 on every route and in every document.
 
-`tests/test_jsonapi_statements.py` lists all statements, and the tests of each.
+`tests/statements.md` lists all statements, and the tests of each.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ async def check_links(database: Database) -> None:
     assert set((await owners(database)).values()) <= {*persons, None}
 
 
-@pytest.mark.covers("d.deleting")
 async def test_a_deleted_computer_no_longer_exists(api: Api, database: Database) -> None:
     await api.person()
     await api.computer(owner="1")
@@ -43,7 +42,6 @@ async def test_a_deleted_computer_no_longer_exists(api: Api, database: Database)
     assert await owners(database) == {2: 1}
 
 
-@pytest.mark.covers("d.deleting")
 async def test_the_computers_of_a_deleted_person_become_unowned(
     api: Api, database: Database
 ) -> None:
@@ -60,7 +58,6 @@ async def test_the_computers_of_a_deleted_person_become_unowned(
     assert (linkage_of(read.data), read.included) == ({"owner": {"data": None}}, [])
 
 
-@pytest.mark.covers("d.deleting", "d.no_such")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", "%20", str(2**63)])
 async def test_deleting_a_missing_resource_is_not_found(api: Api, number: str) -> None:
     await api.person()
@@ -71,7 +68,6 @@ async def test_deleting_a_missing_resource_is_not_found(api: Api, number: str) -
         assert len((await api.get(path)).data) == 1
 
 
-@pytest.mark.covers("d.deleting")
 @pytest.mark.parametrize("path", ["/persons", "/computers", "/persons?filter[id]=1"])
 async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
     await api.person()
@@ -79,7 +75,6 @@ async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
     assert (await api.get("/persons/1")).status == 200
 
 
-@pytest.mark.covers("d.deleting")
 async def test_a_rejected_deletion_deletes_nothing(api: Api) -> None:
     await api.person()
     response = await api.request("DELETE", "/persons/1?force=true")
@@ -97,7 +92,6 @@ async def test_the_body_of_a_delete_is_ignored(api: Api) -> None:
     assert (await api.get("/persons")).ids == ["2"]
 
 
-@pytest.mark.covers("d.deleting")
 async def test_the_id_of_a_deleted_resource_is_not_reused(api: Api) -> None:
     for create, path in ((api.person, "/persons"), (api.computer, "/computers")):
         last = await create()
@@ -105,7 +99,6 @@ async def test_the_id_of_a_deleted_resource_is_not_reused(api: Api) -> None:
         assert int(await create()) > int(last), "ids may have gaps, but are never reused"
 
 
-@pytest.mark.covers("d.deleting")
 async def test_one_of_several_concurrent_deletions_succeeds(api: Api) -> None:
     for path, create in (("/persons", api.person), ("/computers", api.computer)):
         number = await create()
@@ -115,7 +108,6 @@ async def test_one_of_several_concurrent_deletions_succeeds(api: Api) -> None:
         assert sorted(response.status for response in responses) == [204] + [404] * 9
 
 
-@pytest.mark.covers("d.deleting")
 async def test_no_computer_stays_linked_to_a_concurrently_deleted_person(
     api: Api, database: Database
 ) -> None:
@@ -151,7 +143,6 @@ def _link_requests(api: Api, person: str, computers: list[str]) -> list[Any]:
     ]
 
 
-@pytest.mark.covers("d.deleting")
 async def test_a_computer_deleted_while_it_moves_no_longer_exists(
     api: Api, database: Database
 ) -> None:
@@ -183,7 +174,6 @@ async def test_a_computer_moved_while_its_owner_is_deleted_keeps_its_new_owner(
         assert (await owners(database))[int(number)] == int(new)
 
 
-@pytest.mark.covers("d.deleting")
 async def test_a_person_with_many_computers_can_be_deleted(api: Api, database: Database) -> None:
     count = 5_000
     await api.person()

@@ -94,7 +94,6 @@ def schema_errors(schema: Any, document: Any) -> list[str]:
     return [error.message for error in validator.iter_errors(document)]
 
 
-@pytest.mark.covers("9.openapi")
 def test_the_description_is_valid_openapi_3_0_0() -> None:
     validate(DESCRIPTION)
     assert DESCRIPTION["openapi"] == "3.0.0"
@@ -153,7 +152,6 @@ def test_unique_attributes_are_described_as_such() -> None:
     assert "No two" not in str(DESCRIPTION)
 
 
-@pytest.mark.covers("d.authorship")
 def test_the_authorship_is_described_as_read_only_attributes_that_fields_can_name() -> None:
     components, names = DESCRIPTION["components"], AUTHORSHIP.keys()
     for title in ("Person", "Computer"):
@@ -191,7 +189,6 @@ def test_a_type_without_examples_and_relationships_is_described() -> None:
     }
 
 
-@pytest.mark.covers("1.6")
 def test_operations_are_grouped_by_type() -> None:
     assert [tag["name"] for tag in DESCRIPTION["tags"]] == ["Person", "Computer", "Operations"]
     tags = {path.split("/")[1]: set[str]() for path in DESCRIPTION["paths"]}
@@ -304,7 +301,6 @@ def test_without_authentication_no_operation_requires_a_token() -> None:
         assert not any("security" in operation for operation in item.values())
 
 
-@pytest.mark.covers("4.1")
 async def test_every_route_is_described_and_every_operation_exists(api: Api) -> None:
     routes = {
         (route.resource.canonical, method.lower())
@@ -759,7 +755,6 @@ async def test_two_services_in_one_process_are_both_described(serve: Serve) -> N
             assert await response.json() == OPEN_DESCRIPTION
 
 
-@pytest.mark.covers("1.6")
 @pytest.mark.parametrize("name", ["swagger.json", "openapi.json"])
 async def test_the_description_has_two_urls(api: Api, name: str) -> None:
     async with api.client.get(UI_URL + name) as response:

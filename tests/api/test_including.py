@@ -24,7 +24,6 @@ def linkage(data: list[Any], name: str) -> dict[str, Any]:
     return {resource["id"]: resource["relationships"][name]["data"] for resource in data}
 
 
-@pytest.mark.covers("1.5", "4.8.include", "2.2.owner", "2.3")
 async def test_a_collection_of_computers_includes_their_owners(fleet: Api) -> None:
     response = await fleet.get("/computers?include=owner")
     assert linkage(response.data, "owner") == {
@@ -39,7 +38,6 @@ async def test_a_collection_of_computers_includes_their_owners(fleet: Api) -> No
     assert response.document.keys() == {"data", "included", "jsonapi", "links", "meta"}
 
 
-@pytest.mark.covers("4.8.include", "2.1.computers", "2.3")
 async def test_a_collection_of_persons_includes_their_computers(fleet: Api) -> None:
     response = await fleet.get("/persons?include=computers")
     assert linkage(response.data, "computers") == {
@@ -51,7 +49,6 @@ async def test_a_collection_of_persons_includes_their_computers(fleet: Api) -> N
     assert "relationships" not in response.document["included"][0]
 
 
-@pytest.mark.covers("4.8.include", "4.6.members")
 async def test_a_single_resource_includes_like_a_collection(fleet: Api) -> None:
     person = await fleet.get("/persons/1?include=computers")
     assert linkage_of(person.data) == {"computers": to_many("1", "2")}
@@ -61,7 +58,6 @@ async def test_a_single_resource_includes_like_a_collection(fleet: Api) -> None:
     assert computer.included == [("person", "2")]
 
 
-@pytest.mark.covers("4.8.no_include", "2.3")
 async def test_nothing_is_included_by_default(fleet: Api) -> None:
     for path in ("/persons", "/computers"):
         response = await fleet.get(path)
@@ -70,7 +66,6 @@ async def test_nothing_is_included_by_default(fleet: Api) -> None:
         assert response.data
 
 
-@pytest.mark.covers("d.include_nothing")
 @pytest.mark.parametrize(
     "path",
     ["/computers/4?include=owner", "/persons/3?include=computers.owner", "/persons?include="],
@@ -79,14 +74,12 @@ async def test_an_include_without_results_is_an_empty_array(fleet: Api, path: st
     assert (await fleet.get(path)).document["included"] == []
 
 
-@pytest.mark.covers("d.include_nothing")
 async def test_an_empty_include_adds_no_relationships(fleet: Api) -> None:
     response = await fleet.get("/persons/1?include=")
     assert (response.status, response.document["included"]) == (200, [])
     assert "relationships" not in response.data
 
 
-@pytest.mark.covers("d.nested_include")
 async def test_nested_includes_do_not_repeat_primary_resources(
     fleet: Api,
 ) -> None:
@@ -99,7 +92,6 @@ async def test_nested_includes_do_not_repeat_primary_resources(
     }
 
 
-@pytest.mark.covers("d.nested_include")
 async def test_an_include_path_may_have_three_steps(fleet: Api) -> None:
     response = await fleet.get("/computers/1?include=owner.computers.owner")
     assert response.included == [("person", "1"), ("computer", "2")]
@@ -113,7 +105,6 @@ async def test_include_paths_with_a_common_prefix_are_merged(fleet: Api) -> None
     assert response.included == [("computer", "1"), ("computer", "2")]
 
 
-@pytest.mark.covers("d.nested_include", "d.bad_parameters")
 @pytest.mark.parametrize(
     ("path", "include"),
     [
@@ -156,7 +147,6 @@ async def test_a_missing_owner_does_not_shift_the_owners_of_other_computers(
     assert response.included == [("person", "2")]
 
 
-@pytest.mark.covers("r.queries")
 @pytest.mark.parametrize(
     ("path", "queries", "included"),
     [

@@ -61,7 +61,6 @@ async def fleet(api: Api) -> None:
     await api.computer()
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", READS)
 async def test_accept_is_negotiated_on_every_read(api: Api, path: str) -> None:
     await fleet(api)
@@ -80,7 +79,6 @@ async def test_accept_is_negotiated_on_every_read(api: Api, path: str) -> None:
         assert (head.status, head.headers["Vary"]) == (status, VARY)
 
 
-@pytest.mark.covers("i.negotiation")
 async def test_multiple_accept_headers_are_combined(api: Api) -> None:
     for lines, status in (
         ((f"{MEDIA_TYPE};a=b", "text/html"), 406),
@@ -95,7 +93,6 @@ async def test_multiple_accept_headers_are_combined(api: Api) -> None:
         assert actual == status
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_a_write_with_an_unacceptable_accept_changes_nothing(
     api: Api, database: Database, method: str, path: str, data: Any
@@ -110,7 +107,6 @@ async def test_a_write_with_an_unacceptable_accept_changes_nothing(
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", DELETIONS)
 async def test_a_deletion_with_an_unacceptable_accept_changes_nothing(
     api: Api, database: Database, path: str
@@ -122,7 +118,6 @@ async def test_a_deletion_with_an_unacceptable_accept_changes_nothing(
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the_expected_one(
     api: Api, database: Database, method: str, path: str, data: Any
@@ -147,7 +142,6 @@ async def test_an_unsupported_media_type_changes_nothing_and_the_error_names_the
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_a_body_without_a_content_type_is_rejected_with_the_expected_media_type(
     api: Api, database: Database, method: str, path: str, data: Any
@@ -165,7 +159,6 @@ async def test_a_body_without_a_content_type_is_rejected_with_the_expected_media
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(("method", "path", "data"), WRITES)
 async def test_a_write_with_the_json_api_media_type_succeeds_and_varies_by_accept(
     api: Api, method: str, path: str, data: Any
@@ -179,7 +172,6 @@ async def test_a_write_with_the_json_api_media_type_succeeds_and_varies_by_accep
     assert ("Content-Type" in response.headers) == (response.status != 204)
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize("path", DELETIONS)
 async def test_a_deletion_needs_no_content_type(api: Api, path: str) -> None:
     await fleet(api)
@@ -191,7 +183,6 @@ async def test_a_deletion_needs_no_content_type(api: Api, path: str) -> None:
     assert b"\r\ncontent-type:" not in head.lower()
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -211,7 +202,6 @@ async def test_errors_and_options_responses_vary_by_accept(
     assert (response.status, response.headers["Vary"]) == (status, VARY)
 
 
-@pytest.mark.covers("i.negotiation", "i.operations")
 async def test_operations_use_the_media_type_of_their_extension(api: Api) -> None:
     body = json.dumps(ADD_COMPUTER).encode()
     for accept, sent, status in (
@@ -237,7 +227,6 @@ async def test_operations_use_the_media_type_of_their_extension(api: Api) -> Non
     assert len((await api.get("/computers")).data) == 4
 
 
-@pytest.mark.covers("i.negotiation")
 @pytest.mark.parametrize(
     ("method", "path"),
     [*(("GET", path) for path in READS), *(("DELETE", path) for path in DELETIONS)],

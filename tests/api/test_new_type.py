@@ -27,7 +27,6 @@ monitor = ResourceType(
 )
 
 
-@pytest.mark.covers("r.new_type")
 async def test_a_new_type_is_served(serve: Serve) -> None:
     api = await serve(resources=(*RESOURCES, monitor))
     grace = await api.person()
@@ -47,7 +46,6 @@ async def test_a_new_type_is_served(serve: Serve) -> None:
     assert (await api.get("/monitors/2")).status == 404
 
 
-@pytest.mark.covers("r.new_type")
 async def test_a_new_type_is_described(serve: Serve) -> None:
     api = await serve(resources=(*RESOURCES, monitor))
     async with api.client.get("/api/swagger/swagger.json") as response:

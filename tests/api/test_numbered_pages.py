@@ -67,7 +67,6 @@ def ids(response: Response) -> list[int]:
     return [int(one) for one in response.ids]
 
 
-@pytest.mark.covers("i.paging")
 async def test_every_page_shows_its_part_of_the_order(
     api: Api, computers: list[dict[str, Any]]
 ) -> None:
@@ -103,7 +102,6 @@ COSTS = {
 """How many index keys a page may examine, together with its total. There are 55 pages of SIZE."""
 
 
-@pytest.mark.covers("i.paging")
 async def test_a_page_examines_few_keys_and_no_document_that_it_does_not_show(
     api: Api, computers: list[dict[str, Any]], database: Database
 ) -> None:
@@ -122,7 +120,6 @@ async def test_a_page_examines_few_keys_and_no_document_that_it_does_not_show(
         assert 0 < len(page.data) <= documents <= SIZE + 1, query
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sign", ["", "-"])
 async def test_a_page_and_its_total_show_one_point_in_time(
     serve: Serve, database: Database, sign: str
@@ -164,7 +161,6 @@ async def test_a_page_and_its_total_show_one_point_in_time(
         is_done = True
 
 
-@pytest.mark.covers("i.paging")
 async def test_the_total_has_every_write_that_was_answered(serve: Serve) -> None:
     workers = [await serve(), await serve()]
     for number in range(1, 6):
@@ -182,7 +178,6 @@ async def test_the_total_has_every_write_that_was_answered(serve: Serve) -> None
                 assert page.document["meta"]["total"] == total
 
 
-@pytest.mark.covers("i.paging")
 async def test_pages_are_right_if_mongodb_does_not_report_changes(
     api: Api, computers: list[dict[str, Any]], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +189,6 @@ async def test_pages_are_right_if_mongodb_does_not_report_changes(
         assert (ids(page), page.document["meta"]["total"]) == (expected, len(computers))
 
 
-@pytest.mark.covers("i.paging")
 async def test_pages_are_right_with_ids_that_are_not_integers(
     api: Api, computers: list[dict[str, Any]], database: Database
 ) -> None:
@@ -209,7 +203,6 @@ async def test_pages_are_right_with_ids_that_are_not_integers(
     assert last.ids[-1] == "x"
 
 
-@pytest.mark.covers("i.paging")
 async def test_a_page_takes_one_query_while_nobody_writes(
     api: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +227,6 @@ async def test_a_page_takes_one_query_while_nobody_writes(
     assert await read() == [page]
 
 
-@pytest.mark.covers("i.paging", "r.batching")
 async def test_concurrent_pages_with_the_same_filter_share_one_count(
     api: Api, computers: list[dict[str, Any]], commands: CommandLog
 ) -> None:

@@ -76,7 +76,6 @@ def reference(type_name: str, number: str, relationship: str | None = None) -> d
     return {"ref": ref if relationship is None else {**ref, "relationship": relationship}}
 
 
-@pytest.mark.covers("i.operations")
 async def test_operations_are_applied_in_order_and_so_are_their_results(api: Api) -> None:
     owner = {"data": {"type": "person", "lid": "grace"}}
     response = await operate(
@@ -108,7 +107,6 @@ async def test_operations_are_applied_in_order_and_so_are_their_results(api: Api
     assert linkage_of(read.data) == {"computers": to_many("2")}
 
 
-@pytest.mark.covers("i.operations")
 async def test_a_result_equals_the_response_to_a_separate_request(api: Api) -> None:
     added = await operate(api, {"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER})
     created = [await api.post("/persons", PERSON), await api.post("/computers", COMPUTER)]
@@ -127,7 +125,6 @@ async def test_a_result_equals_the_response_to_a_separate_request(api: Api) -> N
     assert linkage_of(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
 
 
-@pytest.mark.covers("i.operations")
 async def test_a_client_generated_id_is_ignored(api: Api) -> None:
     response = await operate(
         api,
@@ -138,7 +135,6 @@ async def test_a_client_generated_id_is_ignored(api: Api) -> None:
     assert (await api.person()) == "2"
 
 
-@pytest.mark.covers("i.operations")
 async def test_relationship_members_are_added_removed_replaced_and_cleared(api: Api) -> None:
     await api.person()
     for _ in range(3):
@@ -160,7 +156,6 @@ async def test_relationship_members_are_added_removed_replaced_and_cleared(api: 
         assert linkage_of(read.data) == {"computers": to_many(*expected)}
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("failing", "expected"),
     [
@@ -220,7 +215,6 @@ async def test_a_failing_last_operation_rolls_back_all_others(
     assert int(await api.person()) > 2, "ids may have gaps, but are never reused"
 
 
-@pytest.mark.covers("i.operations")
 async def test_errors_of_several_operations_are_reported_together(api: Api) -> None:
     response = await operate(
         api,
@@ -241,7 +235,6 @@ async def test_errors_of_several_operations_are_reported_together(api: Api) -> N
     assert (await api.get("/computers")).data == []
 
 
-@pytest.mark.covers("i.operations")
 async def test_every_missing_identifier_of_an_operation_is_reported(api: Api) -> None:
     await api.person()
     missing = to_many("8", "9")["data"]
@@ -254,7 +247,6 @@ async def test_every_missing_identifier_of_an_operation_is_reported(api: Api) ->
     )
 
 
-@pytest.mark.covers("i.operations")
 async def test_an_added_resource_can_be_linked_updated_and_removed_in_the_same_request(
     api: Api, database: Database
 ) -> None:
@@ -273,7 +265,6 @@ async def test_an_added_resource_can_be_linked_updated_and_removed_in_the_same_r
     assert (persons, computer["person"]) == ([], None)
 
 
-@pytest.mark.covers("i.operations")
 async def test_a_reference_to_a_removed_resource_is_reported_by_its_local_id(api: Api) -> None:
     person = {"type": "person", "lid": "a"}
     response = await operate(
@@ -286,7 +277,6 @@ async def test_a_reference_to_a_removed_resource_is_reported_by_its_local_id(api
     assert "`a`" in response.document["errors"][0]["detail"]
 
 
-@pytest.mark.covers("i.operations", "i.conditional")
 async def test_operations_change_the_etags_of_the_resources_they_write(api: Api) -> None:
     await api.person()
     await api.computer()
@@ -306,7 +296,6 @@ async def test_operations_change_the_etags_of_the_resources_they_write(api: Api)
         assert rejected.status == 412
 
 
-@pytest.mark.covers("i.operations")
 async def test_a_thousand_operations_are_accepted_and_one_more_is_rejected(
     commands: CommandLog, api: Api
 ) -> None:
@@ -349,7 +338,6 @@ async def test_the_maximum_number_of_operations_is_a_setting(
     assert (rejected.status, errors(rejected)) == (400, [(400, "")])
 
 
-@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -373,7 +361,6 @@ async def test_operations_of_an_unsupported_media_type_are_rejected(
     assert (await api.get("/persons")).data == []
 
 
-@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize("content_type", [EXTENDED, EXTENDED.replace("; ", ";")])
 async def test_operations_of_the_extended_media_type_are_accepted(
     api: Api, content_type: str
@@ -382,7 +369,6 @@ async def test_operations_of_the_extended_media_type_are_accepted(
     assert (await send(api, document, **{"Content-Type": content_type})).status == 200
 
 
-@pytest.mark.covers("i.operations", "i.negotiation")
 async def test_the_extension_applies_only_to_the_operations_path(api: Api) -> None:
     response = await send(api, {"data": PERSON}, "/persons")
     assert response.status == 415
@@ -390,7 +376,6 @@ async def test_the_extension_applies_only_to_the_operations_path(api: Api) -> No
     assert response.status == 406
 
 
-@pytest.mark.covers("i.operations", "i.negotiation")
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
@@ -412,7 +397,6 @@ async def test_results_are_sent_only_to_clients_that_accept_them(
     assert len((await api.get("/persons")).data) == (status == 200)
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
 async def test_the_operations_path_allows_only_post(api: Api, method: str) -> None:
     response = await api.request(method, "/operations")
@@ -424,7 +408,6 @@ async def test_options_on_the_operations_path_lists_its_methods(api: Api) -> Non
     assert (response.status, response.headers["Allow"]) == (204, "OPTIONS, POST")
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["include", "fields[person]", "x", "page[size]"])
 async def test_query_parameters_are_rejected_for_operations(api: Api, name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
@@ -433,7 +416,6 @@ async def test_query_parameters_are_rejected_for_operations(api: Api, name: str)
     assert (await api.get("/persons")).data == []
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -458,14 +440,12 @@ async def test_a_body_without_operations_is_rejected(api: Api, body: bytes, poin
     assert (response.status, response.errors) == (400, [(400, pointer)])
 
 
-@pytest.mark.covers("i.operations")
 async def test_at_most_a_hundred_errors_are_reported(api: Api) -> None:
     wrong = {"op": "add", **reference("person", "1", "computers"), "data": [{}] * 340}
     response = await operate(api, *[wrong] * 100)
     assert (response.status, len(response.errors)) == (400, 100)
 
 
-@pytest.mark.covers("i.operations", "d.body_limits")
 async def test_a_body_above_the_size_limit_is_rejected(api: Api) -> None:
     document = json.dumps({OPERATIONS: [{"op": "add", "data": PERSON}]}).encode()
     fitting = await send(api, document.ljust(LIMITS.body_bytes))
@@ -474,7 +454,6 @@ async def test_a_body_above_the_size_limit_is_rejected(api: Api) -> None:
     assert len((await api.get("/persons")).data) == 1
 
 
-@pytest.mark.covers("i.operations")
 async def test_concurrent_operations_on_the_same_resource_are_isolated(
     api: Api, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -501,7 +480,6 @@ async def test_concurrent_operations_on_the_same_resource_are_isolated(
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.covers("i.operations")
 async def test_concurrent_operations_in_opposite_orders_all_succeed(
     api: Api, database: Database
 ) -> None:
@@ -522,7 +500,6 @@ async def test_concurrent_operations_in_opposite_orders_all_succeed(
     assert [record["version"] for record in persons] == [21, 21]
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("value", ["$serial", "$$ROOT", "{$gt: 0}"])
 async def test_attribute_values_are_never_evaluated_as_mongodb_operators(
     api: Api, value: str
@@ -539,7 +516,6 @@ async def test_attribute_values_are_never_evaluated_as_mongodb_operators(
     ] * 2
 
 
-@pytest.mark.covers("i.operations")
 @given(document=DOCUMENT)
 @hypothesis_settings(
     max_examples=100,
@@ -551,7 +527,6 @@ async def test_arbitrary_documents_never_cause_an_internal_error(api: Api, docum
     assert response.status in {200, 400, 404, 409, 422}
 
 
-@pytest.mark.covers("i.operations")
 async def test_a_resource_removal_with_data_is_rejected(api: Api, database: Database) -> None:
     person = await api.person()
     await api.computer(owner=person)

@@ -59,7 +59,6 @@ def page_links(response: Response) -> set[str]:
     return {name for name in ("first", "last", "prev", "next") if links.get(name) is not None}
 
 
-@pytest.mark.covers("i.paging", "4.7.members")
 async def test_numbered_pages_have_a_total_and_links(fleet: Api) -> None:
     first = await fleet.get("/persons?page[number]=1&page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3, "total": 7})
@@ -76,14 +75,12 @@ async def test_numbered_pages_have_a_total_and_links(fleet: Api) -> None:
     assert ids(await follow(fleet, third, "first")) == "1 2 3"
 
 
-@pytest.mark.covers("i.paging")
 async def test_a_page_that_exactly_fits_the_remaining_resources_is_the_last(fleet: Api) -> None:
     for path in ("/persons?page[size]=7", "/persons?page[size]=7&page[number]=1"):
         response = await fleet.get(path)
         assert (ids(response), response.document["links"]["next"]) == ("1 2 3 4 5 6 7", None)
 
 
-@pytest.mark.covers("i.paging")
 async def test_the_total_can_be_omitted(fleet: Api) -> None:
     response = await fleet.get("/persons?page[number]=2&page[size]=3&page[total]=false")
     assert (ids(response), response.document["meta"]) == ("4 5 6", {"count": 3})
@@ -93,7 +90,6 @@ async def test_the_total_can_be_omitted(fleet: Api) -> None:
     assert last.document["links"]["next"] is None
 
 
-@pytest.mark.covers("i.paging")
 async def test_the_total_counts_only_filtered_resources(fleet: Api) -> None:
     response = await fleet.get("/persons?filter[id][gt]=2&page[number]=2&page[size]=2")
     assert (ids(response), response.document["meta"]) == ("5 6", {"count": 2, "total": 5})
@@ -102,7 +98,6 @@ async def test_the_total_counts_only_filtered_resources(fleet: Api) -> None:
     assert (ids(related), related.document["meta"]) == ("3 4 5", {"count": 3, "total": 3})
 
 
-@pytest.mark.covers("i.paging")
 async def test_a_page_number_beyond_the_end_is_empty_and_links_to_the_last_page(fleet: Api) -> None:
     response = await fleet.get("/persons?page[number]=9&page[size]=3")
     assert (response.data, response.document["meta"]) == ([], {"count": 0, "total": 7})
@@ -110,7 +105,6 @@ async def test_a_page_number_beyond_the_end_is_empty_and_links_to_the_last_page(
     assert ids(await follow(fleet, response, "prev")) == "7"
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("query", ["sort=id", "sort=-email", "sort=last_name,-email"])
 async def test_the_largest_page_number_is_an_empty_page(fleet: Api, query: str) -> None:
     for size, number in ((1, 2**63 - 1), (1000, (2**63 - 1) // 1000 + 1)):  # skips just under 2**63
@@ -121,7 +115,6 @@ async def test_the_largest_page_number_is_an_empty_page(fleet: Api, query: str) 
         assert (response.status, response.data) == (200, [])
 
 
-@pytest.mark.covers("i.paging")
 async def test_cursor_pages_have_links_and_no_total(fleet: Api) -> None:
     first = await fleet.get("/persons?page[size]=3")
     assert (ids(first), first.document["meta"]) == ("1 2 3", {"count": 3})
@@ -142,7 +135,6 @@ async def test_cursor_pages_have_links_and_no_total(fleet: Api) -> None:
     assert (ids(top), top.document["links"]["prev"]) == ("1", None)
 
 
-@pytest.mark.covers("i.paging")
 async def test_cursors_at_either_end_return_empty_pages_with_a_link_back(fleet: Api) -> None:
     response = await fleet.get(f"/persons?page[size]=3&page[after]={END_OF_PERSONS}")
     assert (response.data, response.document["links"]["next"]) == ([], None)
@@ -157,7 +149,6 @@ async def test_cursors_at_either_end_return_empty_pages_with_a_link_back(fleet: 
     assert ids(await follow(fleet, response, "next")) == "1 2 3"
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("path", "totals"),
     [
@@ -180,7 +171,6 @@ async def test_an_empty_collection_has_empty_pages(
     assert response.document["links"]["next"] is None
 
 
-@pytest.mark.covers("i.paging")
 async def test_default_and_maximum_page_sizes_are_settings(
     serve: Serve, settings: Settings, database: Database
 ) -> None:
@@ -196,7 +186,6 @@ async def test_default_and_maximum_page_sizes_are_settings(
     assert (rejected.status, rejected.errors) == (400, [(400, "page[size]")])
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 30, "9" * 4400])
 @pytest.mark.parametrize("parameter", ["page[size]", "page[computers][size]"])
 async def test_a_page_size_above_the_maximum_is_rejected_as_the_cursor_profile_specifies(
@@ -211,7 +200,6 @@ async def test_a_page_size_above_the_maximum_is_rejected_as_the_cursor_profile_s
     assert error["links"] == {"type": f"{profile}/max-size-exceeded"}
 
 
-@pytest.mark.covers("i.paging")
 async def test_a_range_between_two_cursors_is_rejected_as_the_cursor_profile_specifies(
     api: Api,
 ) -> None:
@@ -229,7 +217,6 @@ def cursor_of(type_name: str, sort: str, *position: Any) -> str:
     return urlsafe_b64encode(content).decode().rstrip("=")
 
 
-@pytest.mark.covers("i.paging", "d.bad_parameters")
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
@@ -274,7 +261,6 @@ async def test_invalid_page_parameters_are_rejected(api: Api, query: str, parame
     assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
 async def test_a_cursor_need_not_match_a_stored_resource(fleet: Api, sort: str) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
@@ -285,14 +271,12 @@ async def test_a_cursor_need_not_match_a_stored_resource(fleet: Api, sort: str) 
             assert response.status == 200, value
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["/persons/1", "/computers/1/owner"])
 async def test_a_single_resource_cannot_be_paged(fleet: Api, path: str) -> None:
     response = await fleet.get(f"{path}?page[size]=1")
     assert (response.status, response.errors) == (400, [(400, "page[size]")])
 
 
-@pytest.mark.covers("i.paging", "4.7.url")
 @pytest.mark.parametrize(
     ("query", "kept"),
     [
@@ -322,7 +306,6 @@ async def test_page_links_keep_all_other_parameters_unchanged(
         assert len((await follow(fleet, response, name)).data) == 2
 
 
-@pytest.mark.covers("i.paging", "d.collection_self")
 async def test_page_links_start_with_the_public_url(serve: Serve, settings: Settings) -> None:
     api = await serve(settings=replace(settings, public_url="https://registry.example.com"))
     await api.person()
@@ -335,7 +318,6 @@ async def test_page_links_start_with_the_public_url(serve: Serve, settings: Sett
         assert all(link.startswith(expected) for link in links.values()), links
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(("sort", "link"), [("-first_name", "next"), ("first_name", "prev")])
 async def test_values_of_several_types_by_external_writers_do_not_make_pages_repeat(
     api: Api, database: Database, sort: str, link: str
@@ -359,7 +341,6 @@ async def test_values_of_several_types_by_external_writers_do_not_make_pages_rep
 Write = Callable[[Database, random.Random], Awaitable[object]]
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("link", ["next", "prev"])
 @pytest.mark.parametrize("sort", ["id", "last_name", "-email", "last_name,-first_name,email"])
 async def test_unmodified_resources_appear_exactly_once_during_concurrent_writes(
@@ -400,7 +381,6 @@ async def test_unmodified_resources_appear_exactly_once_during_concurrent_writes
     assert sorted(number for number in visited if number in unmodified) == sorted(unmodified)
 
 
-@pytest.mark.covers("i.include_pages")
 async def test_an_included_relationship_can_be_paged(fleet: Api) -> None:
     response = await fleet.get("/persons?page[size]=3&include=computers&page[computers][size]=2")
     computers = {
@@ -422,7 +402,6 @@ async def test_an_included_relationship_can_be_paged(fleet: Api) -> None:
     assert (links["3"]["prev"], links["3"]["next"]) == (None, None)
 
 
-@pytest.mark.covers("i.include_pages", "i.linkage_routes")
 async def test_the_next_links_of_an_included_page_visit_the_whole_relationship(
     fleet: Api,
 ) -> None:
@@ -433,7 +412,6 @@ async def test_the_next_links_of_an_included_page_visit_the_whole_relationship(
     assert [page.ids for page in pages] == [["3", "4"], ["5"]]
 
 
-@pytest.mark.covers("i.include_pages")
 async def test_the_page_size_of_an_include_path_applies_to_that_path_only(fleet: Api) -> None:
     page = "page[owner.computers][size]=3"
     response = await fleet.get(f"/computers/1?include=owner.computers.owner&{page}")
@@ -445,7 +423,6 @@ async def test_the_page_size_of_an_include_path_applies_to_that_path_only(fleet:
     assert "next" not in unpaged.data["relationships"]["computers"]["links"]
 
 
-@pytest.mark.covers("i.include_pages")
 async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(fleet: Api) -> None:
     query = "include=computers&page[computers][size]=1"
     response = await fleet.get(f"/persons?{query}")
@@ -457,7 +434,6 @@ async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(fleet
     assert (updated.status, updated.included) == (200, [("computer", "1")])
 
 
-@pytest.mark.covers("i.include_pages")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -487,7 +463,6 @@ async def test_paging_an_include_path_that_is_not_included_or_to_one_is_rejected
     assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@pytest.mark.covers("i.paging", "i.related_routes")
 async def test_related_resources_and_linkage_can_be_paged(fleet: Api) -> None:
     first = await fleet.get("/persons/1/computers?page[size]=2&sort=-serial&include=owner")
     assert (ids(first), first.included) == ("5 4", [("person", "1")])

@@ -28,7 +28,6 @@ async def read_null(api: Api, path: str) -> Any:
     return response.document
 
 
-@pytest.mark.covers("i.related_routes")
 async def test_a_related_collection_is_read_like_a_collection(api: Api) -> None:
     await fleet(api)
     response = await api.get(COMPUTERS)
@@ -42,7 +41,6 @@ async def test_a_related_collection_is_read_like_a_collection(api: Api) -> None:
     }
 
 
-@pytest.mark.covers("i.related_routes")
 async def test_a_related_resource_is_read_like_a_resource(api: Api) -> None:
     await fleet(api)
     response = await api.get(OWNER)
@@ -54,7 +52,6 @@ async def test_a_related_resource_is_read_like_a_resource(api: Api) -> None:
     }
 
 
-@pytest.mark.covers("i.related_routes")
 async def test_the_owner_of_an_unowned_computer_is_null(api: Api) -> None:
     await fleet(api)
     assert await read_null(api, "/computers/4/owner") == {
@@ -66,7 +63,6 @@ async def test_the_owner_of_an_unowned_computer_is_null(api: Api) -> None:
     assert (await read_null(api, path))["included"] == []
 
 
-@pytest.mark.covers("i.related_routes")
 async def test_the_computers_of_a_person_without_computers_are_an_empty_array(api: Api) -> None:
     await api.person()
     for query in ("", "?include=owner", "?page[size]=1", "?page[number]=1", "?sort=-serial"):
@@ -75,7 +71,6 @@ async def test_the_computers_of_a_person_without_computers_are_an_empty_array(ap
         assert response.document["meta"]["count"] == 0
 
 
-@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
 async def test_the_related_resources_of_a_missing_resource_are_not_found(
     api: Api, number: str
@@ -88,7 +83,6 @@ async def test_the_related_resources_of_a_missing_resource_are_not_found(
         assert (await api.request("HEAD", path)).status == 404
 
 
-@pytest.mark.covers("i.related_routes")
 async def test_an_owner_that_no_longer_exists_is_null(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})
@@ -96,7 +90,6 @@ async def test_an_owner_that_no_longer_exists_is_null(api: Api, database: Databa
     assert (await api.get("/persons/99/computers")).status == 404
 
 
-@pytest.mark.covers("i.related_routes")
 async def test_include_starts_at_the_related_resources(api: Api) -> None:
     await fleet(api)
     response = await api.get(f"{COMPUTERS}?include=owner")
@@ -111,7 +104,6 @@ async def test_include_starts_at_the_related_resources(api: Api) -> None:
     assert linkage_of(response.document["included"][0])["owner"]["data"]["id"] == "1"
 
 
-@pytest.mark.covers("i.related_routes", "i.include_pages")
 async def test_an_included_relationship_of_a_related_resource_can_be_paged(api: Api) -> None:
     await fleet(api)
     response = await api.get(f"{OWNER}?include=computers&page[computers][size]=1")
@@ -119,7 +111,6 @@ async def test_an_included_relationship_of_a_related_resource_can_be_paged(api: 
     assert response.data["relationships"]["computers"]["links"]["next"]
 
 
-@pytest.mark.covers("i.related_routes")
 async def test_fields_restrict_related_resources(api: Api) -> None:
     await fleet(api)
     response = await api.get(f"{OWNER}?fields[person]=full_name")
@@ -131,7 +122,6 @@ async def test_fields_restrict_related_resources(api: Api) -> None:
     ]
 
 
-@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -164,7 +154,6 @@ async def test_a_related_collection_can_be_sorted_filtered_and_paged(
         assert response.document["meta"]["total"] == 2
 
 
-@pytest.mark.covers("i.related_routes", "i.paging")
 @pytest.mark.parametrize("query", ["page[size]=2", "page[number]=1&page[size]=2"])
 async def test_the_next_links_of_a_related_collection_visit_all_pages(api: Api, query: str) -> None:
     await api.person()
@@ -177,7 +166,6 @@ async def test_the_next_links_of_a_related_collection_visit_all_pages(api: Api, 
     assert [page.included for page in pages] == [[("person", "1")]] * 2
 
 
-@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -202,7 +190,6 @@ async def test_a_parameter_that_does_not_apply_to_related_resources_is_rejected(
     assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER])
 async def test_related_resources_are_read_only(api: Api, path: str) -> None:
     await fleet(api)
@@ -213,7 +200,6 @@ async def test_related_resources_are_read_only(api: Api, path: str) -> None:
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
-@pytest.mark.covers("i.related_routes")
 @pytest.mark.parametrize("path", [COMPUTERS, f"{COMPUTERS}?page[size]=1", OWNER])
 async def test_head_of_related_resources_responds_like_get(api: Api, path: str) -> None:
     await fleet(api)
@@ -223,7 +209,6 @@ async def test_head_of_related_resources_responds_like_get(api: Api, path: str) 
         assert head.headers.get(header) == get.headers.get(header)
 
 
-@pytest.mark.covers("i.related_routes", "d.no_page")
 async def test_a_related_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
     api: Api, database: Database
 ) -> None:

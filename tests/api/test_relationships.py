@@ -52,7 +52,6 @@ async def fleet(api: Api, persons: int = 2, computers: int = 4) -> None:
         await api.computer(f"SN-{9 - number}", owner="1" if number < 2 else None)
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
     await fleet(api)
     assert await read(api, COMPUTERS) == {
@@ -63,7 +62,6 @@ async def test_to_many_linkage_is_an_array_of_identifiers(api: Api) -> None:
     }
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_to_one_linkage_is_an_identifier(api: Api) -> None:
     await fleet(api)
     assert await read(api, OWNER) == {
@@ -73,14 +71,12 @@ async def test_to_one_linkage_is_an_identifier(api: Api) -> None:
     }
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_an_empty_relationship_can_be_read(api: Api) -> None:
     await fleet(api)
     assert (await read(api, "/persons/2/relationships/computers"))["data"] == []
     assert (await read(api, "/computers/3/relationships/owner"))["data"] is None
 
 
-@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", str(2**63)])
 async def test_the_relationship_of_a_missing_resource_is_not_found(
     api: Api, database: Database, number: str
@@ -116,7 +112,6 @@ async def test_an_unknown_relationship_is_not_found(api: Api, path: str) -> None
         assert (await send(api, method, path, [])).status == 404
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_the_links_of_a_relationship_object_lead_to_its_linkage_and_resources(
     api: Api,
 ) -> None:
@@ -136,7 +131,6 @@ async def test_the_related_link_does_not_depend_on_how_the_path_is_encoded(api: 
     assert document["links"]["related"].endswith("/persons/1/computers")
 
 
-@pytest.mark.covers("i.linkage_routes", "i.negotiation")
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER, f"{COMPUTERS}?page[size]=1"])
 async def test_head_of_a_relationship_responds_like_get(api: Api, path: str) -> None:
     await fleet(api)
@@ -146,7 +140,6 @@ async def test_head_of_a_relationship_responds_like_get(api: Api, path: str) -> 
         assert head.headers[header] == get.headers[header]
 
 
-@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "included"),
     [
@@ -178,7 +171,6 @@ async def test_include_paths_of_a_relationship_start_with_its_name(
         assert identifier is None or identifier.keys() == {"type", "id"}
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_fields_restrict_resources_included_with_linkage(api: Api) -> None:
     await fleet(api)
     path = f"{COMPUTERS}?include=computers.owner&fields[computer]=&fields[person]=full_name"
@@ -222,7 +214,6 @@ async def test_linkage_read_in_chunks_is_the_same(
     assert chunked.headers["ETag"] == whole.headers["ETag"]
 
 
-@pytest.mark.covers("i.linkage_routes", "i.include_pages")
 async def test_only_a_nested_include_of_a_relationship_can_be_paged(api: Api) -> None:
     await fleet(api)
     path = f"{OWNER}?include=owner.computers&page[owner.computers][size]=1"
@@ -236,7 +227,6 @@ async def test_only_a_nested_include_of_a_relationship_can_be_paged(api: Api) ->
     ]
 
 
-@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -266,7 +256,6 @@ async def test_to_many_linkage_can_be_sorted_filtered_and_paged(
     assert document["meta"]["count"] == len(ids)
 
 
-@pytest.mark.covers("i.linkage_routes", "i.paging")
 @pytest.mark.parametrize("query", ["page[size]=2", "page[number]=1&page[size]=2"])
 async def test_the_next_links_of_linkage_visit_all_pages(api: Api, query: str) -> None:
     await fleet(api, computers=5)
@@ -278,7 +267,6 @@ async def test_the_next_links_of_linkage_visit_all_pages(api: Api, query: str) -
         assert page.document["links"]["related"].endswith("/persons/1/computers")
 
 
-@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "parameter"),
     [
@@ -307,7 +295,6 @@ async def test_a_parameter_that_does_not_apply_to_linkage_is_rejected(
     assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
-@pytest.mark.covers("i.linkage_routes", "d.replaces")
 async def test_patch_replaces_all_members(api: Api) -> None:
     await fleet(api)
     response = await send(api, "PATCH", COMPUTERS, [computer("2"), computer(3), computer("3")])
@@ -319,7 +306,6 @@ async def test_patch_replaces_all_members(api: Api) -> None:
     assert await members(api) == []
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_post_adds_members_unless_they_are_present(api: Api) -> None:
     await fleet(api)
     response = await send(api, "POST", COMPUTERS, [computer("2"), computer("3"), computer(3)])
@@ -330,7 +316,6 @@ async def test_post_adds_members_unless_they_are_present(api: Api) -> None:
         assert await members(api) == ["1", "2", "3"]
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_delete_removes_only_the_listed_members(api: Api) -> None:
     await fleet(api)
     await send(api, "POST", "/persons/2/relationships/computers", [computer("3")])
@@ -345,7 +330,6 @@ async def test_delete_removes_only_the_listed_members(api: Api) -> None:
     assert len((await api.get("/computers")).data) == 4
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_patch_sets_and_clears_the_owner(api: Api) -> None:
     await fleet(api)
     for number in ("2", None, None, "1", "1"):
@@ -356,7 +340,6 @@ async def test_patch_sets_and_clears_the_owner(api: Api) -> None:
         assert ("1" in await members(api, "2")) == (number == "2")
 
 
-@pytest.mark.covers("i.linkage_routes", "d.moves")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
 async def test_a_member_owned_by_another_person_moves(api: Api, method: str) -> None:
     await fleet(api)
@@ -365,7 +348,6 @@ async def test_a_member_owned_by_another_person_moves(api: Api, method: str) -> 
     assert (await members(api, "1"), await members(api, "2")) == (["1"], ["2", "3"])
 
 
-@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST"])
 async def test_each_missing_member_is_reported_and_nothing_changes(
     api: Api, database: Database, method: str
@@ -379,7 +361,6 @@ async def test_each_missing_member_is_reported_and_nothing_changes(
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("number", ["99", "abc", 2**63, 2**80, 0, ""])
 async def test_a_missing_owner_is_reported_and_nothing_changes(
     api: Api, database: Database, number: Any
@@ -391,7 +372,6 @@ async def test_a_missing_owner_is_reported_and_nothing_changes(
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("number", [1.5, 1.0, -0.5, True, None, [], ["1"], {}, {"$gt": 0}])
 async def test_an_id_that_is_neither_a_string_nor_an_integer_is_refused_everywhere(
     api: Api, database: Database, number: Any
@@ -412,7 +392,6 @@ async def test_an_id_that_is_neither_a_string_nor_an_integer_is_refused_everywhe
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 @pytest.mark.parametrize("method", ["PATCH", "POST", "DELETE"])
 async def test_members_of_the_wrong_type_are_conflicts_with_pointers(
     api: Api, database: Database, method: str
@@ -428,7 +407,6 @@ async def test_members_of_the_wrong_type_are_conflicts_with_pointers(
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.linkage_routes", "d.identifiers")
 async def test_an_owner_of_the_wrong_type_is_a_conflict(api: Api, database: Database) -> None:
     await fleet(api)
     before = await stored_records(database)
@@ -437,7 +415,6 @@ async def test_an_owner_of_the_wrong_type_is_a_conflict(api: Api, database: Data
     assert await stored_records(database) == before
 
 
-@pytest.mark.covers("i.linkage_routes", "d.malformed")
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -472,7 +449,6 @@ async def test_malformed_to_many_linkage_is_reported_with_its_pointer(
     assert await members(api) == ["1", "2"]
 
 
-@pytest.mark.covers("i.linkage_routes", "d.malformed")
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -498,7 +474,6 @@ async def test_malformed_to_one_linkage_is_reported_with_its_pointer(
     assert await owner(api) == "1"
 
 
-@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize("parameter", ["include", "fields[computer]", "sort", "page[size]", "x"])
 async def test_query_parameters_are_rejected_when_linkage_is_changed(
     api: Api, parameter: str
@@ -512,7 +487,6 @@ async def test_query_parameters_are_rejected_when_linkage_is_changed(
     assert await members(api) == ["1", "2"]
 
 
-@pytest.mark.covers("i.linkage_routes")
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -532,7 +506,6 @@ async def test_a_relationship_allows_only_the_methods_of_its_kind(
     assert await owner(api) == "1"
 
 
-@pytest.mark.covers("i.linkage_routes")
 async def test_a_dangling_owner_key_is_shown_as_null_linkage(api: Api, database: Database) -> None:
     await fleet(api)
     await database.computers.update_one({"_id": 1}, {"$set": {"person": 99}})

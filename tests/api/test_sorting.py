@@ -139,7 +139,6 @@ def multi_key_sorts(collection: str) -> Iterator[str]:
             yield f"{signs[0]}{first},{signs[1]}{second}"
 
 
-@pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize(("collection", "name"), FIELDS)
 async def test_sorting_by_a_field_uses_code_point_order_with_nulls_first(
     api: Api, resources: dict[str, Resources], collection: str, name: str
@@ -148,7 +147,6 @@ async def test_sorting_by_a_field_uses_code_point_order_with_nulls_first(
         await check(api, collection, sort, ordered(resources[collection], sort), size=4)
 
 
-@pytest.mark.covers("i.sorting", "i.paging")
 @pytest.mark.parametrize("collection", list(NAMES))
 async def test_sorting_by_several_fields_breaks_ties_by_id(
     api: Api, resources: dict[str, Resources], collection: str
@@ -157,7 +155,6 @@ async def test_sorting_by_several_fields_breaks_ties_by_id(
         await check(api, collection, sort, ordered(resources[collection], sort), size=7)
 
 
-@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("name", ["last_name", "email", "id"])
 async def test_descending_order_is_the_reverse_of_ascending_order(
     api: Api, resources: dict[str, Resources], name: str
@@ -168,7 +165,6 @@ async def test_descending_order_is_the_reverse_of_ascending_order(
     assert len(ascending) == len(resources["persons"])
 
 
-@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize("sort", ["serial", "-owner.last_name,serial", "id", "-owner"])
 async def test_numbered_pages_follow_the_sort_order(
     api: Api, resources: dict[str, Resources], sort: str
@@ -182,7 +178,6 @@ async def test_numbered_pages_follow_the_sort_order(
     assert ids == expected
 
 
-@pytest.mark.covers("i.sorting", "i.related_routes")
 @pytest.mark.parametrize("sort", ["", "-id", "serial", "-serial,id", "-owner.last_name"])
 async def test_the_computers_of_a_person_can_be_sorted_and_paged(
     api: Api, database: Database, resources: dict[str, Resources], sort: str
@@ -210,7 +205,6 @@ async def test_the_computers_of_a_person_can_be_sorted_and_paged(
     ]
 
 
-@pytest.mark.covers("i.sorting")
 @pytest.mark.usefixtures("resources")
 async def test_sort_fields_are_not_added_to_the_response(api: Api) -> None:
     response = await api.get(
@@ -222,7 +216,6 @@ async def test_sort_fields_are_not_added_to_the_response(api: Api) -> None:
         assert resource["attributes"] == {}
 
 
-@pytest.mark.covers("i.sorting")
 async def test_sort_and_include_can_be_combined(api: Api, resources: dict[str, Resources]) -> None:
     response = await api.get("/computers?sort=-owner.email,-serial&include=owner")
     expected = ordered(resources["computers"], "-owner.email,-serial")
@@ -237,7 +230,6 @@ async def test_sort_and_include_can_be_combined(api: Api, resources: dict[str, R
     assert all(first >= second for first, second in pairwise(sorted_emails))
 
 
-@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize(
     "path",
     [

@@ -60,7 +60,6 @@ def included_in(responses: list[Response]) -> Iterator[tuple[tuple[str, int], An
         yield from ((key(one), one) for one in response.document["included"])
 
 
-@pytest.mark.covers("d.no_page", "d.nested_include")
 @pytest.mark.parametrize(
     "path",
     [

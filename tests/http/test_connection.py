@@ -86,7 +86,6 @@ async def test_a_request_of_another_version_gets_a_response_of_http_1_1(
     assert b"connection: close\r\n" in received.lower()
 
 
-@pytest.mark.covers("d.body_limits")
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"])
 @pytest.mark.parametrize("head", [b"GET /per", b"GET / HTTP/1.1\r\nHost: h\r\n"])
 async def test_a_head_that_does_not_arrive_in_time_gets_408(

@@ -39,7 +39,6 @@ def status_lines(received: bytes) -> list[bytes]:
     return [line for line in received.split(b"\r\n") if line.startswith(b"HTTP/1.")]
 
 
-@pytest.mark.covers("d.body_limits")
 async def test_fields_up_to_the_limit_are_accepted_besides_a_long_target(start: Start) -> None:
     head = b"GET /?%s HTTP/1.1\r\n" % (b"a" * 120_000)
     sent = b"Host: h\r\nConnection: close\r\n"
@@ -52,7 +51,6 @@ async def test_fields_up_to_the_limit_are_accepted_besides_a_long_target(start: 
     assert b"must not exceed 65536 bytes" in refused
 
 
-@pytest.mark.covers("d.body_limits")
 @pytest.mark.parametrize("before", [b"", b"\r\n", GET + b"\r\n"], ids=["", "line", "request"])
 async def test_fields_beyond_the_limit_get_431_before_the_head_is_complete(
     start: Start, before: bytes

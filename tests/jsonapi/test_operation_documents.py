@@ -66,7 +66,6 @@ def errors_of(*operations: Any) -> list[tuple[int, str]]:
     return [(status, pointer.removeprefix(f"/{OPERATIONS}")) for status, pointer in errors]
 
 
-@pytest.mark.covers("i.operations")
 @given(document=DOCUMENT)
 def test_any_document_is_loaded_or_rejected_with_valid_pointers(document: Any) -> None:
     try:
@@ -88,7 +87,6 @@ def test_random_bytes_are_rejected(body: bytes) -> None:
         load_operations(body, GRAPH, 3)
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("member", "verb", "type_name", "target_id"),
     [
@@ -116,7 +114,6 @@ def test_an_operation_on_a_resource_has_its_verb_and_target(
     assert operation.is_shown == (verb is not Verb.DELETE)
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("code", "mode"), [("add", Mode.ADD), ("update", Mode.REPLACE), ("remove", Mode.REMOVE)]
 )
@@ -130,7 +127,6 @@ def test_an_operation_adds_replaces_or_removes_members_of_a_to_many_relationship
     assert (linkage.relationship.name, linkage.mode, linkage.ids) == ("computers", mode, [5])
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("data", [{"type": "person", "id": "5"}, None])
 def test_an_operation_sets_or_clears_a_to_one_relationship(data: Any) -> None:
     (operation,) = load({"op": "update", "ref": OWNER, "data": data})
@@ -138,7 +134,6 @@ def test_an_operation_sets_or_clears_a_to_one_relationship(data: Any) -> None:
     assert (linkage.relationship.name, linkage.linked_ids) == ("owner", 5 if data else None)
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
@@ -196,7 +191,6 @@ def test_an_invalid_operation_is_rejected_with_a_pointer(sent: Any, expected: An
     assert errors_of(sent) == expected
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["", None, 0, False, [], {}, "cars", "serial"])
 def test_an_invalid_relationship_is_not_taken_for_the_whole_resource(name: Any) -> None:
     sent = {"op": "remove", "ref": {"type": "person", "id": "1", "relationship": name}, "data": []}
@@ -204,7 +198,6 @@ def test_an_invalid_relationship_is_not_taken_for_the_whole_resource(name: Any) 
     assert errors_of(sent) == [(status, "/0/ref/relationship")]
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize(
     "href",
     [
@@ -241,7 +234,6 @@ def test_an_href_must_be_a_string(href: Any) -> None:
     assert errors_of({"op": "remove", "href": href}) == [(400, "/0/href")]
 
 
-@pytest.mark.covers("i.operations")
 def test_a_local_id_identifies_the_resource_that_a_preceding_operation_adds() -> None:
     owner = {"data": {"type": "person", "lid": "a"}}
     operations = load(
@@ -261,7 +253,6 @@ def test_a_local_id_identifies_the_resource_that_a_preceding_operation_adds() ->
     assert [linkage.ids for linkage in linkages] == [[10], [3, 20]]
 
 
-@pytest.mark.covers("i.operations")
 def test_a_local_id_that_no_preceding_operation_adds_is_rejected() -> None:
     reference = {"type": "person", "lid": "a"}
     own = {**COMPUTER, "lid": "a", "relationships": {"owner": {"data": reference}}}
@@ -281,14 +272,12 @@ def test_a_local_id_that_no_preceding_operation_adds_is_rejected() -> None:
     ]
 
 
-@pytest.mark.covers("i.operations")
 def test_a_local_id_cannot_be_used_in_the_operation_that_adds_it() -> None:
     itself = {"computers": {"data": [{"type": "computer", "lid": "a"}]}}
     sent = {"op": "add", "data": {**PERSON, "lid": "a", "relationships": itself}}
     assert errors_of(sent) == [(400, "/0/data/relationships/computers/data/0/lid")]
 
 
-@pytest.mark.covers("i.operations")
 def test_local_ids_are_unique_per_type() -> None:
     added = {"op": "add", "data": {**PERSON, "lid": "a"}}
     load(added, {"op": "add", "data": {**COMPUTER, "lid": "a"}})
@@ -301,13 +290,11 @@ def test_local_ids_are_unique_per_type() -> None:
     assert errors_of(computer) == [(409, "/0/data/type")]
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("sent", [None, 1, [], {}])
 def test_a_local_id_must_be_a_string(sent: Any) -> None:
     assert errors_of({"op": "add", "data": {**PERSON, "lid": sent}}) == [(400, "/0/data/lid")]
 
 
-@pytest.mark.covers("i.operations")
 def test_references_to_a_rejected_operation_are_not_reported_again() -> None:
     reference = {"type": "person", "lid": "a"}
     assert errors_of(
@@ -315,7 +302,6 @@ def test_references_to_a_rejected_operation_are_not_reported_again() -> None:
     ) == [(422, "/0/data/attributes/first_name"), (422, "/0/data/attributes/last_name")]
 
 
-@pytest.mark.covers("i.operations")
 def test_up_to_100_errors_of_all_operations_are_reported() -> None:
     invalid = {"op": "add", "data": {**PERSON, "attributes": {"full_name": "A B"}}}
     errors = errors_of(invalid, {"op": "add", "data": PERSON}, {"op": "x"})
@@ -324,7 +310,6 @@ def test_up_to_100_errors_of_all_operations_are_reported() -> None:
     assert len(errors_of(*[invalid] * 1_000)) == MAX_ERRORS == 100
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("sent", [[], None, {}, "add", 0, {"op": "add"}])
 def test_operations_must_be_a_nonempty_array(sent: Any) -> None:
     with pytest.raises(MalformedDocument) as caught:
@@ -339,7 +324,6 @@ def test_the_number_of_operations_is_limited() -> None:
         load(*[added] * 4, max_operations=3)
 
 
-@pytest.mark.covers("i.operations")
 @pytest.mark.parametrize("name", ["data", "included", "errors", "atomic:results"])
 def test_a_document_of_operations_must_not_have_other_top_level_members(name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}], name: []}

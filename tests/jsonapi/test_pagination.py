@@ -68,7 +68,6 @@ def members(link: str | None) -> dict[str, str] | None:
     return parameters
 
 
-@pytest.mark.covers("i.paging")
 def test_a_page_has_a_number_or_a_cursor() -> None:
     assert parsed(number="3") == NumberedPage(3, 50)
     assert parsed(number="1", size="7", total="false") == NumberedPage(1, 7, total=False)
@@ -79,7 +78,6 @@ def test_a_page_has_a_number_or_a_cursor() -> None:
     assert parsed(before=cursor) == CursorPage(50, CURSORS, position, backwards=True)
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "size",
     [
@@ -93,7 +91,6 @@ def test_a_size_or_number_must_be_a_positive_integer(size: str) -> None:
         assert (type(error), error.parameter) == (InvalidParameter, f"page[{member}]")
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("size", ["1001", "1000000000", "9" * 19, "9" * 20, "1" + "0" * 5000])
 def test_the_error_for_a_page_too_large_has_the_maximum_size(size: str) -> None:
     (error,) = errors(size=size)
@@ -137,7 +134,6 @@ def test_without_a_valid_order_cursors_are_not_decoded() -> None:
     assert [error.parameter for error in raised.value.errors] == ["page[size]"]
 
 
-@pytest.mark.covers("i.paging")
 def test_range_pagination_is_refused_with_the_error_of_the_profile() -> None:
     cursor = CURSORS.encode(END)
     (error,) = errors(after=cursor, before=cursor)
@@ -157,7 +153,6 @@ def test_a_cursor_is_decoded_to_the_position_it_encodes(position: Position) -> N
 NAME = "person:last_name,_id"
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "cursor",
     [
@@ -198,7 +193,6 @@ PARTIAL = Window(RECORDS, True, ("a", 1), ("b", 2))
 EMPTY = Window((), more=False)
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("position", "backwards", "window", "prev", "following"),
     [
@@ -233,7 +227,6 @@ def test_cursor_pages_have_the_links_of_the_profile(
     }
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("number", "total", "more", "prev", "following", "last"),
     [
@@ -257,7 +250,6 @@ def test_numbered_pages_have_links(
     }
 
 
-@pytest.mark.covers("i.paging")
 def test_uncounted_pages_have_no_last_link_and_link_to_uncounted_pages() -> None:
     links = page_links(NumberedPage(4, 2, total=False), Window(RECORDS, more=True), URL)
 
@@ -271,7 +263,6 @@ def test_uncounted_pages_have_no_last_link_and_link_to_uncounted_pages() -> None
     }
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     ("query", "kept"),
     [

@@ -18,7 +18,6 @@ def parsed(sort: str, type_name: str) -> str:
     return ",".join(map(str, parse_sort(sort, GRAPH[type_name], GRAPH)))
 
 
-@pytest.mark.covers("i.sorting")
 def test_a_type_is_sorted_by_its_attributes_and_those_of_to_one_relationships() -> None:
     own = ["id", "first_name", "last_name", "full_name", "email"]
     assert sort_names(PERSON, GRAPH) == [*own, *AUTHORSHIP]
@@ -29,7 +28,6 @@ def test_a_type_is_sorted_by_its_attributes_and_those_of_to_one_relationships() 
     ]
 
 
-@pytest.mark.covers("i.sorting")
 @pytest.mark.parametrize(
     ("sort", "type_name", "order"),
     [

@@ -280,7 +280,6 @@ async def test_a_coalescer_keeps_no_keys_without_callers() -> None:
     assert [page() for page in pages.keys] == [None] * 6
 
 
-@pytest.mark.covers("r.batching")
 async def test_concurrent_reads_share_queries(api: Api, commands: CommandLog) -> None:
     for number in range(5):
         await api.computer(f"SN-{number}", owner=await api.person())
@@ -295,7 +294,6 @@ async def test_concurrent_reads_share_queries(api: Api, commands: CommandLog) ->
     assert len(commands.take("find")) < 60  # one per request if nothing was batched
 
 
-@pytest.mark.covers("r.batching")
 async def test_concurrent_writes_share_commands(
     api: Api, database: Database, commands: CommandLog
 ) -> None:
@@ -315,7 +313,6 @@ async def test_concurrent_writes_share_commands(
     assert len(commands.take("update")) < 60  # one per request if nothing was batched
 
 
-@pytest.mark.covers("r.batching")
 async def test_every_client_reads_its_own_writes(api: Api) -> None:
     async def client(name: str) -> None:
         identifier = await api.person(name)
@@ -330,7 +327,6 @@ async def test_every_client_reads_its_own_writes(api: Api) -> None:
     await asyncio.gather(*(client(f"N{number}") for number in range(25)))
 
 
-@pytest.mark.covers("r.batching")
 async def test_concurrent_requests_for_equal_pages_share_a_query(
     api: Api, commands: CommandLog
 ) -> None:
@@ -360,7 +356,6 @@ def load_page(api: Api, query: Query) -> asyncio.Task[Window]:
     return asyncio.create_task(load())
 
 
-@pytest.mark.covers("r.batching")
 async def test_concurrent_requests_take_one_query_per_distinct_page(
     api: Api, commands: CommandLog
 ) -> None:
@@ -384,7 +379,6 @@ async def test_concurrent_requests_take_one_query_per_distinct_page(
     assert commands.take("find") == ["persons"] * len(queries)
 
 
-@pytest.mark.covers("r.batching")
 async def test_every_client_sees_its_own_writes_in_a_page(api: Api, database: Database) -> None:
     # So many records that writes happen while a query is in flight.
     await database.persons.insert_many(
@@ -416,7 +410,6 @@ async def test_every_client_sees_its_own_writes_in_a_page(api: Api, database: Da
     await asyncio.wait(readers)
 
 
-@pytest.mark.covers("r.batching")
 async def test_concurrent_updates_of_one_resource_are_all_applied(api: Api) -> None:
     await api.person()
     changes = [{"first_name": "Ada"}, {"last_name": "Lovelace"}, {"email": "ada@example.com"}] * 5
@@ -428,7 +421,6 @@ async def test_concurrent_updates_of_one_resource_are_all_applied(api: Api) -> N
     assert (read["full_name"], read["email"]) == ("Ada Lovelace", "ada@example.com")
 
 
-@pytest.mark.covers("r.batching")
 @pytest.mark.parametrize("key", [[1], [1, 2], {"id": 1}, "1", 1.5])
 async def test_an_invalid_external_foreign_key_does_not_affect_other_records(
     api: Api, database: Database, key: object

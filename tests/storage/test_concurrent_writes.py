@@ -287,7 +287,6 @@ async def related(database: Database, result: WriteResult) -> set[int]:
     return {computer["_id"] for computer in computers}
 
 
-@pytest.mark.covers("r.batching")
 @pytest.mark.parametrize("services", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
 async def test_concurrent_requests_are_equivalent_to_sequential_ones(

@@ -158,7 +158,6 @@ KINDS: dict[str, Callable[[Registry, int], list[Write]]] = {
 }
 
 
-@pytest.mark.covers("r.batching")
 @pytest.mark.usefixtures("_one_group")
 @pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), tuple(KINDS)], ids="-".join)
 @pytest.mark.parametrize("keyed", [False, True], ids=["", "keyed"])

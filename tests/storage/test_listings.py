@@ -79,7 +79,6 @@ def position(record: dict[str, Any], order: Order) -> Position:
     return tuple(record.get(key.stored_name) for key in order)
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("direction", ["", "-"])
 @pytest.mark.parametrize(
     ("collection", "names"),
@@ -120,7 +119,6 @@ def origin(api: Api) -> str:
     return str(api.client.make_url("/")).rstrip("/")
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("path", ["computers", "relationships/computers"])
 async def test_the_cost_of_a_related_page_depends_on_its_size_only(
     many: Api, database: Database, path: str
@@ -140,7 +138,6 @@ async def identifiers(api: Api, path: str) -> Response:
         return Response(response.status, response.headers, document)
 
 
-@pytest.mark.covers("i.paging", "i.sorting")
 async def test_an_order_that_begins_with_nulls_costs_no_more(many: Api, database: Database) -> None:
     path = f"/computers?sort=owner,-serial&page[size]={SIZE}"
     cost, response = await examined(database, partial(many.get, path))
@@ -148,7 +145,6 @@ async def test_an_order_that_begins_with_nulls_costs_no_more(many: Api, database
     assert cost <= FEW
 
 
-@pytest.mark.covers("i.include_pages")
 async def test_the_cost_of_an_included_page_depends_on_its_size_only(
     many: Api, database: Database
 ) -> None:
@@ -158,7 +154,6 @@ async def test_the_cost_of_an_included_page_depends_on_its_size_only(
     assert cost <= FEW
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize(
     "path",
     [
@@ -220,7 +215,6 @@ def ids(window: Window) -> list[int]:
     return [record["_id"] for record in window.records]
 
 
-@pytest.mark.covers("i.paging")
 @pytest.mark.parametrize("sort", ["last_name,-id", "last_name,first_name"])
 async def test_a_deletion_while_a_page_is_read_does_not_end_paging(
     mongodb_uri: str, settings: Settings, database: Database, sort: str
@@ -238,7 +232,6 @@ async def test_a_deletion_while_a_page_is_read_does_not_end_paging(
     assert window.more
 
 
-@pytest.mark.covers("i.paging")
 async def test_a_rename_while_a_page_is_read_neither_repeats_a_record_nor_ends_paging(
     mongodb_uri: str, settings: Settings, database: Database
 ) -> None:

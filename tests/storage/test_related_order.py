@@ -253,7 +253,6 @@ async def prepared(database: Database) -> Database:
     return database
 
 
-@pytest.mark.covers("i.sorting", "i.paging")
 @given(example=EXAMPLES)
 @hypothesis_settings(
     max_examples=100,
@@ -355,7 +354,6 @@ COSTS = {
 """The commands of a page, and the keys and documents that they examine, at most."""
 
 
-@pytest.mark.covers("i.sorting", "i.paging")
 async def test_a_page_costs_a_part_of_the_collection_wherever_it_is(many: Database) -> None:
     for sort, (most_commands, most_examined) in COSTS.items():
         reader = Reader(many, MONITORS, sort)

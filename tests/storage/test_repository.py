@@ -8,7 +8,6 @@ from registry.model.authorship import AUTHORSHIP
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database
 
 
-@pytest.mark.covers("2.2.owner")
 async def test_a_link_is_stored_once_in_the_computer(api: Api, database: Database) -> None:
     await api.person("Grace", "Hopper")
     await api.computer("SN-1", owner="1")

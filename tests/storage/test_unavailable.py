@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from registry.mongod import embedded
 from registry.settings import Settings
 from tests.conftest import Serve
@@ -16,7 +14,6 @@ from tests.storage.waiting import eventually
 from tests.support import Api, Database, open_cursors
 
 
-@pytest.mark.covers("d.error_document")
 async def test_the_service_responds_503_when_its_database_is_gone(
     serve: Serve, settings: Settings, tmp_path: Path
 ) -> None:
@@ -37,7 +34,6 @@ async def test_the_service_responds_503_when_its_database_is_gone(
         assert int(response.headers["Retry-After"]) > 0
 
 
-@pytest.mark.covers("d.no_page")
 async def test_a_disconnected_client_ends_its_query(api: Api, database: Database) -> None:
     await database.computers.insert_many(
         {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)

@@ -76,7 +76,6 @@ async def test_a_single_write_takes_as_few_commands_as_possible(
     assert commands.names() == ["find", "find", "delete", "commitTransaction"]
 
 
-@pytest.mark.covers("r.batching")
 async def test_a_write_in_a_group_stores_what_a_single_one_stores(
     api: Api, database: Database
 ) -> None:

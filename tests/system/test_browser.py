@@ -99,7 +99,6 @@ def select_box(block: Locator, parameter: str) -> Locator:
     return block.locator(f'tr[data-param-name="{parameter}"] select')
 
 
-@pytest.mark.covers("1.6", "9.openapi")
 @pytest.mark.parametrize("files", ["installed", "bundled"])
 async def test_the_page_creates_a_person_and_lists_computers(
     files: str, browser: Browser, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from registry.commands.database import database_parser, open_database, run, settings_of
 from registry.commands.output import note, output
 from registry.model.graph import Graph
-from registry.operations.consistency.check import Report, check
+from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError

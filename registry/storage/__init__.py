@@ -33,7 +33,6 @@ from registry.storage.records import (
     by_id,
     computed_texts,
     key_of,
-    next_version,
     recompute,
     version_of,
 )
@@ -41,7 +40,6 @@ from registry.storage.repository import Repository
 from registry.storage.text_blocks import NO_BLOCK, collection_of, lacking, searched_names
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import COLLECTION, Token, Tokens
-from registry.storage.visible_fields import only
 from registry.storage.writes.id_allocation import greatest_id
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.write_requests import WriteResult
@@ -85,8 +83,6 @@ __all__ = [
     "is_incomplete",
     "key_of",
     "lacking",
-    "next_version",
-    "only",
     "reason_of",
     "recompute",
     "require_complete",

@@ -13,10 +13,7 @@ from pymongo import MongoClient
 
 from registry.commands import check as check_command
 from registry.model.graph import Graph
-from registry.operations.consistency.check import Report, check
-from registry.operations.consistency.links import TargetsExist
-from registry.operations.consistency.text_blocks import TextsAreInBlocks
-from registry.operations.consistency.violations import Violation
+from registry.operations.consistency import Report, TargetsExist, TextsAreInBlocks, Violation, check
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.text_blocks import BLOCK_SIZE
@@ -234,7 +231,7 @@ async def test_outdated_texts_in_a_block_are_consistent(api: Api, in_blocks: Dat
 
 async def test_a_repair_keeps_what_was_written_since_the_check(small: Database) -> None:
     (link,) = GRAPH["computer"].links
-    links = TargetsExist(small, GRAPH, GRAPH["computer"], link)
+    links = TargetsExist(small, GRAPH["computer"], link, GRAPH)
     await links.repair([Violation("computers", 1, "", 99)])  # the link leads to person 1 by now
     await small.computers.update_one({"_id": 2}, {"$set": {"person": 3}})
     await links.repair([Violation("computers", 2, "", 3)])  # person 3 exists by now

@@ -1,1 +1,0 @@
-"""Consistency: what stored data have to satisfy, how violations are found, and their repair."""

@@ -12,9 +12,9 @@ from joserfc.errors import ClaimError, ExpiredTokenError, JoseError
 from joserfc.jws import CompactSignature, JWSRegistry, extract_compact, validate_compact
 from joserfc.jwt import JWTClaimsRegistry
 
-from registry.access.errors import InvalidToken
 from registry.access.jwks import KEY_TYPES, JwksClient, JwksLimits
 from registry.access.principal import Principal
+from registry.access.token_errors import InvalidToken
 
 _MAX_TOKEN_LENGTH = 8_192
 

@@ -12,7 +12,7 @@ from typing import TextIO
 from registry.commands.database import database_parser, open_database, run, settings_of
 from registry.commands.file_format import CSV, add_format, format_of
 from registry.commands.output import describe, end_after_broken_pipe, note, require_output
-from registry.jsonapi.error_collector import ApiErrors
+from registry.jsonapi.error_objects import ApiErrors
 from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.private_files import new_file

@@ -12,7 +12,7 @@ from registry.http.health import HEALTH_PATHS
 from registry.http.routes import UI_PATH
 from registry.http.views.entry_point import ROOT_PATH
 from registry.jsonapi.authorization import Requirement, authorize
-from registry.jsonapi.errors import AuthenticationRequired
+from registry.jsonapi.error_types import AuthenticationRequired
 
 _PUBLIC = (UI_PATH, *sorted(HEALTH_PATHS))
 """Prefixes of the paths that need no access token; the root needs none either."""

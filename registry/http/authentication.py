@@ -5,7 +5,7 @@ from aiohttp import hdrs, web
 from registry.access.oidc import ClaimRules, OidcVerifier
 from registry.access.principal import Principal, known_scopes
 from registry.access.tokens import PREFIX, check_form, digest_of
-from registry.jsonapi.errors import InvalidAuthorization
+from registry.jsonapi.error_types import InvalidAuthorization
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage import TokenLookups

@@ -20,7 +20,7 @@ from registry.http.request_recorder import RequestRecorder
 from registry.http.responses import new_request_id
 from registry.http.send_rate import SendRateLimit
 from registry.http.transports import reset
-from registry.jsonapi.errors import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
+from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
 """Reading pauses when so many requests wait for the response to another one of the connection."""

@@ -6,7 +6,7 @@ from multidict import CIMultiDict
 
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
 from registry.http.responses import common_headers, request_id
-from registry.jsonapi.errors import CrossSiteRequest
+from registry.jsonapi.error_types import CrossSiteRequest
 
 _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from registry.jsonapi.errors import ServiceUnavailable
+from registry.jsonapi.error_types import ServiceUnavailable
 
 
 class Deadlines:

@@ -2,7 +2,7 @@
 
 import zlib
 
-from registry.jsonapi.errors import BodyTooLarge, MalformedRequest
+from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest
 
 _GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
 """Formats, as the parameter `wbits` of zlib."""

@@ -7,17 +7,15 @@ from http.client import responses
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.access.errors import InvalidToken, KeysUnavailable
+from registry.access.token_errors import InvalidToken, KeysUnavailable
 from registry.access.tokens import redact
 from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
 from registry.http.routes import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
-from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.error_details import READ_ONLY, quoted
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import (
+from registry.jsonapi.error_objects import MAX_ERRORS, READ_ONLY, ApiError, ApiErrors, quoted
+from registry.jsonapi.error_types import (
     BodyTooLarge,
     DiskFull,
     IdempotencyKeyReused,
@@ -36,7 +34,7 @@ from registry.jsonapi.errors import (
     TokenRejected,
     ValueTaken,
 )
-from registry.jsonapi.links import resource_path
+from registry.jsonapi.resource_objects import resource_path
 from registry.storage import (
     BulkheadFull,
     DiskNearlyFull,

@@ -7,7 +7,7 @@ from hashlib import sha256
 from aiohttp import hdrs, web
 
 from registry.jsonapi.changes import Versions
-from registry.jsonapi.errors import PreconditionFailed
+from registry.jsonapi.error_types import PreconditionFailed
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from registry.http.proxies import TrustedProxies
-from registry.jsonapi.errors import MalformedRequest, MisdirectedRequest
+from registry.jsonapi.error_types import MalformedRequest, MisdirectedRequest
 from registry.settings import Settings
 
 _AUTHORITY = re.compile(r"([\w-][\w.-]*|\[[\da-fA-F:.]+\])(:\d{1,5})?", re.ASCII)

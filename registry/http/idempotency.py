@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 
 from registry.http.app_keys import PRINCIPAL
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
-from registry.jsonapi.errors import InvalidIdempotencyKey
+from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.storage import IdempotencyKey
 
 _MAX_LENGTH = 255

@@ -10,7 +10,7 @@ from registry.http.app_keys import DEADLINES, LIMITS
 from registry.http.decoding import decoded, undecodable
 from registry.http.limits import Limits
 from registry.jsonapi import content_negotiation
-from registry.jsonapi.errors import BodyTooLarge, MalformedRequest, RequestTimeout
+from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
 from registry.offloading import MAX_INLINE_BYTES
 
 

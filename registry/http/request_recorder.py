@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 from registry.http.access_log import AccessLog
 from registry.http.proxies import unmapped
 from registry.http.responses import NoResponse
-from registry.jsonapi.errors import RequestTimeout
+from registry.jsonapi.error_types import RequestTimeout
 from registry.metrics.families import REQUESTS, Sample
 
 NO_ROUTE = "none"

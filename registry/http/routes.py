@@ -11,9 +11,14 @@ from registry.http.views.document import DocumentView
 from registry.http.views.operations import OperationsView
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
 from registry.http.views.resource import DetailView
-from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
-from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope
+from registry.jsonapi.resource_objects import (
+    collection_path,
+    related_path,
+    relationship_path,
+    resource_path,
+)
 from registry.model.graph import Graph
 
 OPERATIONS_PATH = "/operations"

@@ -25,7 +25,7 @@ from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import ExpectationFailed, HeaderFieldsTooLarge
+from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
 
 _NOTICE_SECONDS = 0.1
 """A stop that takes longer says what it waits for."""

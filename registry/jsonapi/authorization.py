@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
-from registry.jsonapi.atomic_operations import operation_position
 from registry.jsonapi.changes import Change, Write
-from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.errors import InsufficientScope
+from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
+from registry.jsonapi.error_types import InsufficientScope
 from registry.jsonapi.filtering import filtered_fields, related_filters
-from registry.jsonapi.pointers import DATA
+from registry.jsonapi.operation_documents import operation_position
 from registry.jsonapi.query import Include, Query, QueryScope
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self, TypeAlias
 
-from registry.jsonapi.pointers import DATA, DocumentPosition
+from registry.jsonapi.error_objects import DATA, DocumentPosition
 from registry.model.record import LinkedIds
 from registry.model.resource_type import Relationship, ResourceType
 

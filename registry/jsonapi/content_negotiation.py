@@ -6,8 +6,8 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import TypeAlias
 
-from registry.jsonapi.error_details import quoted
-from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_types import NotAcceptable, UnsupportedMediaType
 
 MEDIA_TYPE = "application/vnd.api+json"
 

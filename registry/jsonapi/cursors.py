@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.error_details import quoted
-from registry.jsonapi.errors import InvalidParameter
+from registry.jsonapi.error_objects import quoted
+from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.sorting import Key, Order
 from registry.model.record import MAX_ID
 

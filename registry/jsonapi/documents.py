@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 from orjson import Fragment
 
-from registry.jsonapi.atomic_operations import RESULTS
 from registry.jsonapi.changes import Change
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.query import Query
@@ -92,12 +91,6 @@ def encode_document(
 def encode_meta(links: Mapping[str, str], meta: Mapping[str, Any]) -> bytes:
     """Return a document without primary data (JSON:API 1.0, Top Level)."""
     return orjson.dumps({"jsonapi": JSONAPI, "links": links, "meta": meta})
-
-
-def encode_results(objects: Sequence[str | None]) -> bytes:
-    """Return a document of operation results; None is a result without a resource object."""
-    members = [{} if text is None else {"data": Fragment(text)} for text in objects]
-    return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
 async def encode_collection(

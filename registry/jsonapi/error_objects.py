@@ -1,7 +1,19 @@
-"""The base of the exceptions that become JSON:API error objects."""
+"""Exceptions that become JSON:API error objects: their base, their collection, their parts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
+
+MAX_ERRORS = 100
+"""Errors per response: a request body of 1 MiB can contain more than 300,000."""
+
+READ_ONLY = "This attribute is read-only."
+
+_MAX_NAME = 255
+"""The maximum length of a member name in a pointer; clients choose the names of some members."""
 
 
 class ApiError(Exception):
@@ -65,3 +77,96 @@ class ApiError(Exception):
 def _encodable(text: str) -> str:
     # Bytes of the request line that are not UTF-8 arrive as lone surrogates.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class ApiErrors(Exception):
+    """All errors of one request."""
+
+    def __init__(self, errors: Sequence[ApiError]) -> None:
+        first = errors[0].detail
+        super().__init__(first if len(errors) == 1 else f"{len(errors)} errors, first: {first}")
+        self.errors = errors
+
+    @property
+    def status(self) -> int:
+        """The status all errors share, else 400, the most generally applicable one for 4xx errors.
+
+        JSON:API 1.0, Processing Errors. Errors of the query string (400) and of the document (422),
+        which are reported together, are such a case.
+        """
+        statuses = {error.status for error in self.errors}
+        return statuses.pop() if len(statuses) == 1 else 400
+
+
+class ErrorCollector:
+    """Collects the errors of one request, in order to report all of them.
+
+    As a context manager, it collects the errors that its block raises.
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[ApiError] = []
+
+    def add(self, error: ApiError) -> None:
+        """Add an error. Raises ApiErrors when MAX_ERRORS are reached."""
+        self._errors.append(error)
+        if len(self._errors) == MAX_ERRORS:
+            raise ApiErrors(self._errors)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+        if error is None or not isinstance(error, ApiError | ApiErrors):
+            return False
+        for each in [error] if isinstance(error, ApiError) else error.errors:
+            self.add(each)
+        return True
+
+    def raise_any(self) -> None:
+        """Raise ApiErrors if any error was added."""
+        if self._errors:
+            raise ApiErrors(self._errors)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPosition:
+    """A position in a request document. path: member names and array indexes from the root."""
+
+    path: tuple[str | int, ...]
+
+    def __truediv__(self, step: str | int) -> "DocumentPosition":
+        """Return the position one step below; this one if the name is too long to report."""
+        if isinstance(step, str) and len(step) > _MAX_NAME:
+            return self
+        return DocumentPosition((*self.path, step))
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer to the position, for `source.pointer` of an error."""
+        steps = (str(step).replace("~", "~0").replace("/", "~1") for step in self.path)
+        return "".join(f"/{step}" for step in steps)
+
+
+DATA = DocumentPosition(("data",))
+
+
+def unknown_relationship(name: str, resource: ResourceType) -> str:
+    """Return the detail of the error for a relationship that the type does not have."""
+    available = quoted(*resource.relationships)
+    return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."
+
+
+def unknown_type(name: str, graph: Graph) -> str:
+    """Return the detail of the error for a type that does not exist."""
+    return f"Unknown type {quoted(name)}; available: {quoted(*graph)}."
+
+
+def quoted(*names: str) -> str:
+    """Return names in backticks, separated by commas.
+
+    Clients choose some of them: names over 80 characters are truncated, and those after the first
+    50 names are omitted.
+    """
+    truncated = (name if len(name) <= 80 else f"{name[:79]}…" for name in names[:50])
+    omitted = ", …" if len(names) > 50 else ""
+    return ", ".join(f"`{name}`" for name in truncated) + omitted or "none"

@@ -1,4 +1,4 @@
-"""Document of operations -> validated input (JSON:API extension Atomic Operations)."""
+"""Documents of operations and of their results (JSON:API extension Atomic Operations)."""
 
 import re
 from collections.abc import Sequence
@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from registry.jsonapi.atomic_operations import (
-    OPERATIONS,
-    RESULTS,
-    operation_position,
-)
+import orjson
+from orjson import Fragment
+
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Mode, Verb, Write
-from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_details import quoted, unknown_relationship, unknown_type
-from registry.jsonapi.errors import NotFound
-from registry.jsonapi.pointers import DocumentPosition
+from registry.jsonapi.documents import JSONAPI
+from registry.jsonapi.error_objects import (
+    DocumentPosition,
+    ErrorCollector,
+    quoted,
+    unknown_relationship,
+    unknown_type,
+)
+from registry.jsonapi.error_types import NotFound
 from registry.jsonapi.request_documents import (
     DocumentLoader,
     LocalId,
@@ -26,6 +29,12 @@ from registry.jsonapi.request_documents import (
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
+
+EXTENSION = "https://jsonapi.org/ext/atomic"
+"""The URI of the extension in the media type."""
+
+OPERATIONS = "atomic:operations"
+RESULTS = "atomic:results"
 
 _EXCLUDED = ("data", "included", "errors", RESULTS)
 """Members that a document of operations must not have (Atomic Operations, Document Structure)."""
@@ -42,6 +51,17 @@ class _Target:
     resource: ResourceType
     identifier: Identifier | None = None
     relationship: Relationship | None = None
+
+
+def operation_position(index: int) -> DocumentPosition:
+    """Return the position of an operation in its document."""
+    return DocumentPosition((OPERATIONS, index))
+
+
+def encode_results(objects: Sequence[str | None]) -> bytes:
+    """Return a document of operation results; None is a result without a resource object."""
+    members = [{} if text is None else {"data": Fragment(text)} for text in objects]
+    return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
 def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Write]:

@@ -8,10 +8,8 @@ from typing import TypeAlias
 from urllib.parse import unquote_plus
 
 from registry.jsonapi.cursors import END, Cursors, Position
-from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_details import quoted
-from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported
-from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.error_objects import ErrorCollector, quoted
+from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNotSupported
 from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import MAX_ID, Record
 from registry.model.resource_type import ResourceType
@@ -24,6 +22,14 @@ _PAGE = re.compile(rf"page\[(?:{'|'.join(MEMBERS)})\]")
 _POSITIVE = re.compile("[1-9][0-9]*", re.ASCII)
 _MAX_DIGITS = 20
 """Further digits are ignored: any number of 20 digits exceeds the limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageSizes:
+    """The number of resources per page: by default, and at most."""
+
+    default: int
+    largest: int
 
 
 @dataclass(frozen=True, slots=True)

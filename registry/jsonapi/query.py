@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeAlias
 
-from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_details import quoted, unknown_type
-from registry.jsonapi.errors import InvalidParameter
+from registry.jsonapi.error_objects import ErrorCollector, quoted, unknown_type
+from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.filter_parsing import parse_filter
 from registry.jsonapi.filtering import Filter
-from registry.jsonapi.page_sizes import PageSizes
-from registry.jsonapi.pagination import MEMBERS, Page, parse_page, parse_size
+from registry.jsonapi.pagination import MEMBERS, Page, PageSizes, parse_page, parse_size
 from registry.jsonapi.sorting import BY_ID, Order, parse_sort
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType

@@ -8,11 +8,16 @@ import orjson
 from marshmallow import ValidationError
 
 from registry.jsonapi.changes import Change, Identifier, Linkage, Mode
-from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_details import READ_ONLY, quoted, unknown_relationship
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import InvalidField, MalformedDocument, TypeConflict
-from registry.jsonapi.pointers import DATA, DocumentPosition
+from registry.jsonapi.error_objects import (
+    DATA,
+    READ_ONLY,
+    ApiError,
+    DocumentPosition,
+    ErrorCollector,
+    quoted,
+    unknown_relationship,
+)
+from registry.jsonapi.error_types import InvalidField, MalformedDocument, TypeConflict
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType

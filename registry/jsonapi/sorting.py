@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from registry.jsonapi.error_collector import ErrorCollector
-from registry.jsonapi.error_details import quoted
-from registry.jsonapi.errors import InvalidParameter
+from registry.jsonapi.error_objects import ErrorCollector, quoted
+from registry.jsonapi.error_types import InvalidParameter
 from registry.model.attributes import Attribute, ResourceId
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType

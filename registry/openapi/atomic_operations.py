@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, RESULTS
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.links import collection_path, relationship_path, resource_path
+from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS, RESULTS
+from registry.jsonapi.resource_objects import collection_path, relationship_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType

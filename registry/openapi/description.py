@@ -10,8 +10,13 @@ from registry.http.limits import Limits
 from registry.http.metrics import METRICS_PATH
 from registry.http.routes import OPERATIONS_PATH, routes
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
-from registry.jsonapi.links import collection_path, related_path, relationship_path, resource_path
 from registry.jsonapi.query import QueryScope
+from registry.jsonapi.resource_objects import (
+    collection_path,
+    related_path,
+    relationship_path,
+    resource_path,
+)
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.atomic_operations import TAG, operations_item, operations_schemas

@@ -5,26 +5,28 @@ from itertools import chain
 
 import orjson
 
-from registry.access.errors import InvalidToken
 from registry.access.principal import Principal
+from registry.access.token_errors import InvalidToken
 from registry.access.tokens import check_form
 from registry.http.error_responses import from_storage_error
 from registry.http.hosts import AllowedHosts
 from registry.http.idempotency import parse_key
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
-from registry.jsonapi import errors
-from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, operation_position
+from registry.jsonapi import error_types as errors
 from registry.jsonapi.authorization import Requirement, authorize
 from registry.jsonapi.changes import Mode
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, check_content_type
-from registry.jsonapi.error_collector import ApiErrors
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.links import resource_path
-from registry.jsonapi.operation_documents import load_operations
-from registry.jsonapi.pointers import DATA, DocumentPosition
+from registry.jsonapi.error_objects import DATA, ApiError, ApiErrors, DocumentPosition
+from registry.jsonapi.operation_documents import (
+    EXTENSION,
+    OPERATIONS,
+    load_operations,
+    operation_position,
+)
 from registry.jsonapi.query import QueryScope, parse_query, unknown_parameter
 from registry.jsonapi.request_documents import load, load_linkage
+from registry.jsonapi.resource_objects import resource_path
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.mongod.disk import RESERVE_BYTES

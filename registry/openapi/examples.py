@@ -4,12 +4,11 @@ from collections.abc import Collection
 
 import orjson
 
-from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
 from registry.jsonapi.documents import JSONAPI, encode_errors
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.links import related_path, relationship_links, resource_path
-from registry.jsonapi.page_sizes import PageSizes
-from registry.jsonapi.pagination import NumberedPage, Window, page_links
+from registry.jsonapi.operation_documents import OPERATIONS, RESULTS
+from registry.jsonapi.pagination import NumberedPage, PageSizes, Window, page_links
+from registry.jsonapi.resource_objects import related_path, relationship_links, resource_path
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schema_objects import Json, absolute

@@ -1,13 +1,15 @@
 """The graph -> OpenAPI query parameters of filters."""
 
-from registry.jsonapi.filter_conditions import (
+from registry.jsonapi.filter_parsing import (
+    MAX_CONDITIONS,
+    MAX_DEPTH,
     MAX_PART_LENGTH,
     MAX_VALUES,
     NULL,
     filter_operators,
+    related_fields,
+    related_operator,
 )
-from registry.jsonapi.filter_parsing import MAX_CONDITIONS, MAX_DEPTH, related_operator
-from registry.jsonapi.filter_scope import related_fields
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import StoredField, stored_fields

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.http.idempotency import PATTERN
-from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from registry.jsonapi.links import related_path
 from registry.jsonapi.query import QueryScope
+from registry.jsonapi.resource_objects import related_path
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from registry.jsonapi.links import resource_path
+from registry.jsonapi.resource_objects import resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph

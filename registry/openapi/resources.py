@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from registry.jsonapi.links import collection_path, resource_path
 from registry.jsonapi.query import QueryScope
+from registry.jsonapi.resource_objects import collection_path, resource_path
 from registry.model.resource_type import ResourceType
 from registry.openapi import examples
 from registry.openapi.error_examples import ErrorExamples

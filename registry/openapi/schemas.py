@@ -1,8 +1,8 @@
 """The graph -> the component schemas of an OpenAPI document."""
 
 from registry.jsonapi.documents import JSONAPI
-from registry.jsonapi.errors import error_types
-from registry.jsonapi.links import collection_path
+from registry.jsonapi.error_types import error_types
+from registry.jsonapi.resource_objects import collection_path
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.resource_schemas import (

@@ -6,9 +6,9 @@ from aiohttp import web
 
 from registry.access.principal import Action
 from registry.http.views.document import DocumentView
-from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.authorization import Requirement
-from registry.jsonapi.pointers import DocumentPosition
+from registry.jsonapi.error_objects import DocumentPosition
+from registry.jsonapi.operation_documents import OPERATIONS
 from registry.model.graph import Graph
 from registry.openapi.error_examples import ErrorExamples
 from registry.openapi.operations import error_responses

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from registry.access.urls import is_loopback
 from registry.installation import DATA_DIR
-from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.pagination import PageSizes
 from registry.settings.parser import flag
 from registry.settings.values import (
     MAX_WORKERS,

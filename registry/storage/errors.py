@@ -8,7 +8,7 @@ from typing import Any, Self
 from pymongo.errors import ExecutionTimeout, PyMongoError
 
 from registry.jsonapi.changes import Identifier
-from registry.jsonapi.pointers import DATA, DocumentPosition
+from registry.jsonapi.error_objects import DATA, DocumentPosition
 from registry.model.resource_type import ResourceType
 
 _log = logging.getLogger("registry")

@@ -10,8 +10,8 @@ from time import monotonic
 
 from pymongo.errors import PyMongoError
 
-from registry.access.errors import InvalidToken
 from registry.access.principal import Principal
+from registry.access.token_errors import InvalidToken
 from registry.model.record import Record
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads

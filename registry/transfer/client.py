@@ -12,8 +12,8 @@ import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, hdrs
 
 from registry.http.header_names import IDEMPOTENCY_KEY
-from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, RESULTS
 from registry.jsonapi.content_negotiation import media_type
+from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS, RESULTS
 from registry.transfer.operations import Operation
 
 _TIMEOUT_SECONDS = 30

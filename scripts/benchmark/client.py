@@ -19,8 +19,8 @@ from aiohttp import (
 from yarl import URL
 
 from benchmark.processes import BenchmarkError, Server
-from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import media_type
+from registry.jsonapi.operation_documents import EXTENSION
 
 
 @dataclass(frozen=True)

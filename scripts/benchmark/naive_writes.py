@@ -22,8 +22,8 @@ from benchmark.naive_documents import (
     person_with_computers,
     respond_with,
 )
-from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS, RESULTS
 from registry.jsonapi.content_negotiation import media_type
+from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS, RESULTS
 
 Database = AsyncIOMotorDatabase[Record]
 

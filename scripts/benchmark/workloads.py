@@ -12,8 +12,8 @@ import orjson
 
 from benchmark.client import Client, Request
 from benchmark.data import COMPUTERS_EACH, LAST_NAMES, deletable_ids
-from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.cursors import Cursors
+from registry.jsonapi.operation_documents import OPERATIONS
 from registry.jsonapi.sorting import BY_ID
 from registry.resources.person import person
 

@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestServer
 from joserfc.errors import SecurityWarning
 from joserfc.jwk import RSAKey
 
-from registry.access.errors import InvalidToken, KeysUnavailable
 from registry.access.oidc import OidcVerifier
+from registry.access.token_errors import InvalidToken, KeysUnavailable
 from tests.access.conftest import LIMITS, Clock, Verifiers
 from tests.access.provider import Keys, Provider, generated, key_set
 

@@ -11,9 +11,9 @@ import pytest
 from joserfc.jwk import OctKey
 
 from registry.access import oidc
-from registry.access.errors import InvalidToken
 from registry.access.oidc import OidcVerifier
 from registry.access.principal import Principal, known_scopes
+from registry.access.token_errors import InvalidToken
 from registry.resources import RESOURCES
 from tests.access.conftest import Verifiers
 from tests.access.provider import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.access.errors import InvalidToken
+from registry.access.token_errors import InvalidToken
 from registry.access.tokens import (
     check_form,
     check_name,

@@ -21,9 +21,14 @@ from openapi_spec_validator import validate
 
 from registry.http.views.document import DocumentView
 from registry.http.views.trailing_slash import TrailingSlashView
-from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.errors import MethodNotAllowed, QueryTimedOut, RequestTimeout, error_types
+from registry.jsonapi.error_types import (
+    MethodNotAllowed,
+    QueryTimedOut,
+    RequestTimeout,
+    error_types,
+)
+from registry.jsonapi.operation_documents import EXTENSION
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.model.attributes import Date, Enumeration, Integer
 from registry.model.authorship import AUTHORSHIP

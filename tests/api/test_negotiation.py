@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from registry.jsonapi.atomic_operations import EXTENSION
+from registry.jsonapi.operation_documents import EXTENSION
 from tests.support import MEDIA_TYPE, VARY, Api, Database, stored_records, to_many
 
 ATOMIC = f'{MEDIA_TYPE}; ext="{EXTENSION}"'

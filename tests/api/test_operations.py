@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
-from registry.jsonapi.atomic_operations import OPERATIONS, RESULTS
+from registry.jsonapi.operation_documents import OPERATIONS, RESULTS
 from registry.settings import Settings
 from tests.conftest import LIMITS, Serve
 from tests.jsonapi.test_operation_documents import COMPUTER, DOCUMENT, PERSON

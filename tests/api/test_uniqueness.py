@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from marshmallow import Schema
 
-from registry.jsonapi.atomic_operations import EXTENSION, OPERATIONS
 from registry.jsonapi.content_negotiation import media_type
+from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS
 from registry.model.attributes import Date, DateTime, Decimal, Integer, Text
 from registry.model.resource_type import ResourceType
 from registry.settings import Settings

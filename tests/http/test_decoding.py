@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from registry.http.decoding import MAX_MEMBERS, decoded
-from registry.jsonapi.errors import BodyTooLarge, MalformedRequest
+from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest
 
 BODY = b'{"data": null}'
 GZIP = gzip.compress(BODY, mtime=0)

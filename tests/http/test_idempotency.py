@@ -10,7 +10,7 @@ from registry.access.principal import Principal
 from registry.http.app_keys import PRINCIPAL
 from registry.http.header_names import IDEMPOTENCY_KEY
 from registry.http.idempotency import idempotency_key
-from registry.jsonapi.errors import InvalidIdempotencyKey
+from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.storage.writes.idempotency import IdempotencyKey
 
 

@@ -9,12 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.changes import Mode
-from registry.jsonapi.error_collector import ApiErrors
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.operation_documents import load_operations
-from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.error_objects import ApiError, ApiErrors
+from registry.jsonapi.operation_documents import OPERATIONS, load_operations
+from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import QueryScope, parse_query
 from registry.jsonapi.request_documents import load, load_linkage
 from registry.model.graph import Graph

@@ -13,7 +13,7 @@ from registry.jsonapi.content_negotiation import (
     check_content_type,
     check_parameters,
 )
-from registry.jsonapi.errors import NotAcceptable, UnsupportedMediaType
+from registry.jsonapi.error_types import NotAcceptable, UnsupportedMediaType
 from tests.support import traced_memory
 
 

@@ -6,16 +6,14 @@ import orjson
 import pytest
 
 from registry.jsonapi.documents import encode_errors
-from registry.jsonapi.error_collector import ApiErrors
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import (
+from registry.jsonapi.error_objects import ApiError, ApiErrors, DocumentPosition
+from registry.jsonapi.error_types import (
     InvalidField,
     InvalidParameter,
     NotFound,
     TypeConflict,
     error_types,
 )
-from registry.jsonapi.pointers import DocumentPosition
 
 
 def test_a_pointer_escapes_slashes_and_tildes() -> None:

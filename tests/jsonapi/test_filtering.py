@@ -14,9 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import Schema
 
-from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.filter_conditions import MAX_PART_LENGTH, MAX_VALUES
-from registry.jsonapi.filter_parsing import MAX_CONDITIONS, MAX_DEPTH, parse_filter
+from registry.jsonapi.error_objects import MAX_ERRORS, ApiErrors
+from registry.jsonapi.filter_parsing import (
+    MAX_CONDITIONS,
+    MAX_DEPTH,
+    MAX_PART_LENGTH,
+    MAX_VALUES,
+    parse_filter,
+)
 from registry.jsonapi.filtering import (
     AllOf,
     AnyOf,

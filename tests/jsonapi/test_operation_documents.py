@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.atomic_operations import OPERATIONS
 from registry.jsonapi.changes import Mode, Verb, Write
-from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import MalformedDocument
-from registry.jsonapi.operation_documents import load_operations
+from registry.jsonapi.error_objects import MAX_ERRORS, ApiError, ApiErrors
+from registry.jsonapi.error_types import MalformedDocument
+from registry.jsonapi.operation_documents import OPERATIONS, load_operations
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.jsonapi.test_request_documents import JSON, NAMED, resolve

@@ -13,14 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from registry.jsonapi.cursors import END, Cursors, Position
-from registry.jsonapi.error_collector import ApiErrors
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import InvalidParameter, PageTooLarge, RangeNotSupported
-from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.error_objects import ApiError, ApiErrors
+from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNotSupported
 from registry.jsonapi.pagination import (
     CursorPage,
     NumberedPage,
     Page,
+    PageSizes,
     Window,
     page_links,
     parse_page,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.page_sizes import PageSizes
+from registry.jsonapi.error_objects import MAX_ERRORS, ApiErrors
+from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES

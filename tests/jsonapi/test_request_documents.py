@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.changes import Mode
-from registry.jsonapi.error_collector import MAX_ERRORS, ApiErrors
-from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.errors import MalformedDocument
-from registry.jsonapi.pointers import DATA
+from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiError, ApiErrors
+from registry.jsonapi.error_types import MalformedDocument
 from registry.jsonapi.request_documents import MAX_CONTAINERS, DocumentLoader, load, load_member
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph

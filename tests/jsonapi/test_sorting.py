@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.jsonapi.error_collector import ApiErrors
+from registry.jsonapi.error_objects import ApiErrors
 from registry.jsonapi.sorting import BY_ID, parse_sort, sort_names
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph

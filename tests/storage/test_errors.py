@@ -7,7 +7,7 @@ from pymongo.errors import AutoReconnect, ExecutionTimeout
 
 from registry.http.error_responses import from_storage_error
 from registry.jsonapi.changes import Identifier
-from registry.jsonapi.error_collector import MAX_ERRORS
+from registry.jsonapi.error_objects import MAX_ERRORS
 from registry.storage.errors import (
     BulkheadFull,
     DiskNearlyFull,

@@ -18,7 +18,7 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import monitoring
 
 from registry.http.app_keys import REPOSITORY
-from registry.jsonapi.filter_conditions import filter_operators
+from registry.jsonapi.filter_parsing import filter_operators
 from registry.jsonapi.sorting import sort_names
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType

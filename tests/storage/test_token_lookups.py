@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from bson.datetime_ms import DatetimeMS
 
-from registry.access.errors import InvalidToken
 from registry.access.principal import Principal
+from registry.access.token_errors import InvalidToken
 from registry.access.tokens import digest_of
 from registry.model.graph import Graph
 from registry.resources import RESOURCES

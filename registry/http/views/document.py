@@ -26,7 +26,7 @@ from registry.jsonapi.authorization import (
     required_by_method,
     required_by_query,
 )
-from registry.jsonapi.error_collector import ErrorCollector
+from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.query import (
     NO_PARAMETERS,
     Query,

@@ -9,8 +9,8 @@ from registry.http.urls import absolute_url
 from registry.http.views.read_only import ReadOnlyView
 from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, prefers_html
 from registry.jsonapi.documents import encode_meta
-from registry.jsonapi.links import collection_path
 from registry.jsonapi.query import reject_parameters
+from registry.jsonapi.resource_objects import collection_path
 
 ROOT_PATH = "/"
 

@@ -8,13 +8,12 @@ from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.idempotency import marked
 from registry.http.responses import DocumentResponse
 from registry.http.views.document import DocumentView
-from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.documents import encode_results, written_linkage
-from registry.jsonapi.errors import PreconditionFailed
-from registry.jsonapi.operation_documents import load_operations
+from registry.jsonapi.documents import written_linkage
+from registry.jsonapi.error_types import PreconditionFailed
+from registry.jsonapi.operation_documents import EXTENSION, encode_results, load_operations
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.offloading import offload

@@ -18,11 +18,16 @@ from registry.http.views.typed import Encoded
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.documents import encode_document, encode_linkage
-from registry.jsonapi.links import related_path, relationship_links
 from registry.jsonapi.pagination import Page, Window, page_links
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
-from registry.jsonapi.resource_objects import identifier, linkage, resource_objects
+from registry.jsonapi.resource_objects import (
+    identifier,
+    linkage,
+    related_path,
+    relationship_links,
+    resource_objects,
+)
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES

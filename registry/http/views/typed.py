@@ -23,10 +23,9 @@ from registry.http.views.document import DocumentView
 from registry.jsonapi.changes import Change, Identifier, Versions, Write
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
-from registry.jsonapi.errors import NotFound, PreconditionFailed
-from registry.jsonapi.links import resource_path
+from registry.jsonapi.error_types import NotFound, PreconditionFailed
 from registry.jsonapi.query import Query, QueryScope
-from registry.jsonapi.resource_objects import resource_objects
+from registry.jsonapi.resource_objects import resource_objects, resource_path
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType

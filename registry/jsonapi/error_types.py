@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Self
 
-from registry.jsonapi.error_details import quoted
-from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.error_objects import ApiError, quoted
 
 _RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
 """Seconds, for errors that are not the client's."""

@@ -4,7 +4,6 @@ import os
 import platform
 import sys
 from importlib import import_module
-from keyword import iskeyword
 
 from registry import __version__
 from registry.commands.output import note, output
@@ -12,18 +11,20 @@ from registry.installation import program
 from registry.settings import Parser, parse_settings
 
 _COMMANDS = {
-    "serve": "run the service; without a command, this one is run",
-    "seed": "fill a running service with generated persons and computers",
-    "import": "load a CSV or NDJSON file into a running service",
-    "export": "write persons or computers to a CSV or NDJSON file",
-    "backup": "write the whole database to a file, also while the service runs",
-    "restore": "write the content of a backup into an empty database",
-    "check": "find inconsistent data, and repair what can be derived",
-    "token": "create, list and revoke access tokens",
-    "upgrade": "raise the data format to that of a later MongoDB",
+    "serve": ("serve:main", "run the service; without a command, this one is run"),
+    "seed": ("seed:main", "fill a running service with generated persons and computers"),
+    "import": ("import_:main", "load a CSV or NDJSON file into a running service"),
+    "export": ("export:main", "write persons or computers to a CSV or NDJSON file"),
+    "backup": (
+        "database:backup",
+        "write the whole database to a file, also while the service runs",
+    ),
+    "restore": ("database:restore", "write the content of a backup into an empty database"),
+    "check": ("database:check", "find inconsistent data, and repair what can be derived"),
+    "token": ("token:main", "create, list and revoke access tokens"),
+    "upgrade": ("database:upgrade", "raise the data format to that of a later MongoDB"),
 }
-"""What each command does; it is the function `main` of the module of its name in
-`registry.commands`, with `_` appended to keywords of Python."""
+"""The module in `registry.commands` and the function of each command, and what it does."""
 
 _OPTIONS = ("-h", "--help", "--version")
 
@@ -36,13 +37,14 @@ def main() -> None:
     if _parser().parse_args([name]).version:
         output(_versions())
     else:
-        _run(f"{name}_" if iskeyword(name) else name, arguments)
+        _run(name, arguments)
 
 
-def _run(module: str, arguments: list[str]) -> None:
+def _run(name: str, arguments: list[str]) -> None:
     """Load and run a command; exit with status 130 if it is interrupted."""
+    module, function = _COMMANDS[name][0].split(":")
     try:
-        import_module(f"registry.commands.{module}").main(arguments)
+        getattr(import_module(f"registry.commands.{module}"), function)(arguments)
     except KeyboardInterrupt:
         note("registry: interrupted")
         sys.exit(130)
@@ -58,7 +60,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="store_true", help="print the versions of all parts")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name, description in _COMMANDS.items():
+    for name, (_, description) in _COMMANDS.items():
         commands.add_parser(name, help=description)
     return parser
 

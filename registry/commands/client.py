@@ -1,5 +1,6 @@
 """What the commands have in common that are clients of a running service."""
 
+import argparse
 import asyncio
 import os
 import signal
@@ -18,6 +19,7 @@ from registry.transfer.rows import InvalidFile
 from registry.transfer.tally import Tally
 
 TOKEN = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
+_URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
 EPILOG = (
     f"The variable {TOKEN} holds the access token, if the service requires one; SSL_CERT_FILE "
     "names the certificates of a private authority."
@@ -28,17 +30,24 @@ def add_url(parser: Parser) -> None:
     """Add the option that names the service."""
     parser.add_argument(
         "--url",
-        default="http://127.0.0.1:8080",
         metavar="URL",
-        help="base URL of the service [default: %(default)s]",
+        help=f"base URL of the service [{_URL}, default: {_DEFAULT_URL}]",
     )
 
 
-def parse_url(text: str) -> str:
-    """Return a base URL without a slash at the end. Raises ValueError if it is not one."""
+def url_of(parser: Parser, parsed: argparse.Namespace) -> str:
+    """Return the base URL in the option, else in the variable, without a slash at the end."""
+    source, text = "--url", parsed.url
+    if text is None:
+        source, text = _URL, os.environ.get(_URL) or _DEFAULT_URL
+    url: str = parser.parse_value(source, text, _parse_url)
+    return url
+
+
+def _parse_url(text: str) -> str:
     url = URL(text)
     if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment:
-        raise ValueError(f"{text!r} is not a base URL such as http://127.0.0.1:8080")
+        raise ValueError(f"{text!r} is not a base URL such as {_DEFAULT_URL}")
     return text.rstrip("/")
 
 

@@ -1,28 +1,169 @@
-"""The database of a command: that of MONGODB_URI, or the embedded one, also while it is in use."""
+"""The commands on a database: backup, restore, check and upgrade.
+
+The database is that of MONGODB_URI, or the embedded one, also while a service uses it. Each command
+exits with status 1 if it fails, with 2 if the arguments are wrong.
+"""
 
 import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Container, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from registry.commands.output import describe, note, output
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.mongod.data_directory import has_data
+from registry.mongod.data_format import raise_format
 from registry.mongod.unix_socket import running_uri
+from registry.operations.backup_archive import BackupError, Manifest, open_backup
+from registry.operations.backups import back_up
+from registry.operations.backups import restore as restore_backup
+from registry.operations.consistency import Report
+from registry.operations.consistency import check as check_database
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings, flag, parse_settings, setting_help
 from registry.start_error import StartError
-from registry.storage import Database, connect
+from registry.storage import (
+    COLLECTION,
+    Database,
+    SnapshotExpired,
+    Tokens,
+    connect,
+    require_complete,
+)
 
 _Result = TypeVar("_Result")
 
 _SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
+
+_MAX_LISTED = 100
+"""Names of tokens."""
+
+
+def backup(arguments: Sequence[str]) -> None:
+    """Write the whole database at one point in time to a file."""
+    parser = _backup_parser(
+        "backup",
+        "Write the whole database, as it is at one point in time, to a new file, also while the "
+        "service runs. The file has a checksum, and gets its name when it is complete.",
+        "file to create",
+    )
+    parsed = parser.parse_args(arguments)
+    run(_back_up(settings_of(parsed), parsed.file))
+
+
+async def _back_up(settings: Settings, file: Path) -> None:
+    try:
+        async with open_database(settings) as database:
+            manifest = await back_up(database, file)
+    except BackupError as error:
+        raise StartError(f"cannot write the backup: {error}") from error
+    except OSError as error:
+        raise StartError(f"cannot write the backup: {describe(error)}") from error
+    note(f"Wrote {_summary(manifest)} to {file}")
+
+
+def restore(arguments: Sequence[str]) -> None:
+    """Write the content of a backup into an empty database."""
+    parser = _backup_parser(
+        "restore",
+        "Write the content of a backup into an empty database, or into one that an interrupted "
+        "restore has left. The whole file is checked before. Services that use the database must "
+        "be stopped.",
+        "a file written by backup",
+    )
+    parser.add_argument(
+        "--without-tokens",
+        action="store_true",
+        help="leave out the access tokens, among which some may have been revoked since the backup",
+    )
+    parsed = parser.parse_args(arguments)
+    omitted = {COLLECTION} if parsed.without_tokens else set[str]()
+    run(_restore(settings_of(parsed), parsed.file, omitted))
+
+
+async def _restore(settings: Settings, file: Path, omitted: Container[str]) -> None:
+    try:
+        with open_backup(file) as opened:
+            async with open_database(settings, exclusive=True, creates=True) as database:
+                directory = None if settings.mongodb_uri else settings.data_dir
+                manifest = await restore_backup(database, opened, directory, omitted)
+                tokens, _ = await Tokens(database).find_all()
+    except BackupError as error:
+        raise StartError(f"cannot restore the backup: {error}") from error
+    except OSError as error:
+        raise StartError(f"cannot restore the backup: {describe(error)}") from error
+    note(f"Restored {_summary(manifest)} from the backup of {manifest.time}")
+    note(f"Valid access tokens: {_listed([one.name for one in tokens if one.state == 'valid'])}")
+
+
+def check(arguments: Sequence[str]) -> None:
+    """Print the first violations of each rule, one per line; exit with status 1 if there are any.
+
+    With `--repair`, remove what can be derived or has no target, and check again.
+    """
+    parser = database_parser(
+        "check",
+        "Check that links lead to resources that exist, that counters are ahead of ids, that "
+        "computed attributes, versions and text blocks are right, and that indexes are complete, "
+        "all at one point in time, also while the service runs.",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="remove dangling links, store recomputed values, and check again",
+    )
+    parsed = parser.parse_args(arguments)
+    if not run(_check(settings_of(parsed), repair=parsed.repair)):
+        sys.exit(1)
+
+
+async def _check(settings: Settings, *, repair: bool) -> bool:
+    """Check, and if `repair` is set and necessary, check again; return whether all is right."""
+    graph = Graph(RESOURCES)
+    try:
+        async with open_database(settings) as database:
+            await require_complete(database)
+            report = await check_database(database, graph, repair=repair)
+            _print(report)
+            if report.total and repair:
+                note("Repaired; what follows is the result of another check")
+                report = await check_database(database, graph)
+                _print(report)
+    except SnapshotExpired as error:
+        raise StartError(f"cannot check the database: {error}") from error
+    return not report.total
+
+
+def upgrade(arguments: Sequence[str]) -> None:
+    """Raise the data format of the embedded MongoDB to that of its mongod."""
+    parser = database_parser(
+        "upgrade",
+        "Raise the format of the data of the embedded MongoDB (its feature compatibility version) "
+        "to that of its mongod, also while the service runs. Earlier versions of MongoDB cannot "
+        "open the data any more: make a backup before.",
+    )
+    run(_upgrade(settings_of(parser.parse_args(arguments))))
+
+
+async def _upgrade(settings: Settings) -> None:
+    if settings.mongodb_uri is not None:
+        raise StartError(
+            "upgrade is for the embedded MongoDB: unset MONGODB_URI, or upgrade the members of "
+            "that cluster as MongoDB's documentation describes"
+        )
+    async with open_database(settings) as database:
+        before = await raise_format(database.client)
+    if before.data == before.own:
+        note(f"The data have the format of MongoDB {before.own} already.")
+    else:
+        note(f"Raised the format of the data from MongoDB {before.data} to {before.own}.")
 
 
 def database_options() -> Parser:
@@ -52,19 +193,6 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     flags = {flag(name): getattr(arguments, name) for name in _SETTINGS}
     given = {name: value for name, value in flags.items() if value is not None}
     return parse_settings(list(chain(*given.items())), os.environ)
-
-
-def backup_parser(command: str, description: str, file: str) -> Parser:
-    """Return a parser for a command on a backup, the argument `file`. file: its help."""
-    parser = database_parser(command, description, "[OPTIONS] FILE")
-    parser.add_argument("file", type=_backup_path, metavar="FILE", help=file)
-    return parser
-
-
-def _backup_path(text: str) -> Path:
-    if text == "-":
-        raise argparse.ArgumentTypeError("a backup cannot be read from or written to a pipe")
-    return Path(text)
 
 
 @asynccontextmanager
@@ -98,3 +226,41 @@ def run(command: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run(command)
     except StartError as error:
         sys.exit(f"registry: {error}")
+
+
+def _backup_parser(command: str, description: str, file: str) -> Parser:
+    """Return a parser for a command on a backup, the argument `file`. file: its help."""
+    parser = database_parser(command, description, "[OPTIONS] FILE")
+    parser.add_argument("file", type=_backup_path, metavar="FILE", help=file)
+    return parser
+
+
+def _backup_path(text: str) -> Path:
+    if text == "-":
+        raise argparse.ArgumentTypeError("a backup cannot be read from or written to a pipe")
+    return Path(text)
+
+
+def _summary(manifest: Manifest) -> str:
+    """Return the number of documents in each collection of a backup that is not empty."""
+    counts = (f"{one.documents:,} {one.name}" for one in manifest.collections if one.documents)
+    return ", ".join(counts) or "no documents"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
+    advice = "revoke those that have been revoked since the backup"
+    return f"{', '.join(names[:_MAX_LISTED])}{more}: {advice}"
+
+
+def _print(report: Report) -> None:
+    for rule in report.rules:
+        for violation in rule.listed:
+            output(str(violation))
+        if more := rule.total - len(rule.listed):
+            output(f"... and {more:,} more of this kind")
+    records = ", ".join(f"{number:,} {name}" for name, number in report.records.items())
+    result = f"{report.total:,} inconsistent" if report.total else "consistent"
+    note(f"Checked {records}: {result}")

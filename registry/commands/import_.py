@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TextIO
 
-from registry.commands.client import EPILOG, add_url, parse_url, run
+from registry.commands.client import EPILOG, add_url, run, url_of
 from registry.commands.file_format import CSV, add_format, format_of
 from registry.installation import program
 from registry.settings import Parser
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
-    url = parser.parse_value("--url", parsed.url, parse_url)
+    url = url_of(parser, parsed)
     tally = Tally(tuple(Effect) if parsed.match else (Effect.CREATED,), is_dry=parsed.dry_run)
     run(partial(_import, parsed=parsed, tally=tally), url, tally)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from registry.commands.client import EPILOG, add_url, parse_url, run
+from registry.commands.client import EPILOG, add_url, run, url_of
 from registry.installation import program
 from registry.settings import Parser
 from registry.transfer.client import Client
@@ -13,7 +13,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
-    url = parser.parse_value("--url", parsed.url, parse_url)
+    url = url_of(parser, parsed)
     persons = parser.parse_value("--persons", parsed.persons, _count)
     computers = 3 * persons
     if parsed.computers is not None:

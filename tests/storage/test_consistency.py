@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from registry.commands import check as check_command
+from registry.commands.database import check as check_command
 from registry.model.graph import Graph
 from registry.operations.consistency import Report, TargetsExist, TextsAreInBlocks, Violation, check
 from registry.resources import RESOURCES
@@ -304,19 +304,19 @@ def stored(mongodb_uri: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 def test_the_command_lists_violations_and_repairs_them(
     stored: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_command.main([])
+    check_command([])
     assert capsys.readouterr() == ("", "Checked 0 persons, 0 computers: consistent\n")
 
     stored.computers.insert_many({"_id": id_, "person": 99} for id_ in range(1, 24))
     with pytest.raises(SystemExit) as caught:
-        check_command.main([])
+        check_command([])
     output, notes = capsys.readouterr()
     assert caught.value.code == 1
     assert len(output.splitlines()) == 22
     assert "\n... and 3 more of this kind\n" in output
     assert notes == "Checked 0 persons, 23 computers: 24 inconsistent\n"
 
-    check_command.main(["--repair"])
+    check_command(["--repair"])
     output, notes = capsys.readouterr()
     assert "counters/computer: None is not" in output
     assert notes.splitlines()[-1] == "Checked 0 persons, 23 computers: consistent"
@@ -325,5 +325,5 @@ def test_the_command_lists_violations_and_repairs_them(
 def test_the_command_refuses_a_database_that_is_partly_restored(stored: Any) -> None:
     stored.incomplete_restore.insert_one({})
     with pytest.raises(SystemExit) as caught:
-        check_command.main([])
+        check_command([])
     assert "has only a part of a backup" in str(caught.value.code)

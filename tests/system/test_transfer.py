@@ -585,6 +585,17 @@ async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCom
     assert done.errors[0].startswith("registry: cannot reach the service")
 
 
+async def test_the_service_of_a_command_is_that_of_the_option_or_else_of_the_variable(
+    api: Api, run: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGISTRY_URL", f"{api.origin}/")
+    assert (await run(seed, "--persons", "1", "--computers", "0")).status == 0
+    assert len((await stored(api))[0]) == 1
+    monkeypatch.setenv("REGISTRY_URL", "ftp://h")
+    assert (await run(seed)).errors[0].startswith("registry: REGISTRY_URL: 'ftp://h' is not a base")
+    assert (await run(seed, "--url", api.origin, "--persons", "0")).status == 0
+
+
 @pytest.mark.parametrize("arguments", [("seed",), ("import", "-")])
 async def test_ctrl_c_ends_a_command_at_once_with_one_line(
     arguments: tuple[str, ...], fake_service: FakeService

@@ -10,18 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from marshmallow import Schema
 from yarl import URL
 
 from registry.http.views.document import DocumentView
-from registry.model.attributes import Text
-from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource_type import Link, ResourceType
-from registry.resources.person import person
 from tests.support import (
     MEDIA_TYPE,
     Api,
-    identity,
     linkage_of,
     primary_data,
     to_many,
@@ -133,49 +127,6 @@ async def test_every_link_leads_to_a_valid_document(fleet: Api) -> None:
         path = resource.canonical  # type: ignore[union-attr] # a view has a path
         pattern = re.escape(path).replace(r"\{id\}", "[0-9]+")
         assert any(re.fullmatch(pattern, url) for url in visited), pattern
-
-
-@pytest.mark.parametrize("path", ["/persons?include=computers", "/computers?include=owner"])
-async def test_the_self_link_of_a_resource_returns_that_resource(fleet: Api, path: str) -> None:
-    _, document = await fetch(fleet, "GET", path)
-    for resource in document["data"] + document["included"]:
-        response = await fleet.get(resource["links"]["self"])
-        assert (response.status, identity(response.data)) == (200, identity(resource))
-        assert response.data["attributes"] == resource["attributes"]
-
-
-@pytest.mark.parametrize("path", [path for path in STARTS if not re.match("/computers/1/", path)])
-async def test_the_self_link_of_a_collection_returns_the_same_document(
-    fleet: Api, path: str
-) -> None:
-    _, document = await fetch(fleet, "GET", path)
-    assert await fetch(fleet, "GET", document["links"]["self"]) == (200, document)
-
-
-async def test_relationship_links_do_not_change_with_the_linkage(fleet: Api) -> None:
-    for owner in (None, "2", "1"):
-        data = owner and {"type": "person", "id": owner}
-        status, _ = await fetch(fleet, "PATCH", "/computers/1/relationships/owner", data)
-        assert status == 204
-        computer = (await fleet.get("/computers/1?include=owner")).data
-        persons = (await fleet.get("/persons?include=computers")).data
-        assert linkage_of(computer) == {"owner": {"data": data}}
-        assert [
-            resource["relationships"][name]["links"] for resource, name in relationships(computer)
-        ] == [{"self": "/computers/1/relationships/owner", "related": "/computers/1/owner"}]
-        assert [
-            resource["relationships"][name]["links"] for resource, name in relationships(*persons)
-        ] == [
-            {
-                "self": f"/persons/{number}/relationships/computers",
-                "related": f"/persons/{number}/computers",
-            }
-            for number in (1, 2)
-        ]
-
-
-def relationships(*resources: Any) -> list[tuple[Any, str]]:
-    return [(resource, name) for resource in resources for name in resource["relationships"]]
 
 
 @pytest.mark.parametrize(("method", "path", "data"), BODIES)
@@ -306,87 +257,6 @@ async def test_member_names_are_case_sensitive(
 ) -> None:
     response = await api.request("POST", "/persons", document)
     assert (response.status, response.errors) == (status, [(status, pointer)])
-
-
-class TypeSchema(Schema):
-    type = Text()
-
-
-class IdSchema(Schema):
-    id = Text()
-
-
-@pytest.mark.parametrize(
-    "declared",
-    [
-        (ResourceType("monitor", "monitors", TypeSchema),),
-        (ResourceType("monitor", "monitors", IdSchema),),
-        (
-            person,
-            ResourceType(
-                "monitor", "monitors", Schema, (Link("type", "person", "owner", "monitors"),)
-            ),
-        ),
-        (
-            person,
-            ResourceType("monitor", "monitors", Schema, (Link("owner", "person", "p", "id"),)),
-        ),
-    ],
-)
-def test_a_field_named_type_or_id_fails_at_start(declared: tuple[ResourceType, ...]) -> None:
-    with pytest.raises(InvalidDeclaration, match=r"declared twice: (type|id)$"):
-        Graph(declared)
-
-
-@pytest.mark.parametrize("name", ["a b", "a.b", "a,b", "a+b", "a[b", "_a", "a/b", "-", ""])
-def test_a_field_with_an_invalid_member_name_fails_at_start(name: str) -> None:
-    schema = Schema.from_dict({name: Text()})
-    with pytest.raises(InvalidDeclaration, match="is not a valid name"):
-        Graph([ResourceType("monitor", "monitors", schema)])
-
-
-@pytest.mark.parametrize("sent", [None, [], {}, {"links": {}}, {"meta": {}}, "1"])
-async def test_a_relationship_in_a_creation_must_be_an_object_with_data(
-    fleet: Api, sent: Any
-) -> None:
-    before = await all_documents(fleet)
-    data = {"type": "person", "attributes": GRACE, "relationships": {"computers": sent}}
-    response = await fleet.post("/persons", data)
-    assert (response.status, response.errors) == (400, [(400, "/data/relationships/computers")])
-    assert await all_documents(fleet) == before
-
-
-@pytest.mark.parametrize(
-    ("document", "pointer"),
-    [
-        ({}, "/data"),
-        ({"meta": {}}, "/data"),
-        ({"data": None}, "/data"),
-        ({"data": []}, "/data"),
-        ({"data": [{"type": "person", "id": "1", "attributes": GRACE}]}, "/data"),
-        ({"data": "1"}, "/data"),
-        ({"data": {"id": "1", "attributes": GRACE}}, "/data/type"),
-        ({"data": {"type": None, "id": "1", "attributes": GRACE}}, "/data/type"),
-    ],
-)
-async def test_an_update_requires_a_single_resource_object_with_a_type(
-    fleet: Api, document: Any, pointer: str
-) -> None:
-    before = await all_documents(fleet)
-    response = await fleet.request("PATCH", "/persons/2", document)
-    assert (response.status, response.errors) == (400, [(400, pointer)])
-    assert await all_documents(fleet) == before
-
-
-async def test_an_update_keeps_relationships_that_it_does_not_contain(fleet: Api) -> None:
-    sent = {"type": "person", "attributes": {"first_name": "New"}}
-    assert (await fleet.patch("/persons/1", sent)).status == 200
-    assert linkage_of((await fleet.get("/persons/1?include=computers")).data) == {
-        "computers": to_many("1", "2")
-    }
-    sent = {"type": "computer", "attributes": {"serial": "New"}}
-    assert (await fleet.patch("/computers/1", sent)).status == 200
-    assert (await fleet.get("/computers/1?include=owner")).included == [("person", "1")]
 
 
 async def test_errors_of_one_kind_share_a_title(fleet: Api) -> None:

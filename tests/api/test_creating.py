@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Api, Database, linkage_of, to_many
+from tests.support import Api, Database, linkage_of
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper", "email": "grace@example.com"}
 
@@ -89,72 +89,6 @@ async def test_names_and_serials_are_stored_unchanged(api: Api, name: str) -> No
     assert (await api.get("/computers/1")).data["attributes"]["serial"] == name
 
 
-@pytest.mark.parametrize("name", ["", "x" * 256, "😀" * 256])
-async def test_names_and_serials_that_are_empty_or_too_long_are_rejected(
-    api: Api, name: str
-) -> None:
-    response = await api.post(
-        "/persons", {"type": "person", "attributes": {"first_name": name, "last_name": name}}
-    )
-    assert response.status == 422
-    assert response.errors == [
-        (422, "/data/attributes/first_name"),
-        (422, "/data/attributes/last_name"),
-    ]
-    response = await api.post("/computers", {"type": "computer", "attributes": {"serial": name}})
-    assert (response.status, response.errors) == (422, [(422, "/data/attributes/serial")])
-
-
-@pytest.mark.parametrize(
-    "email",
-    [
-        "a@b.co",
-        "first.last+tag@sub.example.com",
-        "zoë@exämple.com",
-        "root@fleet.local",
-        "A@EXAMPLE.COM",
-        "x" * 64 + "@" + ".".join(["y" * 44] * 4) + ".example",
-    ],
-)
-async def test_an_email_is_stored_unchanged(api: Api, email: str) -> None:
-    assert len(email) <= 254
-    await api.person(email=email)
-    assert (await api.get("/persons/1")).data["attributes"]["email"] == email
-
-
-@pytest.mark.parametrize(
-    "email",
-    [
-        "",
-        "grace",
-        "@example.com",
-        "grace@",
-        "grace@localhost",
-        "grace@@example.com",
-        "a b@example.com",
-        " grace@example.com",
-        "grace@example.com\n",
-        "grace@example..com",
-        "grace@-example.com",
-        "Grace <grace@example.com>",
-        "grace@example.com\0",
-        "x" * 65 + "@example.com",
-        "x@" + "y" * 250 + ".com",
-        "x" * 64 + "@" + ".".join(["y" * 60] * 3) + ".example",
-        5,
-        True,
-        ["grace@example.com"],
-        {"$ne": None},
-    ],
-)
-async def test_an_invalid_email_is_rejected(api: Api, email: Any) -> None:
-    response = await api.post(
-        "/persons", {"type": "person", "attributes": {**GRACE, "email": email}}
-    )
-    assert (response.status, response.errors) == (422, [(422, "/data/attributes/email")])
-    assert (await api.get("/persons")).data == []
-
-
 async def test_emails_and_serials_need_not_be_unique(api: Api) -> None:
     assert [await api.person(email="a@example.com") for _ in range(2)] == ["1", "2"]
     assert [await api.computer("SN-1") for _ in range(2)] == ["1", "2"]
@@ -186,16 +120,6 @@ async def test_read_only_and_unknown_attributes_are_rejected(api: Api) -> None:
     details = [error["detail"] for error in response.document["errors"]]
     assert details[:2] == ["This attribute is read-only."] * 2
     assert (await api.get("/persons")).data == []
-
-
-@pytest.mark.parametrize("value", [None, 1, 1.5, True, [], {}, {"$gt": ""}, ["x"]])
-async def test_a_name_or_serial_that_is_not_a_string_is_rejected(api: Api, value: Any) -> None:
-    response = await api.post(
-        "/persons", {"type": "person", "attributes": {"first_name": value, "last_name": value}}
-    )
-    assert [status for status, _ in response.errors] == [422, 422]
-    response = await api.post("/computers", {"type": "computer", "attributes": {"serial": value}})
-    assert (response.status, response.errors) == (422, [(422, "/data/attributes/serial")])
 
 
 @pytest.mark.parametrize("sent", ["computer", "persons", "Person", "", "person "])
@@ -232,39 +156,6 @@ async def test_errors_of_different_kinds_are_reported_together_with_status_400(a
     ]
 
 
-async def test_a_computer_can_be_created_with_an_owner(api: Api) -> None:
-    person = await api.person()
-    response = await api.post(
-        "/computers",
-        {
-            "type": "computer",
-            "attributes": {"serial": "SN-1"},
-            "relationships": {"owner": {"data": {"type": "person", "id": person}}},
-        },
-    )
-    assert response.status == 201
-    assert linkage_of(response.data) == {"owner": {"data": {"type": "person", "id": person}}}
-    assert "included" not in response.document
-    read = await api.get(f"/persons/{person}?include=computers")
-    assert read.included == [("computer", response.id)]
-
-
-async def test_computers_of_a_created_person_move_to_that_person(api: Api) -> None:
-    first = await api.person()
-    taken, free = await api.computer(owner=first), await api.computer()
-    response = await api.post(
-        "/persons",
-        {
-            "type": "person",
-            "attributes": GRACE,
-            "relationships": {"computers": to_many(free, taken)},
-        },
-    )
-    assert response.status == 201
-    assert linkage_of(response.data) == {"computers": to_many(taken, free)}
-    assert (await api.get(f"/persons/{first}?include=computers")).included == []
-
-
 async def test_a_creation_that_links_to_a_missing_resource_stores_nothing(
     api: Api, database: Database
 ) -> None:
@@ -279,23 +170,6 @@ async def test_a_creation_that_links_to_a_missing_resource_stores_nothing(
     assert (response.status, response.errors) == (404, [(404, "/data/relationships/owner/data/id")])
     assert await database.computers.count_documents({}) == 0
     assert await api.computer() == "2", "an id is never reused, even if the creation failed"
-
-
-async def test_include_and_fields_apply_to_creations(api: Api) -> None:
-    person = await api.person()
-    response = await api.request(
-        "POST",
-        "/computers?include=owner&fields[person]=full_name&fields[computer]=",
-        {
-            "data": {
-                "type": "computer",
-                "attributes": {"serial": "SN-1"},
-                "relationships": {"owner": {"data": {"type": "person", "id": person}}},
-            }
-        },
-    )
-    assert response.data["attributes"] == {}
-    assert response.document["included"][0]["attributes"] == {"full_name": "Grace Hopper"}
 
 
 async def test_the_password_is_stored_as_null_and_never_returned(
@@ -317,17 +191,3 @@ async def test_the_password_is_stored_as_null_and_never_returned(
     record = await database.persons.find_one({"_id": 1})
     assert record is not None
     assert record["password"] == "$2b$hash"
-
-
-async def test_unknown_members_of_the_document_are_ignored(api: Api) -> None:
-    response = await api.request(
-        "POST",
-        "/persons",
-        {
-            "data": {"type": "person", "attributes": GRACE, "links": {}, "meta": {}, "lid": "x"},
-            "meta": {"a": 1},
-            "jsonapi": {"version": "1.1"},
-            "included": [{"type": "computer", "id": "1"}],
-        },
-    )
-    assert response.status == 201

@@ -49,87 +49,12 @@ async def test_a_collection_of_persons_includes_their_computers(fleet: Api) -> N
     assert "relationships" not in response.document["included"][0]
 
 
-async def test_a_single_resource_includes_like_a_collection(fleet: Api) -> None:
-    person = await fleet.get("/persons/1?include=computers")
-    assert linkage_of(person.data) == {"computers": to_many("1", "2")}
-    assert person.included == [("computer", "1"), ("computer", "2")]
-    computer = await fleet.get("/computers/3?include=owner")
-    assert linkage_of(computer.data) == {"owner": {"data": {"type": "person", "id": "2"}}}
-    assert computer.included == [("person", "2")]
-
-
-async def test_nothing_is_included_by_default(fleet: Api) -> None:
-    for path in ("/persons", "/computers"):
-        response = await fleet.get(path)
-        assert "included" not in response.document
-        assert [resource for resource in response.data if "relationships" in resource] == []
-        assert response.data
-
-
 @pytest.mark.parametrize(
     "path",
     ["/computers/4?include=owner", "/persons/3?include=computers.owner", "/persons?include="],
 )
 async def test_an_include_without_results_is_an_empty_array(fleet: Api, path: str) -> None:
     assert (await fleet.get(path)).document["included"] == []
-
-
-async def test_an_empty_include_adds_no_relationships(fleet: Api) -> None:
-    response = await fleet.get("/persons/1?include=")
-    assert (response.status, response.document["included"]) == (200, [])
-    assert "relationships" not in response.data
-
-
-async def test_nested_includes_do_not_repeat_primary_resources(
-    fleet: Api,
-) -> None:
-    response = await fleet.get("/persons?include=computers.owner")
-    assert response.included == [("computer", "1"), ("computer", "2"), ("computer", "3")]
-    assert linkage(response.document["included"], "owner") == {
-        "1": {"type": "person", "id": "1"},
-        "2": {"type": "person", "id": "1"},
-        "3": {"type": "person", "id": "2"},
-    }
-
-
-async def test_an_include_path_may_have_three_steps(fleet: Api) -> None:
-    response = await fleet.get("/computers/1?include=owner.computers.owner")
-    assert response.included == [("person", "1"), ("computer", "2")]
-    person, sibling = response.document["included"]
-    assert linkage_of(person) == {"computers": to_many("1", "2")}
-    assert linkage_of(sibling) == {"owner": {"data": {"type": "person", "id": "1"}}}
-
-
-async def test_include_paths_with_a_common_prefix_are_merged(fleet: Api) -> None:
-    response = await fleet.get("/persons/1?include=computers,computers.owner,computers")
-    assert response.included == [("computer", "1"), ("computer", "2")]
-
-
-@pytest.mark.parametrize(
-    ("path", "include"),
-    [
-        ("/persons", "owner"),
-        ("/persons", "email"),
-        ("/persons", "person"),
-        ("/persons", "computers,"),
-        ("/persons", ","),
-        ("/persons", "."),
-        ("/persons", "computers."),
-        ("/persons", ".computers"),
-        ("/persons", "computers..owner"),
-        ("/persons", "computers.serial"),
-        ("/persons", "computers.owner.computers.owner"),
-        ("/persons", " computers"),
-        ("/persons", "$lookup"),
-        ("/persons/1", "owner"),
-        ("/computers", "person"),
-        ("/computers", "computers"),
-        ("/computers/1", "OWNER"),
-    ],
-)
-async def test_an_invalid_include_path_is_rejected(fleet: Api, path: str, include: str) -> None:
-    response = await fleet.get(f"{path}?include={include}")
-    assert (response.status, response.errors) == (400, [(400, "include")])
 
 
 async def test_a_missing_owner_does_not_shift_the_owners_of_other_computers(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from marshmallow import Schema
 
 from registry.model.attributes import Text
-from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
-from registry.resources.computer import computer
-from registry.resources.person import person
 from tests.conftest import Serve
 from tests.support import linkage_of, to_many
 
@@ -57,40 +53,3 @@ async def test_a_new_type_is_described(serve: Serve) -> None:
     assert "fields[monitor]" in [parameter["name"] for parameter in parameters]
     references = description["paths"]["/monitors"]["get"]["parameters"]
     assert {"$ref": "#/components/parameters/MonitorFields"} in references
-
-
-class ClashingSchema(Schema):
-    owner = Text()
-
-
-@pytest.mark.parametrize(
-    ("declared", "reason"),
-    [
-        ((person, person), "type declared twice: person"),
-        ((computer,), "the target of computer.owner, `person`, is not declared"),
-        (
-            (person, computer, ResourceType("monitor", "computers", MonitorSchema)),
-            "collection declared twice: computers",
-        ),
-        (
-            (person, ResourceType("computer", "computers", ClashingSchema, computer.links)),
-            "field of computer declared twice: owner",
-        ),
-        (
-            (person, computer, ResourceType("monitor", "monitors", MonitorSchema, computer.links)),
-            "field of person declared twice: computers",
-        ),
-        (
-            (ResourceType("monitor", "monitors", MonitorSchema, hidden={"model": 1}),),
-            "stored field of monitor declared twice: model",
-        ),
-        ((ResourceType("big monitor", "monitors", MonitorSchema),), "`big monitor`"),
-        ((ResourceType("monitor", "monitors/x", MonitorSchema),), "`monitors/x`"),
-    ],
-)
-def test_an_invalid_declaration_fails_at_start(
-    declared: tuple[ResourceType, ...], reason: str
-) -> None:
-    with pytest.raises(InvalidDeclaration) as raised:
-        Graph(declared)
-    assert reason in str(raised.value)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-import orjson
 import pytest
 
 from registry.jsonapi.cursors import END, Cursors
@@ -210,57 +207,6 @@ async def test_a_range_between_two_cursors_is_rejected_as_the_cursor_profile_spe
     assert error["links"] == {"type": f"{profile}/range-pagination-not-supported"}
 
 
-def cursor_of(type_name: str, sort: str, *position: Any) -> str:
-    """Return a cursor as a client could forge it, of any values."""
-    order = parse_sort(sort, GRAPH[type_name], GRAPH)
-    content = orjson.dumps([f"{type_name}:{','.join(map(str, order))}", position])
-    return urlsafe_b64encode(content).decode().rstrip("=")
-
-
-@pytest.mark.parametrize(
-    ("query", "parameter"),
-    [
-        *(
-            (f"page[size]={size}", "page[size]")
-            for size in ("0", "-1", "", "01", "1.5", "x", "%00")
-        ),
-        *(
-            (f"page[number]={number}", "page[number]")
-            for number in ("0", "-1", "01", "9" * 40, "%ff")
-        ),
-        ("page[size]", "page[size]"),
-        ("page[number]=9223372036854775807&page[size]=2", "page[number]"),
-        *(
-            (f"page[{member}]={cursor}", f"page[{member}]")
-            for member in ("after", "before")
-            for cursor in [
-                *["", "x", "%ff", "%00", "Hopper", "'", "{}", "W10", "W3t9LDFd", "bnVsbA"],
-                cursor_of("computer", "id", 1),
-                cursor_of("person", "-id", 1),
-                cursor_of("person", "last_name", "Hopper", 1),
-                cursor_of("person", "id", {"$gt": 0}),
-                cursor_of("person", "id", [1]),
-                cursor_of("person", "id", 1, 2),
-                cursor_of("person", "id", True),
-                cursor_of("person", "id", 2**64 - 1),
-            ]
-        ),
-        (f"page[number]=1&page[after]={END_OF_PERSONS}", "page[number]"),
-        ("page[total]=true", "page[total]"),
-        ("page[number]=1&page[total]=1", "page[total]"),
-        ("page[size]=1&page[size]=1", "page[size]"),
-        ("page=1", "page"),
-        ("page[]=1", "page[]"),
-        ("page[offset]=1", "page[offset]"),
-        ("page[size][x]=1", "page[size][x]"),
-        ("page[Size]=1", "page[Size]"),
-    ],
-)
-async def test_invalid_page_parameters_are_rejected(api: Api, query: str, parameter: str) -> None:
-    response = await api.get(f"/persons?{query}")
-    assert (response.status, response.errors) == (400, [(400, parameter)])
-
-
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
 async def test_a_cursor_need_not_match_a_stored_resource(fleet: Api, sort: str) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
@@ -269,41 +215,6 @@ async def test_a_cursor_need_not_match_a_stored_resource(fleet: Api, sort: str) 
         for member in ("after", "before"):
             response = await fleet.get(f"/persons?sort={sort}&page[{member}]={cursor}")
             assert response.status == 200, value
-
-
-@pytest.mark.parametrize("path", ["/persons/1", "/computers/1/owner"])
-async def test_a_single_resource_cannot_be_paged(fleet: Api, path: str) -> None:
-    response = await fleet.get(f"{path}?page[size]=1")
-    assert (response.status, response.errors) == (400, [(400, "page[size]")])
-
-
-@pytest.mark.parametrize(
-    ("query", "kept"),
-    [
-        ("page[size]=2&sort=-id&include=computers", "sort=-id&include=computers"),
-        ("&&page%5Bsize%5D=2&&&sort=-id&&include=&", "sort=-id&include="),
-        ("filter[email]=%2B+%C3%A9,null&page[size]=2", "filter%5Bemail%5D=%2B+%C3%A9,null"),
-        (
-            "page[size]=2&filter[last_name][ne]=a%26b+c%3D",
-            "filter%5Blast_name%5D%5Bne%5D=a%26b+c%3D",
-        ),
-        ("fields[person]=&page[size]=2", "fields%5Bperson%5D="),
-        (
-            "include=computers&page[computers][size]=1&page[size]=2",
-            "include=computers&page%5Bcomputers%5D%5Bsize%5D=1",
-        ),
-    ],
-)
-async def test_page_links_keep_all_other_parameters_unchanged(
-    fleet: Api, query: str, kept: str
-) -> None:
-    response = await fleet.get(f"/persons?{query}")
-    assert response.status == 200, response.document
-    links = response.document["links"]
-    assert links["first"] == f"{fleet.origin}/persons?{kept}&page%5Bsize%5D=2"
-    for name in ("last", "next"):
-        assert links[name].startswith(f"{links['first']}&page%5B")
-        assert len((await follow(fleet, response, name)).data) == 2
 
 
 async def test_page_links_start_with_the_public_url(serve: Serve, settings: Settings) -> None:
@@ -432,52 +343,6 @@ async def test_includes_of_unpaged_collections_and_of_updates_can_be_paged(fleet
         "PATCH", f"/persons/1?{query}", {"data": {"type": "person", "id": "1"}}
     )
     assert (updated.status, updated.included) == (200, [("computer", "1")])
-
-
-@pytest.mark.parametrize(
-    ("path", "parameter"),
-    [
-        ("/persons?page[computers][size]=1", "page[computers][size]"),
-        ("/persons?include=&page[computers][size]=1", "page[computers][size]"),
-        ("/persons?include=computers&page[owner][size]=1", "page[owner][size]"),
-        ("/persons?include=computers&page[computer][size]=1", "page[computer][size]"),
-        ("/persons?include=computers&page[computers.][size]=1", "page[computers.][size]"),
-        ("/persons?include=computers&page[][size]=1", "page[][size]"),
-        ("/persons?include=computers&page[computers][number]=1", "page[computers][number]"),
-        ("/persons?include=computers&page[computers]=1", "page[computers]"),
-        (
-            "/persons?include=computers.owner&page[computers.owner][size]=1",
-            "page[computers.owner][size]",
-        ),
-        ("/persons?include=computers&page[computers][size]=0", "page[computers][size]"),
-        ("/persons?include=computers&page[computers][size]=x", "page[computers][size]"),
-        ("/computers?include=owner&page[owner][size]=1", "page[owner][size]"),
-        ("/computers?include=owner&page[owner.computers][size]=1", "page[owner.computers][size]"),
-        ("/persons/1/computers?include=owner&page[computers][size]=1", "page[computers][size]"),
-    ],
-)
-async def test_paging_an_include_path_that_is_not_included_or_to_one_is_rejected(
-    fleet: Api, path: str, parameter: str
-) -> None:
-    response = await fleet.get(path)
-    assert (response.status, response.errors) == (400, [(400, parameter)])
-
-
-async def test_related_resources_and_linkage_can_be_paged(fleet: Api) -> None:
-    first = await fleet.get("/persons/1/computers?page[size]=2&sort=-serial&include=owner")
-    assert (ids(first), first.included) == ("5 4", [("person", "1")])
-    second = await follow(fleet, first, "next")
-    assert ids(second) == "3 2"
-    assert ids(await follow(fleet, await follow(fleet, second, "next"), "prev")) == "3 2"
-    numbered = await fleet.get("/persons/1/computers?page[number]=3&page[size]=2")
-    assert (ids(numbered), numbered.document["meta"]) == ("5", {"count": 1, "total": 5})
-    linkage = "/persons/1/relationships/computers?page[number]=3&page[size]=2"
-    document = (await fleet.get(linkage)).document
-    assert document["data"] == [{"type": "computer", "id": "5"}]
-    assert document["meta"] == {"count": 1, "total": 5}
-    previous = dict(parse_qsl(urlsplit(document["links"]["prev"]).query))
-    assert previous == {"page[number]": "2", "page[size]": "2"}
-    assert document["links"]["prev"].startswith(f"{fleet.origin}/persons/1/relationships/")
 
 
 @pytest.mark.parametrize("query", ["page[total]=true", "page[size]=1&page[total]=false"])

@@ -157,20 +157,6 @@ async def test_the_largest_id_can_be_read(api: Api, database: Database) -> None:
     assert (await api.get(f"/persons/{2**63 - 1}")).id == str(2**63 - 1)
 
 
-async def test_a_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
-    api: Api, database: Database
-) -> None:
-    count = 2 * CHUNK + 1
-    await database.computers.insert_many(
-        {"_id": number, "serial": f"SN-{number}", "person": None} for number in range(1, count + 1)
-    )
-    response = await api.get("/computers")
-    assert [int(resource["id"]) for resource in response.data] == list(range(1, count + 1))
-    assert response.document["meta"] == {"count": count}
-    response = await api.get("/computers?include=owner")
-    assert response.document["meta"] == {"count": count}
-
-
 @pytest.mark.usefixtures("serialization_defect")
 async def test_a_failure_after_the_headers_were_sent_aborts_the_response(
     api: Api, database: Database

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from registry.storage.reads.listings import CHUNK
-from tests.support import Api, Database, linkage_of, to_many
+from tests.support import Api, Database
 
 COMPUTERS = "/persons/1/computers"
 OWNER = "/computers/1/owner"
@@ -90,70 +89,6 @@ async def test_an_owner_that_no_longer_exists_is_null(api: Api, database: Databa
     assert (await api.get("/persons/99/computers")).status == 404
 
 
-async def test_include_starts_at_the_related_resources(api: Api) -> None:
-    await fleet(api)
-    response = await api.get(f"{COMPUTERS}?include=owner")
-    assert response.included == [("person", "1")]
-    assert [linkage_of(resource) for resource in response.data] == [
-        {"owner": {"data": {"type": "person", "id": "1"}}}
-    ] * 2
-    response = await api.get(f"{OWNER}?include=computers")
-    assert response.included == [("computer", "1"), ("computer", "3")]
-    assert linkage_of(response.data) == {"computers": to_many("1", "3")}
-    response = await api.get(f"{OWNER}?include=computers.owner")
-    assert linkage_of(response.document["included"][0])["owner"]["data"]["id"] == "1"
-
-
-async def test_an_included_relationship_of_a_related_resource_can_be_paged(api: Api) -> None:
-    await fleet(api)
-    response = await api.get(f"{OWNER}?include=computers&page[computers][size]=1")
-    assert response.included == [("computer", "1")]
-    assert response.data["relationships"]["computers"]["links"]["next"]
-
-
-async def test_fields_restrict_related_resources(api: Api) -> None:
-    await fleet(api)
-    response = await api.get(f"{OWNER}?fields[person]=full_name")
-    assert response.data["attributes"] == {"full_name": "Grace Hopper"}
-    response = await api.get(f"{COMPUTERS}?fields[computer]=&fields[person]=email&include=owner")
-    assert [resource["attributes"] for resource in response.data] == [{}, {}]
-    assert [resource["attributes"] for resource in response.document["included"]] == [
-        {"email": None}
-    ]
-
-
-@pytest.mark.parametrize(
-    ("query", "ids"),
-    [
-        ("sort=serial", ["3", "1"]),
-        ("sort=-id", ["3", "1"]),
-        ("sort=owner.last_name,-serial", ["1", "3"]),
-        ("filter[serial]=SN-7", ["3"]),
-        ("filter[serial]=SN-8", []),
-        ("filter[id]=1,2,3,4", ["1", "3"]),
-        ("filter[owner]=2", []),
-        ("filter[owner]=null", []),
-        ('filter=[{"not":{"name":"id","op":"eq","val":1}}]', ["3"]),
-        (
-            'filter=[{"or":[{"name":"id","op":"eq","val":2},{"name":"id","op":"eq","val":3}]}]',
-            ["3"],
-        ),
-        ("page[size]=1", ["1"]),
-        ("page[number]=2&page[size]=1", ["3"]),
-        ("page[number]=3&page[size]=1", []),
-    ],
-)
-async def test_a_related_collection_can_be_sorted_filtered_and_paged(
-    api: Api, query: str, ids: list[str]
-) -> None:
-    await fleet(api)
-    response = await api.get(f"{COMPUTERS}?{query}")
-    assert (response.status, response.ids) == (200, ids)
-    assert response.document["meta"]["count"] == len(ids)
-    if "page[number]" in query:
-        assert response.document["meta"]["total"] == 2
-
-
 @pytest.mark.parametrize("query", ["page[size]=2", "page[number]=1&page[size]=2"])
 async def test_the_next_links_of_a_related_collection_visit_all_pages(api: Api, query: str) -> None:
     await api.person()
@@ -164,30 +99,6 @@ async def test_the_next_links_of_a_related_collection_visit_all_pages(api: Api, 
     pages = await api.pages(f"{COMPUTERS}?{query}")
     assert [page.ids for page in pages] == [["5", "4"], ["2", "1"]]
     assert [page.included for page in pages] == [[("person", "1")]] * 2
-
-
-@pytest.mark.parametrize(
-    ("path", "parameter"),
-    [
-        (f"{COMPUTERS}?include=computers", "include"),
-        (f"{COMPUTERS}?include=owner.cars", "include"),
-        (f"{COMPUTERS}?sort=last_name", "sort"),
-        (f"{COMPUTERS}?filter[last_name]=x", "filter[last_name]"),
-        (f"{COMPUTERS}?page[size]=x", "page[size]"),
-        (f"{COMPUTERS}?x=1", "x"),
-        (f"{OWNER}?include=owner", "include"),
-        (f"{OWNER}?sort=last_name", "sort"),
-        (f"{OWNER}?filter[id]=1", "filter[id]"),
-        (f"{OWNER}?page[number]=1", "page[number]"),
-        (f"{OWNER}?fields[person]=password", "fields[person]"),
-    ],
-)
-async def test_a_parameter_that_does_not_apply_to_related_resources_is_rejected(
-    api: Api, path: str, parameter: str
-) -> None:
-    await fleet(api)
-    response = await api.get(path)
-    assert (response.status, response.errors) == (400, [(400, parameter)])
 
 
 @pytest.mark.parametrize("path", [COMPUTERS, OWNER])
@@ -207,17 +118,3 @@ async def test_head_of_related_resources_responds_like_get(api: Api, path: str) 
     assert (head.status, head.document) == (200, None)
     for header in ("Content-Type", "Content-Length", "ETag", "Vary"):
         assert head.headers.get(header) == get.headers.get(header)
-
-
-async def test_a_related_collection_larger_than_a_chunk_is_complete_and_ordered_by_id(
-    api: Api, database: Database
-) -> None:
-    count = 2 * CHUNK + 1
-    await api.person()
-    await database.computers.insert_many(
-        {"_id": number, "serial": f"SN-{number}", "person": 1 + number % 2}
-        for number in range(2 * count)
-    )
-    response = await api.get(COMPUTERS)
-    assert [int(resource["id"]) for resource in response.data] == list(range(0, 2 * count, 2))
-    assert response.document["meta"] == {"count": count}

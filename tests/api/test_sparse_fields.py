@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support import Api, linkage_of, to_many
+from tests.support import Api
 
 
 @pytest.fixture
@@ -28,11 +28,6 @@ async def test_only_the_listed_attributes_are_returned(fleet: Api, path: str) ->
         "attributes": {"full_name": "Grace Hopper", "email": "grace@example.com"},
         "links": {"self": "/persons/1"},
     }
-
-
-async def test_full_name_is_computed_without_the_fields_it_depends_on(fleet: Api) -> None:
-    response = await fleet.get("/persons/1?fields[person]=full_name")
-    assert response.data["attributes"] == {"full_name": "Grace Hopper"}
 
 
 async def test_fields_restrict_included_resources_of_that_type(fleet: Api) -> None:
@@ -65,79 +60,6 @@ async def test_fields_restrict_included_resources_of_that_type(fleet: Api) -> No
     ]
 
 
-async def test_fields_do_not_hide_an_included_relationship(fleet: Api) -> None:
-    response = await fleet.get("/persons?fields[person]=email&include=computers")
-    (person,) = response.data
-    assert person["attributes"] == {"email": "grace@example.com"}
-    assert linkage_of(person) == {"computers": to_many("1", "2")}
-    assert response.included == [("computer", "1"), ("computer", "2")]
-
-
-async def test_a_relationship_named_in_fields_is_not_shown_without_include(fleet: Api) -> None:
-    response = await fleet.get("/persons/1?fields[person]=computers,email")
-    assert response.data["attributes"] == {"email": "grace@example.com"}
-    assert "relationships" not in response.data
-
-
-@pytest.mark.parametrize(
-    ("names", "attributes"),
-    [
-        ("id", set()),
-        ("computers", set()),
-        (
-            "id,first_name,last_name,full_name,email,computers",
-            {"first_name", "last_name", "full_name", "email"},
-        ),
-        ("email,email", {"email"}),
-        ("", set()),
-    ],
-)
-async def test_fields_may_name_attributes_relationships_and_id(
-    fleet: Api, names: str, attributes: set[str]
-) -> None:
-    response = await fleet.get(f"/persons/1?fields[person]={names}")
-    assert response.data["attributes"].keys() == attributes
-    assert response.data["links"] == {"self": "/persons/1"}
-
-
-@pytest.mark.parametrize("names", ["id", "owner", "person", "id,person,owner"])
-async def test_person_is_an_alias_of_owner_in_the_fields_of_a_computer(
-    fleet: Api, names: str
-) -> None:
-    response = await fleet.get(f"/computers/1?fields[computer]={names}&include=owner")
-    assert response.data["attributes"] == {}
-    assert linkage_of(response.data) == {"owner": {"data": {"type": "person", "id": "1"}}}
-
-
-@pytest.mark.parametrize(
-    "parameter",
-    [
-        "fields",
-        "fields[]",
-        "fields[persons]",
-        "fields[Person]",
-        "fields[monitor]",
-        "fields[person][x]",
-        "fields[[person]]",
-        "fields[$where]",
-        "Fields[person]",
-    ],
-)
-async def test_fields_of_an_unknown_type_are_rejected(fleet: Api, parameter: str) -> None:
-    for path in ("/persons", "/persons/1", "/computers", "/computers/1"):
-        response = await fleet.get(f"{path}?{parameter}=email")
-        assert (response.status, response.errors) == (400, [(400, parameter)])
-
-
-@pytest.mark.parametrize(
-    "names", ["password", "owner", "nothing", "email,", ",", "email, full_name", "_id", "$email"]
-)
-async def test_unknown_fields_are_rejected(fleet: Api, names: str) -> None:
-    for path in ("/persons", "/computers/1"):
-        response = await fleet.get(f"{path}?fields[person]={names}")
-        assert (response.status, response.errors) == (400, [(400, "fields[person]")])
-
-
 async def test_all_invalid_parameters_are_reported_together(fleet: Api) -> None:
     response = await fleet.get("/persons?x=1&fields[person]=y&include=z&sort=name&x=2")
     assert response.status == 400
@@ -148,11 +70,6 @@ async def test_all_invalid_parameters_are_reported_together(fleet: Api) -> None:
         (400, "sort"),
         (400, "include"),
     ]
-
-
-async def test_a_repeated_parameter_is_rejected(fleet: Api) -> None:
-    response = await fleet.get("/persons?fields[person]=email&fields[person]=full_name")
-    assert (response.status, response.errors) == (400, [(400, "fields[person]")])
 
 
 async def test_concurrent_requests_get_the_fields_each_of_them_asked_for(api: Api) -> None:

@@ -15,7 +15,7 @@ from pymongo.errors import OperationFailure
 
 from registry.compound.stream import CompoundStream
 from registry.storage.reads.listings import CHUNK
-from tests.support import Api, CommandLog, Database, Response
+from tests.support import Api, Database, Response
 
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
@@ -91,13 +91,6 @@ async def test_a_stream_has_the_resources_of_all_pages_each_once(fleet: Api, pat
         assert one.get("relationships", {}).items() <= relationships.items()
 
 
-async def test_an_empty_include_returns_an_empty_array(fleet: Api) -> None:
-    whole = (await fleet.get("/persons?include=")).document
-    assert whole["included"] == []
-    assert len(whole["data"]) == PERSONS
-    assert "relationships" not in whole["data"][0]
-
-
 async def test_unrelated_resources_are_not_included(fleet: Api, database: Database) -> None:
     await database.computers.update_many({}, {"$set": {"person": None}})
     whole = (await fleet.get("/persons?include=computers")).document
@@ -118,21 +111,6 @@ async def test_ids_of_external_writers_do_not_break_a_stream(
     assert {"-3", str(2**63 - 1)} <= included
     whole = (await fleet.get("/computers?include=owner")).document
     assert whole["meta"] == {"count": COMPUTERS + 4}
-
-
-async def test_each_include_step_of_a_chunk_takes_one_query(
-    api: Api, database: Database, commands: CommandLog
-) -> None:
-    await database.persons.insert_many(
-        {"_id": number, "first_name": "A", "last_name": "B"} for number in range(1, CHUNK)
-    )
-    await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": number} for number in range(1, CHUNK)
-    )
-    commands.take("all")
-    response = await api.get("/persons?include=computers")
-    assert len(response.included) == CHUNK - 1
-    assert commands.take("find") == ["counters", "persons", "computers"]
 
 
 @pytest.mark.parametrize("path", ["/persons", "/persons?include=computers"])

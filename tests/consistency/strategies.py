@@ -12,7 +12,9 @@ from tests.consistency.queries import Condition, Query
 
 types = st.sampled_from(["person", "computer"])
 
-_frequent_texts = st.sampled_from(["a", "A", "b", "ab", "é", "É"])
+_frequent_texts = st.sampled_from(
+    ["a", "A", "b", "ab", "é", "É", "a\0", "\uffff", "😀", "null", "$ne"]
+)
 
 texts = _frequent_texts | st.text("aAbBzé ,.*(%_$&=?#", min_size=1, max_size=4)
 

@@ -268,7 +268,9 @@ class Comparison(RuleBasedStateMachine):
     def page_by_cursor(self, data: st.DataObject, type_name: str) -> None:
         """Follow the links of cursor pages to the end, and back from the last page."""
         query = data.draw(strategies.collection_queries(type_name, self._ids(type_name)))
-        size = data.draw(st.integers(1, 4))
+        self._page_by_cursor(type_name, query, size=data.draw(st.integers(1, 4)))
+
+    def _page_by_cursor(self, type_name: str, query: Query, size: int) -> None:
         first = replace(query, page={"size": size}).url(f"/{type_name}s")
         ids = self.model.select(type_name, query)
         pages = self._pages(first, "next")
@@ -296,6 +298,8 @@ class Comparison(RuleBasedStateMachine):
         for type_name, relationship in RELATIONSHIPS.items():
             for query in self._all_orders_and_operators(type_name):
                 self._read_collection(f"/{type_name}s", type_name, query)
+                if query.sort:
+                    self._page_by_cursor(type_name, query, size=3)
             self._read_collection(f"/{type_name}s", type_name, Query())
             everything = Query(include=(f"{relationship}.{RELATIONSHIPS[TARGETS[relationship]]}",))
             self._read_collection(f"/{type_name}s", type_name, everything)
@@ -315,16 +319,24 @@ class Comparison(RuleBasedStateMachine):
         for name in strategies.SORT_NAMES[type_name]:
             yield Query(fields, sort=(name,))
             yield Query(fields, sort=(f"-{name}",))
-        for id_ in self.model.ids(type_name)[:1]:
-            for name in strategies.NAMES[type_name]:
-                value = self.model.value((type_name, id_), name)
+        relationship = RELATIONSHIPS[type_name]
+        compared = [("", (type_name, id_)) for id_ in self.model.ids(type_name)[:1]]
+        linked = [
+            one for id_ in self._ids(type_name) for one in self.model.members((type_name, id_))
+        ]
+        compared += [(f"{relationship}.", identity) for identity in linked[:1]]
+        for prefix, identity in compared:
+            for name in strategies.NAMES[identity[0]]:
+                if prefix and name == "owner":
+                    continue
+                value = self.model.value(identity, name)
                 operands = {"null": True, "in": [value]}
                 if isinstance(value, str):
                     operands["contains"] = value.swapcase()
                 for operator in strategies.operators(name):
                     operand = operands.get(operator, value)
                     if operand is not None or operator in {"eq", "ne"}:
-                        condition = {"name": name, "op": operator, "val": operand}
+                        condition = {"name": f"{prefix}{name}", "op": operator, "val": operand}
                         yield Query(fields, combined=(condition,))
 
     # What requests are made of

@@ -6,15 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import (
     MEDIA_TYPE,
     accepts_gzip,
     check_accept,
     check_content_type,
     check_parameters,
+    media_type,
 )
 from registry.jsonapi.error_types import NotAcceptable, UnsupportedMediaType
 from tests.support import traced_memory
+
+ATOMIC = media_type(EXTENSION)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,35 @@ def test_accept_without_jsonapi_or_with_plain_jsonapi_is_accepted(headers: tuple
 def test_accept_with_only_parameterized_jsonapi_is_rejected(headers: tuple[str, ...]) -> None:
     with pytest.raises(NotAcceptable):
         check_accept(headers)
+
+
+@pytest.mark.parametrize("header", [MEDIA_TYPE, MEDIA_TYPE.upper(), f" {MEDIA_TYPE} ;"])
+def test_the_media_type_of_a_body_is_accepted(header: str) -> None:
+    check_content_type(header)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *[None, "", "x", "text/plain", "application/json", "application/vnd.api+jsonp"],
+        *[f"{MEDIA_TYPE}; charset=utf-8", f"{MEDIA_TYPE};v=1", f"{MEDIA_TYPE}, {MEDIA_TYPE}"],
+        ATOMIC,
+    ],
+)
+def test_another_media_type_of_a_body_is_refused(header: str | None) -> None:
+    with pytest.raises(UnsupportedMediaType, match="`Content-Type: application/vnd"):
+        check_content_type(header)
+
+
+@pytest.mark.parametrize("ext", ["", "=", '=""', '="https://x"', f'="{EXTENSION} https://x"'])
+def test_an_extension_is_refused_unless_it_is_the_expected_one(ext: str) -> None:
+    check_content_type(ATOMIC.replace("; ", ";"), EXTENSION)
+    check_accept((ATOMIC, f"{MEDIA_TYPE};a=b"), EXTENSION)
+    for header in (f"{MEDIA_TYPE}; ext{ext}", f"{ATOMIC}; charset=utf-8", MEDIA_TYPE):
+        with pytest.raises(UnsupportedMediaType):
+            check_content_type(header, EXTENSION)
+    with pytest.raises(NotAcceptable):
+        check_accept((f"{MEDIA_TYPE}; ext{ext}",), EXTENSION)
 
 
 @given(st.text(alphabet=st.sampled_from(list('application/vnd.api+json;,"\\= q')), max_size=80))

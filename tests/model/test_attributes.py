@@ -55,13 +55,23 @@ def utc(*parts: int) -> datetime.datetime:
     return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc] # mypy takes a part for the zone
 
 
+LONGEST_EMAIL = "x" * 64 + "@" + ".".join(["y" * 44] * 4) + ".examp.org"
 LARGEST_DECIMAL = f"{'9' * 24}.{'9' * 10}"
 LAST_MOMENT = utc(9999, 12, 31, 23, 59, 59, 999_000)
 
 VALID = [
     (Text(), "x" * 255, "x" * 255),
-    (Text(), "\0 {a} '\"", "\0 {a} '\""),
-    (Email(), "Grace.Hopper@example.com", "Grace.Hopper@example.com"),
+    *(
+        (Text(), text, text)
+        for text in ("\0 {a} '\"", "😀" * 255, "  spaced  ", "$where", "\n", "0")
+    ),
+    *(
+        (Email(), address, address)
+        for address in (
+            *["Grace.Hopper@example.com", "a@b.co", "first.last+tag@sub.example.com"],
+            *["zoë@exämple.com", "root@fleet.local", LONGEST_EMAIL],
+        )
+    ),
     (Enumeration("red", "green"), "green", "green"),
     (Boolean(), False, False),
     (Integer(), 0, 0),
@@ -102,8 +112,29 @@ def test_a_time_is_serialized_in_utc_with_milliseconds(text: str, expected: str)
 
 
 INVALID: dict[Attribute, list[Any]] = {
-    Text(): [5, True, [], {}, "", "x" * 256, MANY_DIGITS],
-    Email(): [5, "", "a@localhost", "a" * 300 + "@x.org", MANY_DIGITS, "a@x.org\n"],
+    Text(): [5, 1.5, True, [], {}, {"$gt": ""}, "", "x" * 256, "😀" * 256, MANY_DIGITS],
+    Email(): [
+        *[
+            5,
+            True,
+            [],
+            {"$ne": None},
+            "",
+            "a",
+            "@x.org",
+            "a@",
+            "a@localhost",
+            "a@@x.org",
+            "a b@x.org",
+        ],
+        *[" a@x.org", "a@x.org\n", "a@x.org\0", "a@x..org", "a@-x.org", "A <a@x.org>", MANY_DIGITS],
+        *[
+            "a" * 65 + "@x.org",
+            "a" * 300 + "@x.org",
+            "a@" + "x" * 250 + ".org",
+            LONGEST_EMAIL + "x",
+        ],
+    ],
     Enumeration("red", "green"): ["blue", "", "Red", 5, None, ["red"], MANY_DIGITS],
     Boolean(): [0, 1, "true", "", [], MANY_DIGITS],
     Integer(): ["5", 5.0, 1e300, True, 2**63, -(2**63) - 1, [5], int("9" * 300)],

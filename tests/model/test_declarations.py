@@ -19,6 +19,8 @@ from registry.model.attributes import (
 )
 from registry.model.graph import Graph, InvalidDeclaration
 from registry.model.resource_type import Link, ResourceType
+from registry.resources.computer import computer
+from registry.resources.person import person
 
 
 def declared(**attributes: fields.Field[Any]) -> ResourceType:
@@ -90,6 +92,55 @@ def test_an_attribute_that_cannot_be_unique_is_named(name: str) -> None:
         Graph([resource]).with_unique(["monitor.size", name])
     choices = "choose from monitor.size, monitor.name"
     assert str(raised.value) == f"{name} is not an attribute that can be unique; {choices}"
+
+
+class ClashingSchema(Schema):
+    owner = Text()
+
+
+class NamedSchema(Schema):
+    model = Text(required=True)
+
+
+OFFICE = ("office", "offices", Schema)
+
+
+@pytest.mark.parametrize(
+    ("resources", "defect"),
+    [
+        ((person, person), "type declared twice: person"),
+        ((computer,), "the target of computer.owner, `person`, is not declared"),
+        ((computer, person, ResourceType("x", "computers", Schema)), "declared twice: computers"),
+        (
+            (person, ResourceType("computer", "computers", ClashingSchema, computer.links)),
+            "field of computer declared twice: owner",
+        ),
+        (
+            (person, computer, ResourceType(*OFFICE, computer.links)),
+            "field of person declared twice: computers",
+        ),
+        (
+            (ResourceType("office", "offices", NamedSchema, hidden={"model": 1}),),
+            "stored field of office declared twice: model",
+        ),
+        ((ResourceType("big office", "offices", Schema),), "`big office`"),
+        ((ResourceType("office", "offices/x", Schema),), "`offices/x`"),
+        ((declared(type=Text()),), "declared twice: type"),
+        ((declared(id=Text()),), "declared twice: id"),
+        ((person, ResourceType(*OFFICE, (Link("type", "person", "p", "x"),))), "twice: type"),
+        ((person, ResourceType(*OFFICE, (Link("owner", "person", "p", "id"),))), "twice: id"),
+        *(
+            ((declared(**{name: Text()}),), "is not a valid name")
+            for name in ("a b", "a.b", "a,b", "a+b", "a[b", "_a", "a/b", "-", "")
+        ),
+    ],
+)
+def test_a_declaration_with_a_clash_or_an_invalid_name_is_refused(
+    resources: tuple[ResourceType, ...], defect: str
+) -> None:
+    with pytest.raises(InvalidDeclaration) as raised:
+        Graph(resources)
+    assert defect in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["created_at", "created_by", "updated_at", "updated_by"])

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from registry.jsonapi.pagination import BY_ID, END, Cursors
+from registry.jsonapi.cursors import END, Cursors
+from registry.jsonapi.sorting import BY_ID
 from tests.support import Api
 
 COMPUTERS, OWNER = "/persons/1/computers", "/computers/1/owner"

@@ -120,12 +120,19 @@ async def test_a_number_that_is_not_a_valid_id_is_reported_as_a_missing_computer
     )
 
 
+NO_OBJECTS: tuple[Any, ...] = (None, [], "x")
+
+
 @pytest.mark.parametrize(
     ("sent", "pointer"),
     [
-        *((relationships, "") for relationships in (None, [], "x")),
-        *(({"computers": value}, "/computers") for value in (None, [], {}, {"meta": {}}, "1")),
-        *(({"computers": {"data": value}}, "/computers/data") for value in (None, {}, "1")),
+        *((value, "") for value in NO_OBJECTS),
+        *(({"computers": value}, "/computers") for value in (*NO_OBJECTS, {}, {"meta": {}})),
+        *(
+            ({"computers": {"data": value}}, "/computers/data")
+            for value in NO_OBJECTS
+            if value != []
+        ),
         ({"computers": {"data": ["1", None]}}, "/computers/data/0"),
         ({"computers": {"data": [{"type": "computer", "id": True}]}}, "/computers/data/0/id"),
         ({"computers": {"data": [{"type": None, "id": "1"}]}}, "/computers/data/0/type"),

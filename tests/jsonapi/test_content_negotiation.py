@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.jsonapi.atomic_operations import EXTENSION
 from registry.jsonapi.content_negotiation import (
     MEDIA_TYPE,
     accepts_gzip,
@@ -16,6 +15,7 @@ from registry.jsonapi.content_negotiation import (
     media_type,
 )
 from registry.jsonapi.error_types import NotAcceptable, UnsupportedMediaType
+from registry.jsonapi.operation_documents import EXTENSION
 from tests.support import traced_memory
 
 ATOMIC = media_type(EXTENSION)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -68,7 +67,6 @@ def create_app(
         app.middlewares.append(access_middleware(app))
     app[CORS] = cors
     app[SETTINGS] = settings
-    limits = replace(limits, send_seconds=settings.send_seconds, send_rate=settings.send_rate)
     app[LIMITS] = limits
     app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
     app[HOSTS] = AllowedHosts(settings, proxies)

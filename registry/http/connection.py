@@ -5,12 +5,14 @@ new version of aiohttp changes one of them.
 """
 
 import asyncio
+import logging
 import re
+import socket
+import struct
 from time import perf_counter
 from typing import Any, cast
 
 from aiohttp import web
-from aiohttp.http import HttpVersion11
 from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.error_responses import error_response, raw_error_response
@@ -18,8 +20,6 @@ from registry.http.fields_limit import FieldsLimit, FieldsTooLarge
 from registry.http.limits import Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.http.responses import new_request_id
-from registry.http.send_rate import SendRateLimit
-from registry.http.transports import reset
 from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout
 
 _MAX_WAITING = 2
@@ -36,8 +36,10 @@ _TLS_BUFFER = 2**12
 """Bytes that may wait for encrypted ones to be sent. With a limit of less than the session tickets,
 which wait after a handshake, a TLS connection of the event loop would never be read."""
 
-_PROBE_SECONDS = 0.5
-"""Interval of the interim responses that find out whether a client is still there."""
+_LINGER_0 = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: closing discards what the kernel buffers, in place of a regular end."""
+
+_log = logging.getLogger("registry")
 
 
 class Connection(web.RequestHandler):
@@ -54,9 +56,8 @@ class Connection(web.RequestHandler):
         "_idle_timer",
         "_is_ending",
         "_limits",
-        "_probe_timer",
         "_recorder",
-        "_send_rate",
+        "_send_timer",
         "started",
     )
 
@@ -77,11 +78,10 @@ class Connection(web.RequestHandler):
         self._parser = cast(Any, self._fields_limit)
         self._limits = limits
         self._recorder = recorder
-        self.started = 0.0  # when the request in progress was taken, by perf_counter()
+        self.started = 0.0  # when the request in progress was taken; 0 if there is none
         self._head_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._probe_timer: asyncio.TimerHandle | None = None
-        self._send_rate = SendRateLimit(limits)
+        self._send_timer: asyncio.TimerHandle | None = None
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
         self._half_closed = False  # by the client
         self._is_ending = False
@@ -94,7 +94,10 @@ class Connection(web.RequestHandler):
     @property
     def closes_next(self) -> bool:
         """Whether the connection is to be closed after the response to the request taken last."""
-        return self._is_ending and not self._messages
+        if not self._is_ending:
+            return False
+        # No response is due to a request that its client has not finished before it half-closed.
+        return not self._messages or (self._half_closed and not self._messages[0][1].is_eof())
 
     def stop(self) -> None:
         """Close the connection after its last response, or if no request arrives in time."""
@@ -107,7 +110,9 @@ class Connection(web.RequestHandler):
     def abort(self) -> None:
         """Reset the connection, so that the client does not take a partial response for a whole."""
         if self.transport is not None:
-            reset(self.transport)
+            found: socket.socket = self.transport.get_extra_info("socket")
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
+            self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve the connection."""
@@ -118,19 +123,20 @@ class Connection(web.RequestHandler):
         sending.set_write_buffer_limits(0 if self.ssl_context is None else _TLS_BUFFER)
 
     def pause_writing(self) -> None:
-        """Read no further requests until the client reads its responses, but wait for that."""
+        """Read no further requests until the client reads its responses; limit the time of that."""
         super().pause_writing()
-        if transport := self.transport:
-            transport.pause_reading()
-            self._send_rate.start(transport)
+        if self.transport:
+            self.transport.pause_reading()
+            self._send_timer = asyncio.get_running_loop().call_later(
+                self._limits.send_seconds, self._abort_slow_reader
+            )
 
     def resume_writing(self) -> None:
         """Continue: the client has read enough."""
         super().resume_writing()
-        if self.transport is None:
-            return
-        self._send_rate.pause(self.transport)
-        if not (self._reading_paused or self._buffer_paused or self._half_closed):
+        self._stop_send_timer()
+        is_paused = self._reading_paused or self._buffer_paused or self._half_closed
+        if self.transport is not None and not is_paused:
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
@@ -149,27 +155,30 @@ class Connection(web.RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp closes the connection
         """Keep the connection open while responses are due: its client may have half-closed it.
 
-        RFC 9112, 9.6. No response is due to a request that has not arrived as a whole. The event
-        loop cannot send anything on a TLS connection that its client has closed.
+        RFC 9112, 9.6. Whether it has closed it as a whole shows only when a response is sent. No
+        response is due to a request that has not arrived as a whole. The event loop cannot send
+        anything on a TLS connection that its client has closed.
         """
-        if self._awaits_input or self._lingers or self.ssl_context is not None:
+        request = self._current_request
+        is_incomplete = request is not None and not request.content.is_eof()
+        has_request = self.started or self._messages
+        if not has_request or is_incomplete or self._lingers or self.ssl_context is not None:
             return False
         self._half_closed = self._is_ending = True
-        self._schedule_probe()
         return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
         self._stop_head_timer()
-        self._send_rate.stop()
-        for timer in (self._idle_timer, self._probe_timer):
-            if timer is not None:
-                timer.cancel()
+        self._stop_send_timer()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         super().connection_lost(exc)
 
     def record(self, request: web.BaseRequest, response: web.StreamResponse | None) -> None:
         """Record the end of the request in progress. response: None if not sent as a whole."""
         self._recorder.record(request, response, perf_counter() - self.started)
+        self.started = 0.0
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -232,36 +241,12 @@ class Connection(web.RequestHandler):
         if self.is_idle:
             self.force_close()
 
-    def _schedule_probe(self) -> None:
-        self._probe_timer = asyncio.get_running_loop().call_later(_PROBE_SECONDS, self._probe)
-
-    def _probe(self) -> None:
-        """Find out whether the client is still there, which only writing shows.
-
-        If it has closed its socket, that resets the connection when it receives something. A client
-        ignores a `100 Continue` that it does not expect (RFC 9110, 15.2.1).
-        """
-        if self._awaits_input:
-            self.force_close()
-        if self.transport is None:
-            return
-        request = self._current_request
-        if request and request.version >= HttpVersion11 and request.writer.output_size == 0:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._schedule_probe()
-
     @property
     def _awaits_head(self) -> bool:
         """Whether all requests whose head has arrived have been responded to."""
         if self._waiter is None:
             return self._request_count == 0  # the connection is new
         return not self._waiter.done()
-
-    @property
-    def _awaits_input(self) -> bool:
-        """Whether only the rest of a request, or another one, leads to a response."""
-        request = self._current_request
-        return self._awaits_head or (request is not None and not request.content.is_eof())
 
     @property
     def _lingers(self) -> bool:
@@ -276,6 +261,15 @@ class Connection(web.RequestHandler):
             self.transport.write(response := raw_error_response(error, id_))
             self._recorder.record_head_timeout(id_, self.peername, len(response), seconds)
         self.force_close()
+
+    def _abort_slow_reader(self) -> None:
+        _log.info("A client has not read a part of its response in %g s", self._limits.send_seconds)
+        self.abort()
+
+    def _stop_send_timer(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

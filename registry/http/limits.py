@@ -15,8 +15,8 @@ class Limits:
     before the connection closes. idle_seconds: the idle timeout, after which a connection without a
     request is closed. stop_idle_seconds: the same while the service stops, so that a client that
     reuses its connections loses no request; also how long the client may take to confirm the end of
-    a TLS connection. send_seconds, send_rate: a connection is reset if its client, whenever it was
-    waited for during so many seconds in total, has read fewer bytes per second.
+    a TLS connection. send_seconds: how long a client may take to read one part of a response, of at
+    most `responses.MAX_WRITE` bytes, before its connection is reset.
     """
 
     target_bytes: int = 2**17
@@ -27,4 +27,3 @@ class Limits:
     idle_seconds: float = 75.0
     stop_idle_seconds: float = 5.0
     send_seconds: float = 60.0
-    send_rate: int = 4096

@@ -49,8 +49,8 @@ def common_headers(request_id: str) -> dict[str, str]:
     return {REQUEST_ID: request_id, hdrs.DATE: rfc822_formatted_time(), **_CONSTANT_HEADERS}
 
 
-_MAX_WRITE = 2**18
-"""Bytes of a body that are passed to the connection at once."""
+MAX_WRITE = 2**18
+"""Bytes of a body that are passed to the connection at once: those it buffers for a slow client."""
 
 
 class NoResponse(web.StreamResponse):
@@ -96,11 +96,11 @@ class DocumentResponse(web.StreamResponse):
                 return await self._prepare_with_signals(request)
         body = b"" if request.method == hdrs.METH_HEAD else self._content
         writer = request.writer
-        await writer.write(self._head(request).encode() + body[:_MAX_WRITE])
+        await writer.write(self._head(request).encode() + body[:MAX_WRITE])
         # With TLS, only a further write finds out that the client does not read.
-        for start in range(_MAX_WRITE, len(body), _MAX_WRITE):
+        for start in range(MAX_WRITE, len(body), MAX_WRITE):
             await writer.drain()
-            await writer.write(body[start : start + _MAX_WRITE])
+            await writer.write(body[start : start + MAX_WRITE])
         await writer.drain()
         return writer
 

@@ -114,14 +114,6 @@ class Settings:
     query_seconds: Annotated[
         float, seconds, "time limit of a query with a filter or sort, in seconds"
     ] = 5.0
-    send_seconds: Annotated[
-        float,
-        seconds,
-        "period over which the speed of a client that is waited for is measured, in seconds",
-    ] = 60.0
-    send_rate: Annotated[
-        int, _count, "disconnect clients that read fewer bytes of a response per second"
-    ] = 4_096
 
     small_requests: Annotated[
         int, _count, "reads by id, pages along an index and small writes in progress per worker"

@@ -18,6 +18,7 @@ from registry.http.proxies import TrustedProxies
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
 from tests.http.conftest import Client, Server, exchange, new_app
+from tests.support import reset
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -128,7 +129,7 @@ async def test_a_request_whose_client_disconnects_is_aborted(
     _, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(b"GET /persons/wait HTTP/1.1\r\nHost: h\r\n\r\n")
     await asyncio.sleep(0.05)
-    writer.transport.abort()
+    reset(writer)
     async with asyncio.timeout(10):
         while not (found := entries(caplog)):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -333,7 +332,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(
     reader, writer = await server.connect(narrow(server))
     writer.write(GET)
     await asyncio.wait_for(ended.wait(), 10)
-    assert re.search(r"A client has read only 0 bytes of its responses in \d", caplog.text)
+    assert "A client has not read a part of its response in" in caplog.text
     with pytest.raises((ConnectionResetError, ssl.SSLError)):
         await read_all(reader)
     await close(writer)

@@ -9,7 +9,7 @@ from registry.compound.stream import CompoundStream
 from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import check_if_match, matches_if_none_match
-from registry.http.responses import DocumentResponse, common_headers, request_id
+from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
 from registry.http.views.typed import TypeView
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
@@ -72,7 +72,8 @@ class ListView(TypeView):
                     return response
                 await writer.write(beginning)
                 async for piece in pieces:
-                    await writer.write(piece)
+                    for start in range(0, len(piece), MAX_WRITE):
+                        await writer.write(piece[start : start + MAX_WRITE])
         await writer.write_eof()
         return response
 

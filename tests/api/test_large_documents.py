@@ -87,6 +87,7 @@ async def test_the_pieces_of_large_linkage_are_joined_in_a_thread(
     assert thread is not threading.current_thread()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["", "?include=computers"])
 async def test_large_linkage_is_encoded_while_it_is_read(
     fleet: Api, database: Database, monkeypatch: pytest.MonkeyPatch, query: str

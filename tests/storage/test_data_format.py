@@ -19,6 +19,8 @@ from registry.storage.mongo.client import connect
 from tests import earlier_mongod
 from tests.mongods import running, start_error
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def earlier() -> Path:

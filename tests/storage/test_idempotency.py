@@ -50,6 +50,7 @@ async def _short_waits(monkeypatch: pytest.MonkeyPatch, database: Database) -> A
     await database.client.admin.command("killAllSessions", [])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_short_waits")
 @pytest.mark.parametrize("verb", ["insert", "commitTransaction"])
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])

@@ -54,6 +54,7 @@ async def names(database: Database) -> dict[str, str]:
     return {str(record["_id"]): record["first_name"] for record in persons}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REQUEST_LATE, Effect.REPLY_LOST])
 async def test_resources_are_created_once_when_connections_break(
     proxy: Proxy, api: Api, database: Database, effect: Effect
@@ -134,6 +135,7 @@ def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_short_server_selection")
 @pytest.mark.parametrize("effect", [Effect.REQUEST_LOST, Effect.REPLY_LOST])
 async def test_permanent_connection_loss_is_reported_to_all_callers_and_duplicates_nothing(

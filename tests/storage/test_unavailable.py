@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from registry.mongod import embedded
 from registry.settings import Settings
 from tests.conftest import Serve
@@ -14,6 +16,7 @@ from tests.storage.waiting import eventually
 from tests.support import Api, Database, open_cursors
 
 
+@pytest.mark.slow
 async def test_the_service_responds_503_when_its_database_is_gone(
     serve: Serve, settings: Settings, tmp_path: Path
 ) -> None:

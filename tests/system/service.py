@@ -18,6 +18,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import orjson
+import pytest
 
 from tests.support import MEDIA_TYPE
 
@@ -27,6 +28,9 @@ COMMAND = (sys.executable, "-m", "registry")
 
 TIMEOUT = 60
 """Seconds within which every process starts or exits; a few are usual on an idle machine."""
+
+WORKERS = ["1", pytest.param("2", marks=pytest.mark.slow)]
+"""How many workers serve: what one does, two do as well, in another way."""
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import TIMEOUT, Service, environment, error_message
+from tests.system.service import TIMEOUT, WORKERS, Service, environment, error_message
 
 WITHOUT_IPV6 = """
 import errno, os, socket, registry.__main__
@@ -44,7 +44,7 @@ def status(url: str, **headers: str) -> int:
     return number
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_all_addresses_are_those_of_ipv4_and_ipv6(start_on: Start, workers: str) -> None:
     service = start_on("--host", "::", "--workers", workers, "--metrics-port", "0")
     line = service.wait_until_ready()

@@ -42,6 +42,8 @@ from benchmark.samples import (
 from benchmark.testbed import new_testbed
 from benchmark.workloads import LARGE_TITLES, TITLES, Workload
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 PNG = b"\x89PNG\r\n\x1a\n"

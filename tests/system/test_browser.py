@@ -31,6 +31,8 @@ from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.support import MEDIA_TYPE, Database
 
+pytestmark = pytest.mark.slow
+
 ARGUMENTS = [
     "--headless=new",
     "--no-sandbox",

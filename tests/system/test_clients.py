@@ -26,6 +26,8 @@ from tests.npm import installed
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parent / "clients"
 
 

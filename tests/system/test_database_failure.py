@@ -14,6 +14,7 @@ from tests.system.conftest import Start
 from tests.system.service import (
     ROOT,
     TIMEOUT,
+    WORKERS,
     children,
     environment,
     eventually,
@@ -29,7 +30,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     service.request("/persons", person("Grace"))
@@ -61,7 +62,8 @@ def test_the_service_continues_when_the_shell_that_runs_mongod_was_killed(start:
     assert service.process.returncode == 0
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", WORKERS)
 def test_the_service_exits_with_the_reason_when_mongod_cannot_be_restarted(
     workers: str, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_changes_are_refused_and_reads_continue_while_the_disk_is_nearly_full(
     assert f"The disk of {disk}/data/mongodb has less than 64 MB of free space" in log
 
 
+@pytest.mark.slow
 def test_a_mongod_that_exits_on_a_full_disk_is_restarted_when_there_is_space(
     start: Start, disk: Path
 ) -> None:

@@ -23,6 +23,8 @@ from tests.npm import NODE, installed
 from tests.system.conftest import Start
 from tests.system.service import ROOT, TIMEOUT, Service
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "generated-clients.md").read_text()
 ADDRESS = "http://127.0.0.1:8080"
 

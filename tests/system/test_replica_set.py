@@ -39,6 +39,8 @@ from tests.system.ledger import (
 from tests.system.service import ROOT, Service
 from tests.system.test_workers import gunicorn_of, workers_of
 
+pytestmark = pytest.mark.slow
+
 APPNAME = "registry"
 """The name under which the service connects to MongoDB."""
 

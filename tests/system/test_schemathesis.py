@@ -8,8 +8,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.system.conftest import Start
 from tests.system.service import ROOT
+
+pytestmark = pytest.mark.slow
 
 COMMAND = Path(sys.executable).with_name("schemathesis")
 HOOKS = "tests.system.schemathesis_hooks"

@@ -6,9 +6,13 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.system.test_schemathesis import ENVIRONMENT, MAX_SECONDS, command
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = 2
 """The requests are generated as without access tokens, where there are more of them."""

@@ -14,6 +14,8 @@ from tests.conftest import Serve
 from tests.devices import device
 from tests.system.test_schemathesis import ENVIRONMENT, MAX_SECONDS, command
 
+pytestmark = pytest.mark.slow
+
 WRITES = ("create_person", "create_computer", "update_person", "update_computer")
 
 

@@ -25,7 +25,15 @@ from registry.settings import Settings
 from tests.mongods import client_of
 from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
-from tests.system.service import TIMEOUT, Service, descendants, eventually, has_exited, person
+from tests.system.service import (
+    TIMEOUT,
+    WORKERS,
+    Service,
+    descendants,
+    eventually,
+    has_exited,
+    person,
+)
 
 COMPUTERS = 40_000
 
@@ -78,7 +86,7 @@ def computers(stored_computers: Path, tmp_path: Path) -> int:
     return COMPUTERS
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("stop", [press_ctrl_c, terminate, hang_up])
 def test_open_requests_are_finished_before_the_service_exits(
     stop: Callable[[Service], None], workers: str, computers: int, start: Start
@@ -96,7 +104,7 @@ def test_open_requests_are_finished_before_the_service_exits(
     assert has_exited(mongod)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_repeated_signals_do_not_interrupt_the_shutdown(
     number: signal.Signals, workers: str, start: Start
@@ -110,7 +118,7 @@ def test_repeated_signals_do_not_interrupt_the_shutdown(
     assert has_exited(mongod)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_exits_at_once(
     workers: str, computers: int, start: Start
 ) -> None:
@@ -138,7 +146,7 @@ def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_exits_at_once(
     assert again.request("/computers?page[size]=1&page[number]=1")["meta"]["total"] == computers
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_signals_for_other_purposes_are_ignored(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -159,7 +167,7 @@ def test_a_service_under_nohup_survives_the_end_of_its_terminal(start: Start) ->
     assert service.stop() == 0
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_no_client_that_reuses_its_connection_loses_a_request(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     stop_sent = threading.Event()
@@ -192,7 +200,7 @@ def test_no_client_that_reuses_its_connection_loses_a_request(workers: str, star
     assert len(start().names()) == len(created)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_connections_that_are_not_accepted_yet_get_their_responses(
     workers: str, start: Start
 ) -> None:
@@ -214,7 +222,7 @@ def test_connections_that_are_not_accepted_yet_get_their_responses(
     assert (output, service.process.returncode) == ("", 0)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_during_startup_stops_the_service(
     number: signal.Signals, workers: str, launch: Start
@@ -241,7 +249,7 @@ def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
         assert service.stop(signal.SIGKILL) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_request_whose_body_is_still_arriving_is_finished_before_the_service_exits(
     workers: str, start: Start
 ) -> None:

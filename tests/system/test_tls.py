@@ -15,7 +15,7 @@ import pytest
 from tests.certificates import Authority
 from tests.databases import new_name
 from tests.system.conftest import Start
-from tests.system.service import TIMEOUT, Service, eventually, start_error
+from tests.system.service import TIMEOUT, WORKERS, Service, eventually, start_error
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def serial_number(service: Service, authority: Authority) -> object:
         return (connection.sock.getpeercert() or {})["serialNumber"]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_sighup_reloads_the_certificate_in_every_worker_and_drops_no_connection(
     workers: str, start: Start, authority: Authority, mongodb_uri: str
 ) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from urllib.error import HTTPError
 
 import orjson
+import pytest
 
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, start_error
@@ -36,6 +37,7 @@ def stop(service: Service) -> str:
     return log
 
 
+@pytest.mark.slow
 def test_two_workers_create_each_serial_once_and_a_start_with_duplicates_is_refused(
     start: Start,
 ) -> None:

@@ -26,6 +26,7 @@ def upgrade(data_dir: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the mongod 5.0 is a program for Linux")
 def test_the_data_of_a_service_is_upgraded_while_it_runs_or_is_stopped(
     start: Start, tmp_path: Path

@@ -86,6 +86,7 @@ def exercise(service: Service) -> None:
         assert b"swagger-ui" in page.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("versions", "resolution"), [(">=3.11,<3.12", "lowest-direct"), (">=3.11", "highest")]
 )

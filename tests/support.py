@@ -23,6 +23,8 @@ from multidict import CIMultiDictProxy
 from pymongo import monitoring
 
 MEDIA_TYPE = "application/vnd.api+json"
+ATOMIC = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
+OPERATIONS, RESULTS = "atomic:operations", "atomic:results"
 VARY = "Accept, Accept-Encoding"
 
 MEMBER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?")
@@ -54,6 +56,12 @@ class Response:
     def ids(self) -> list[str]:
         """The ids of the primary data of a collection."""
         return [resource["id"] for resource in self.data]
+
+    @property
+    def results(self) -> list[Any]:
+        """The results of atomic operations."""
+        items: list[Any] = self.document[RESULTS]
+        return items
 
     @property
     def included(self) -> list[tuple[str, str]]:
@@ -90,20 +98,29 @@ class Api:
     async def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send a document as JSON, or bytes, which an iterator may yield, unchanged."""
+        """Send a document as JSON, or bytes, which an iterator may yield, unchanged.
+
+        The media type is that of the document, unless the headers have another.
+        """
+        is_atomic = isinstance(body, dict) and OPERATIONS in body
         data = json.dumps(body).encode() if isinstance(body, dict | list) else body
         data = (
             io.BytesIO(data) if data and isinstance(data, bytes) else data
         )  # aiohttp warns of large bytes objects
-        sent = {"Content-Type": MEDIA_TYPE} | dict(headers or {})
+        sent = {"Content-Type": ATOMIC if is_atomic else MEDIA_TYPE} | dict(headers or {})
         async with self.client.request(method, path, data=data, headers=sent) as response:
             content = await response.read()
         document = json.loads(content) if content else None
         if content:
-            assert response.headers["Content-Type"] == MEDIA_TYPE
-            check_document(document)
+            has_results = RESULTS in document
+            assert response.headers["Content-Type"] == (ATOMIC if has_results else MEDIA_TYPE)
+            check_results(document) if has_results else check_document(document)
         assert response.headers["X-Request-ID"]
         return Response(response.status, response.headers, document)
+
+    async def operate(self, *operations: Any, **headers: str) -> Response:
+        """Send atomic operations."""
+        return await self.request("POST", "/operations", {OPERATIONS: operations}, headers)
 
     async def get(self, path: str, **headers: str) -> Response:
         return await self.request("GET", path, headers=headers)
@@ -218,6 +235,15 @@ def check_document(document: Any) -> None:
     for resource in resources:
         _check_resource(resource)
     _check_identities(linkage, resources, included)
+
+
+def check_results(document: Any) -> None:
+    """Check the results of atomic operations: each has a resource object, or nothing."""
+    assert document.keys() == {RESULTS, "jsonapi"}
+    for result in document[RESULTS]:
+        assert result.keys() <= {"data"}
+        if result:
+            check_document({**result, "jsonapi": document["jsonapi"]})
 
 
 def _check_identities(linkage: list[Any], resources: list[Any], included: list[Any]) -> None:

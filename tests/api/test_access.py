@@ -31,7 +31,6 @@ from registry.storage.tokens import Tokens
 from tests.conftest import LIMITS, Grant, Serve
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database, to_many
 
-ATOMIC = {"Content-Type": 'application/vnd.api+json; ext="https://jsonapi.org/ext/atomic"'}
 METHODS = sorted(hdrs.METH_ALL - {hdrs.METH_CONNECT})
 TOKEN = "reg_0000000000000000000000000000000000000000000jlcZC2"
 """A token whose form is valid; a random one would give a test another name in each process."""
@@ -275,23 +274,17 @@ async def test_each_operation_requires_the_scopes_of_the_types_it_writes(
 ) -> None:
     computer = {"type": "computer", "attributes": {"serial": "SN-1"}}
     person = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
-    body = {
-        "atomic:operations": [
-            {"op": "add", "data": computer | {"lid": "c"}},
-            {"op": "add", "data": person | {"lid": "p"}},
-            {"op": "update", "ref": {"type": "computer", "lid": "c", "relationship": "owner"},
-             "data": {"type": "person", "lid": "p"}},
-            {"op": "remove", "ref": {"type": "person", "lid": "p"}},
-        ]
-    }  # fmt: skip
-    sent = await header("computers:write") | ATOMIC
-    response = await api.request("POST", "/operations", body, sent)
+    operations = (
+        {"op": "add", "data": computer | {"lid": "c"}},
+        {"op": "add", "data": person | {"lid": "p"}},
+        {"op": "update", "ref": {"type": "computer", "lid": "c", "relationship": "owner"},
+         "data": {"type": "person", "lid": "p"}},
+        {"op": "remove", "ref": {"type": "person", "lid": "p"}},
+    )  # fmt: skip
+    response = await api.operate(*operations, **await header("computers:write"))
     assert response.errors == [(403, f"/atomic:operations/{index}") for index in (1, 2, 3)]
     assert 'scope="persons:write"' in response.headers["WWW-Authenticate"]
-    everything = await header("write") | ATOMIC
-    url = api.client.make_url("/operations")
-    async with api.client.session.post(url, json=body, headers=everything) as performed:
-        assert performed.status == 200
+    assert (await api.operate(*operations, **await header("write"))).status == 200
 
 
 async def test_a_request_without_a_token_is_asked_for_one(api: Api) -> None:

@@ -176,7 +176,6 @@ async def test_a_change_changes_the_entity_tag(api: Api) -> None:
 
 
 async def test_atomic_operations_support_all_types(api: Api) -> None:
-    extension = 'application/vnd.api+json; ext="https://jsonapi.org/ext/atomic"'
     operations = [
         {"op": "add", "data": {**creation(**REQUEST), "lid": "new"}},
         {
@@ -185,12 +184,7 @@ async def test_atomic_operations_support_all_types(api: Api) -> None:
             "data": {"type": "device", "lid": "new", "attributes": {"price": "0.10"}},
         },
     ]
-    async with api.client.post(
-        "/operations",
-        data=orjson.dumps({"atomic:operations": operations}),
-        headers={"Content-Type": extension},
-    ) as response:
-        results = (orjson.loads(await response.read()))["atomic:results"]
+    results = (await api.operate(*operations)).results
     assert results[0]["data"]["attributes"] == STORED
     assert results[1]["data"]["attributes"] == READ | {"price": "0.10"}
     assert (await api.get("/devices/1")).data["attributes"] == READ | {"price": "0.10"}

@@ -16,11 +16,10 @@ from registry.http.app_keys import PRINCIPAL
 from registry.http.error_middleware import error_middleware
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
-from tests.support import MEDIA_TYPE, Api, Database, Response, stored_records, to_many
+from tests.support import Api, Database, Response, stored_records, to_many
 
 NAMES_OF_GRACE = {"first_name": "Grace", "last_name": "Hopper"}
 GRACE = {"type": "person", "attributes": NAMES_OF_GRACE}
-EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
 
 NAME = '$version"\\'
 """The name of a principal that MongoDB and JSON would interpret."""
@@ -211,11 +210,8 @@ async def test_atomic_operations_have_the_author_of_their_request(
     ]
 
     async def change() -> None:
-        headers = {"Content-Type": EXTENDED, "Principal": NAME}
-        body = {"atomic:operations": operations}
-        async with api.client.post("/operations", json=body, headers=headers) as response:
-            document = await response.json(content_type=None)
-        for result in document["atomic:results"][:2]:
+        performed = await api.operate(*operations, Principal=NAME)
+        for result in performed.results[:2]:
             assert result["data"].keys() == {"type", "id", "attributes", "links"}
             assert not {*ATTRIBUTES} & result["data"]["attributes"].keys()
 
@@ -263,14 +259,12 @@ async def test_changes_of_links_do_not_tell_which_computers_share_an_owner(
     for path in ("/persons", "/computers?filter[owner]=1", "/computers?sort=owner"):
         assert (await api.get(path, **reader)).status == 403
     requests = [
-        *((method, path, MEDIA_TYPE, {"data": data}) for method, path, data in LINKING[:-2]),
-        ("POST", "/operations", EXTENDED, {"atomic:operations": OPERATIONS}),
-        ("DELETE", "/persons/1", MEDIA_TYPE, None),
+        *((method, path, {"data": data}) for method, path, data in LINKING[:-2]),
+        ("POST", "/operations", {"atomic:operations": OPERATIONS}),
+        ("DELETE", "/persons/1", None),
     ]
-    for method, path, type_, body in requests:
-        sent = {**writer, "Content-Type": type_}
-        async with api.client.request(method, path, json=body, headers=sent) as response:
-            assert response.status < 300, await response.text()
+    for method, path, body in requests:
+        assert (await api.request(method, path, body, writer)).status < 300
         assert await seen() == before, (method, path)
     versions = [one["version"] for one in await database.computers.find().to_list(None)]
     assert min(versions) > 1

@@ -83,9 +83,7 @@ async def add_computers(api: Api, number: int) -> None:
         {"op": "add", "data": {"type": "computer", "attributes": {"serial": f"SN-{number}"}}}
         for number in range(number)
     ]
-    sent = {"atomic:operations": operations}
-    response = await fetch(api, "/operations", "POST", sent, Content_Type=ATOMIC)
-    assert response.status == 200
+    assert (await api.operate(*operations)).status == 200
 
 
 @pytest_asyncio.fixture

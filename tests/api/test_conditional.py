@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from itertools import product
 from typing import Any
 
 import pytest
@@ -63,6 +64,7 @@ COMPUTER_WRITES: list[Write] = [
     ("PATCH", "/computers/1/relationships/owner", {"type": "person", "id": "2"}),
     ("DELETE", "/computers/1", None),
 ]
+WRITES = [*PERSON_WRITES, *COMPUTER_WRITES]
 """Every way to change the first person or computer of `fleet`."""
 
 
@@ -99,36 +101,123 @@ def resource_path(write: Write) -> str:
     return "/".join(write[1].split("/")[:3])
 
 
-@pytest.mark.parametrize("path", TAGGED)
-async def test_a_response_has_a_strong_tag_that_is_stable(api: Api, path: str) -> None:
-    await fleet(api)
-    etag = await tag(api, path)
-    assert _STRONG.fullmatch(etag)
-    assert await tag(api, path) == etag
-    assert (await api.request("HEAD", path)).headers["ETag"] == etag
+KNOWN = ("{0}", "W/{0}", '"x", {0}', 'W/"x",{0} , "y"', "*", " * ")
+UNKNOWN = ('"x"', "{1}", '"{1}x"', '"*"', "", ",", '"', '"{1}')
+"""Values of `If-None-Match`: {0} is the tag, {1} the tag without quotes."""
+
+MATCHING = ("{0}", '"x", {0}', "*", " * ")
+OTHERS = ("W/{0}", "{1}", "{2}", '"*"', "")
+"""Values of `If-Match` for a read: {2} is the tag of another resource."""
 
 
-@pytest.mark.parametrize("path", TAGGED)
-async def test_a_known_tag_gets_304(api: Api, path: str) -> None:
+async def test_a_read_depends_on_its_strong_tag(api: Api) -> None:
     await fleet(api)
-    etag = await tag(api, path)
-    for known in (etag, f"W/{etag}", f'"x", {etag}', f'W/"x",{etag} , "y"', "*", " * "):
+    other = await tag(api, "/persons/2")
+    for path in TAGGED:
+        etag = await tag(api, path)
+        assert _STRONG.fullmatch(etag)
         for method in ("GET", "HEAD"):
-            response = await api.request(method, path, headers={"If-None-Match": known})
-            assert (response.status, response.document) == (304, None)
-            assert (response.headers["ETag"], response.headers["Vary"]) == (etag, VARY)
-            assert not {"Content-Type", "Content-Length"} & response.headers.keys()
+            for header, values, status in (
+                *[("If-None-Match", KNOWN, 304), ("If-None-Match", UNKNOWN, 200)],
+                *[("If-Match", MATCHING, 200), ("If-Match", OTHERS, 412)],
+            ):
+                for value in values:
+                    sent = {header: value.format(etag, etag.strip('"'), other)}
+                    response = await api.request(method, path, headers=sent)
+                    assert response.status == status, (method, path, sent)
+                    if status != 412:
+                        assert (response.headers["ETag"], response.headers["Vary"]) == (etag, VARY)
+                    if status == 304:
+                        assert response.document is None
+                        assert not {"Content-Type", "Content-Length"} & response.headers.keys()
+        for match, status in ((etag, 304), ('"x"', 412)):
+            both = await api.get(path, **{"If-Match": match, "If-None-Match": etag})
+            assert both.status == status
 
 
-@pytest.mark.parametrize("path", TAGGED)
-async def test_an_unknown_tag_gets_the_document(api: Api, path: str) -> None:
+async def test_a_streamed_collection_has_no_tag(api: Api) -> None:
     await fleet(api)
-    etag = await tag(api, path)
-    unquoted = etag.strip('"')
-    for known in ('"x"', unquoted, f'"{unquoted.upper()}x"', '"*"', "", ",", '"', f'"{unquoted}'):
-        async with api.client.get(path, headers={"If-None-Match": known}) as response:
-            assert (response.status, response.headers["ETag"]) == (200, etag)
-            assert await response.read()
+    for path, method in product(WHOLE, ("GET", "HEAD")):
+        for header, value, status in (
+            *[("If-None-Match", '"x"', 200), ("If-None-Match", "*", 304)],
+            *[("If-Match", "*", 200), ("If-Match", '"x"', 412), ("If-Match", "", 412)],
+        ):
+            response = await api.request(method, path, headers={header: value})
+            assert (response.status, "ETag" in response.headers) == (status, False)
+
+
+DEPENDENT = {
+    "/computers/1": [
+        *["/persons/1?include=computers", "/persons?page[size]=1&include=computers"],
+        *[f"{LINKAGE}?include=computers", "/persons/1/computers?page[size]=1"],
+    ],
+    "/persons/1": [
+        *["/computers/1?include=owner", "/computers/1/owner"],
+        "/computers/1/relationships/owner?include=owner",
+    ],
+}
+"""The paths whose documents show the resource at another path."""
+
+
+async def test_the_tag_changes_with_included_and_related_resources(api: Api) -> None:
+    await fleet(api)
+    for changed, paths in DEPENDENT.items():
+        before = [await tag(api, path) for path in paths]
+        kind, name = ("computer", "serial") if "computers" in changed else ("person", "email")
+        data = {"type": kind, "attributes": {name: "changed@example.com"}}
+        assert (await api.patch(changed, data)).status == 200
+        for path, etag in zip(paths, before, strict=True):
+            assert (await api.get(path, **{"If-None-Match": etag})).status == 200
+
+
+@pytest.mark.parametrize("write", WRITES)
+async def test_a_write_succeeds_if_its_preconditions_hold(api: Api, write: Write) -> None:
+    await fleet(api)
+    path = resource_path(write)
+    outdated, other = await tag(api, path), await tag(api, "/persons/2")
+    assert (await send(api, next(one for one in WRITES if one[1] == path))).status == 200
+    match, none_match = f"{OLD}, {await tag(api, path)}", f'"x", {outdated}, {other}'
+    response = await send(api, write, match, none_match)
+    assert response.status in {200, 204}
+    is_gone = write[:2] == ("DELETE", path)
+    assert (await send(api, write, "*")).status == (404 if is_gone else response.status)
+
+
+async def test_a_write_whose_precondition_fails_changes_nothing(
+    api: Api, database: Database
+) -> None:
+    await fleet(api)
+    outdated = {path: await tag(api, path) for path in ("/persons/1", "/computers/1")}
+    for write in (PERSON_WRITES[0], COMPUTER_WRITES[0]):
+        assert (await send(api, write)).status == 200
+    records = await stored_records(database)
+    for write in WRITES:
+        path = resource_path(write)
+        before, etag = outdated[path], await tag(api, path)
+        included = await tag(api, f"{path}?include=")
+        for match, none_match in (
+            *((one, None) for one in (before, f"W/{before}", f"W/{etag}", OLD, '"*"', '"x"', "x")),
+            *((one, None) for one in ("", ",", '"', f'"{"9" * 99}"', "W/", "*, *")),
+            *((f'"{number}-{"0" * 24}"', None) for number in ("9" * 18, "-1")),
+            *((None, one) for one in ("*", " * ", etag, f"W/{etag}", f'"x", {included}')),
+            *[(etag, "*"), (etag, etag), ("*", etag), ("*", "*"), ('"x"', "*"), ('"x"', '"x"')],
+        ):
+            response = await send(api, write, match, none_match)
+            assert (response.status, response.errors) == (412, [(412, "")]), (match, none_match)
+            assert response.document["errors"][0]["code"] == "precondition_failed"
+    for value in ("\x7f", "é", '"é"'):
+        body = json.dumps({"data": RENAMING})
+        request = f"{PATCHING}Content-Length: {len(body)}\r\nIf-Match: {value}\r\n\r\n{body}"
+        assert (await api.raw(request.encode("latin-1")))[0] in {400, 412}
+    assert await stored_records(database) == records
+
+
+async def test_a_precondition_on_a_missing_resource_gets_404(api: Api) -> None:
+    for write in WRITES:
+        for header, value in product(("If-Match", "If-None-Match"), ("*", OLD, "x")):
+            body = None if write[0] == "DELETE" and write[2] is None else {"data": write[2]}
+            response = await api.request(*write[:2], body, {header: value})
+            assert (response.status, response.errors) == (404, [(404, "")])
 
 
 async def test_tags_in_several_header_lines_are_combined(api: Api) -> None:
@@ -153,18 +242,6 @@ async def _patch_by_lines(api: Api, *tags: str) -> int:
     return status
 
 
-@pytest.mark.parametrize("path", WHOLE)
-async def test_a_streamed_collection_has_no_tag(api: Api, path: str) -> None:
-    await fleet(api)
-    for method in ("GET", "HEAD"):
-        for header, value, status in (
-            *[("If-None-Match", '"x"', 200), ("If-None-Match", "*", 304)],
-            *[("If-Match", "*", 200), ("If-Match", '"x"', 412), ("If-Match", "", 412)],
-        ):
-            response = await api.request(method, path, headers={header: value})
-            assert (response.status, "ETag" in response.headers) == (status, False)
-
-
 async def test_an_error_has_no_tag_and_never_becomes_304(api: Api) -> None:
     for path in ("/persons/9", "/persons/9/computers", "/persons?page[size]=x", "/nothing"):
         response = await api.get(path, **{"If-None-Match": "*"})
@@ -176,97 +253,6 @@ async def test_each_combination_of_parameters_has_its_own_tag(api: Api) -> None:
     queries = ("", "?fields[person]=email", "?fields[person]=", "?include=computers", "?include=")
     tags = {await tag(api, f"/persons/1{query}") for query in queries}
     assert len(tags) == len(queries)
-
-
-@pytest.mark.parametrize(
-    ("path", "change"),
-    [
-        ("/persons/1?include=computers", ("PATCH", "/computers/1", "serial")),
-        ("/persons?page[size]=1&include=computers", ("PATCH", "/computers/1", "serial")),
-        (f"{LINKAGE}?include=computers", ("PATCH", "/computers/1", "serial")),
-        ("/persons/1/computers?page[size]=1", ("PATCH", "/computers/1", "serial")),
-        ("/computers/1?include=owner", ("PATCH", "/persons/1", "last_name")),
-        ("/computers/1/owner", ("PATCH", "/persons/1", "last_name")),
-        ("/computers/1/relationships/owner?include=owner", ("PATCH", "/persons/1", "last_name")),
-    ],
-)
-async def test_the_tag_changes_with_included_and_related_resources(
-    api: Api, path: str, change: Write
-) -> None:
-    await fleet(api)
-    before = await tag(api, path)
-    method, changed, attribute = change
-    kind = changed.split("/")[1].removesuffix("s")
-    response = await send(
-        api, (method, changed, {"type": kind, "attributes": {attribute: "Changed"}})
-    )
-    assert response.status == 200
-    assert await tag(api, path) != before
-    async with api.client.get(path, headers={"If-None-Match": before}) as read:
-        assert read.status == 200
-
-
-@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_write_with_the_current_tag_succeeds(api: Api, write: Write) -> None:
-    await fleet(api)
-    path = "/".join(write[1].split("/")[:3])
-    response = await send(api, write, f"{OLD}, {await tag(api, path)}")
-    assert response.status in {200, 204}
-    assert (await send(api, write, "*")).status == (
-        404 if write[:2] == ("DELETE", path) else response.status
-    )
-
-
-@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_write_with_an_outdated_tag_fails(
-    api: Api, database: Database, write: Write
-) -> None:
-    await fleet(api)
-    path = "/".join(write[1].split("/")[:3])
-    before = await tag(api, path)
-    kind, name = ("person", "email") if path.startswith("/persons") else ("computer", "serial")
-    newer = {"type": kind, "attributes": {name: "newer@example.com"}}
-    assert (await send(api, ("PATCH", path, newer))).status == 200
-    records = await stored_records(database)
-    weak = f"W/{await tag(api, path)}"
-    for match in (
-        before,
-        f"W/{before}",
-        weak,
-        OLD,
-        '"*"',
-        '"x"',
-        "x",
-        "",
-        ",",
-        '"',
-        f'"{"9" * 99}"',
-    ):
-        response = await send(api, write, match)
-        assert (response.status, response.errors) == (412, [(412, "")])
-        assert response.document["errors"][0]["code"] == "precondition_failed"
-    assert await stored_records(database) == records
-
-
-@pytest.mark.parametrize(
-    "match", ["\x7f", "é", '"é"', "W/", "*, *", f'"{"9" * 18}-{"0" * 24}"', f'"-1-{"0" * 24}"']
-)
-async def test_a_malformed_precondition_fails(api: Api, match: str) -> None:
-    await fleet(api)
-    body = json.dumps({"data": RENAMING})
-    request = f"{PATCHING}Content-Length: {len(body)}\r\nIf-Match: {match}\r\n\r\n{body}"
-    status, _ = await api.raw(request.encode("latin-1"))
-    assert status in {400, 412}
-    assert (await api.get("/persons/1")).data["attributes"]["first_name"] == "Grace"
-
-
-@pytest.mark.parametrize("match", ["*", OLD, "x"])
-@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_precondition_on_a_missing_resource_gets_404(
-    api: Api, write: Write, match: str
-) -> None:
-    response = await send(api, write, match)
-    assert (response.status, response.errors) == (404, [(404, "")])
 
 
 @pytest.mark.parametrize("query", ["", "?include=computers", "?fields[person]=email&include="])
@@ -313,24 +299,6 @@ async def test_the_tag_of_every_response_for_a_resource_is_current_for_a_write(
         assert (await send(api, write, await tag(api, path))).status in {200, 204}
 
 
-@pytest.mark.parametrize("path", TAGGED)
-async def test_a_read_succeeds_only_if_if_match_has_the_tag(api: Api, path: str) -> None:
-    await fleet(api)
-    etag = await tag(api, path)
-    other = await tag(api, "/persons/2")
-    for match, status in (
-        *[(etag, 200), (f'"x", {etag}', 200), ("*", 200), (" * ", 200)],
-        *[(f"W/{etag}", 412), (etag.strip('"'), 412), (other, 412), ('"*"', 412), ("", 412)],
-    ):
-        for method in ("GET", "HEAD"):
-            headers = {"If-Match": match, "If-None-Match": '"x"'}
-            assert (await api.request(method, path, headers=headers)).status == status
-    both = await api.get(path, **{"If-Match": etag, "If-None-Match": etag})
-    assert (both.status, both.document) == (304, None)
-    both = await api.get(path, **{"If-Match": '"x"', "If-None-Match": etag})
-    assert (both.status, both.errors) == (412, [(412, "")])
-
-
 async def test_if_match_compares_the_whole_tag(api: Api, database: Database) -> None:
     await fleet(api)
     paths = ("/persons/1", "/persons/2", "/computers/1", "/computers/2", "/persons?page[size]=1")
@@ -352,34 +320,6 @@ async def test_if_match_compares_the_whole_tag(api: Api, database: Database) -> 
         assert (await send(api, PERSON_WRITES[0], f'"{one}"')).status == 412
     assert await stored_records(database) == records
     assert (await send(api, PERSON_WRITES[0], f'"{tags["/persons/1"]}"')).status == 200
-
-
-@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_write_with_a_matching_if_none_match_fails(
-    api: Api, database: Database, write: Write
-) -> None:
-    await fleet(api)
-    path = resource_path(write)
-    etag, included = await tag(api, path), await tag(api, f"{path}?include=")
-    records = await stored_records(database)
-    for match, none_match in (
-        *[(None, one) for one in ("*", " * ", etag, f"W/{etag}", f'"x", {included}')],
-        *[(etag, "*"), (etag, etag), ("*", etag), ("*", "*"), ('"x"', "*"), ('"x"', '"x"')],
-    ):
-        response = await send(api, write, match, none_match)
-        assert (response.status, response.errors) == (412, [(412, "")])
-    assert await stored_records(database) == records
-
-
-@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_a_write_with_another_if_none_match_succeeds(api: Api, write: Write) -> None:
-    await fleet(api)
-    path = resource_path(write)
-    outdated = await tag(api, path)
-    rename = next(one for one in (*PERSON_WRITES, *COMPUTER_WRITES) if one[1] == path)
-    assert (await send(api, rename)).status == 200
-    others = f'"x", {outdated}, {await tag(api, "/persons/2")}'
-    assert (await send(api, write, none_match=others)).status in {200, 204}
 
 
 async def test_both_preconditions_of_a_write_must_hold(api: Api) -> None:
@@ -408,15 +348,6 @@ async def test_concurrent_writes_with_an_outdated_if_none_match_all_succeed(api:
     assert {response.status for response in responses} <= {200, 204}
 
 
-@pytest.mark.parametrize("none_match", ["*", '"x"'])
-@pytest.mark.parametrize("write", [*PERSON_WRITES, *COMPUTER_WRITES])
-async def test_if_none_match_on_a_missing_resource_gets_404(
-    api: Api, write: Write, none_match: str
-) -> None:
-    response = await send(api, write, none_match=none_match)
-    assert (response.status, response.errors) == (404, [(404, "")])
-
-
 async def test_a_collection_exists_but_has_no_tag_to_create_by(
     api: Api, database: Database
 ) -> None:
@@ -435,15 +366,11 @@ async def test_a_collection_exists_but_has_no_tag_to_create_by(
 
 async def test_operations_have_no_representation_that_if_match_could_match(api: Api) -> None:
     add = {"op": "add", "data": {"type": "computer", "attributes": {"serial": "x"}}}
-    media_type = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
-    body = json.dumps({"atomic:operations": [add]}).encode()
     for headers, status in (
         *[({"If-Match": "*"}, 412), ({"If-Match": '"x"'}, 412)],
         *[({"If-None-Match": "*"}, 200), ({"If-None-Match": '"x"'}, 200)],
     ):
-        sent = {"Content-Type": media_type} | headers
-        async with api.client.post("/operations", data=body, headers=sent) as response:
-            assert response.status == status
+        assert (await api.operate(add, **headers)).status == status
 
 
 async def test_a_record_with_a_floating_point_id_supports_preconditions(

@@ -11,7 +11,6 @@ import pytest
 
 from registry.storage.mongo import change_streams
 from registry.storage.reads import id_index
-from tests.api.test_operations import operate, results
 from tests.conftest import Serve
 from tests.jsonapi.test_operation_documents import PERSON
 from tests.support import Api, CommandLog, Database, Response
@@ -167,10 +166,8 @@ async def test_the_total_has_every_write_that_was_answered(serve: Serve) -> None
         worker = workers[number % 2]
         person = await worker.person()
         await worker.computer(owner=person)  # in a transaction
-        created = await operate(
-            worker, {"op": "add", "data": PERSON}, {"op": "add", "data": PERSON}
-        )
-        added = results(created)[0]["data"]["id"]
+        created = await worker.operate({"op": "add", "data": PERSON}, {"op": "add", "data": PERSON})
+        added = created.results[0]["data"]["id"]
         await worker.request("DELETE", f"/persons/{added}")
         for api in workers:
             for path, total in (("/persons", 2 * number), ("/computers", number)):

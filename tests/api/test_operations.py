@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
 from collections.abc import Awaitable
@@ -14,56 +13,22 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
-from registry.jsonapi.operation_documents import OPERATIONS, RESULTS
 from registry.settings import Settings
 from tests.conftest import LIMITS, Serve
 from tests.jsonapi.test_operation_documents import COMPUTER, DOCUMENT, PERSON
 from tests.support import (
-    MEDIA_TYPE,
-    VARY,
+    ATOMIC,
+    OPERATIONS,
     Api,
     CommandLog,
     Database,
     Response,
-    check_document,
     linkage_of,
     stored_records,
     to_many,
 )
 
-EXTENDED = f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'
-
-
-async def send(api: Api, document: Any, path: str = "/operations", **headers: str) -> Response:
-    """Send a document as JSON, or bytes unchanged; check the response against the extension."""
-    body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    sent = {"Content-Type": EXTENDED} | headers
-    async with api.client.post(path, data=io.BytesIO(body), headers=sent) as reply:
-        document = json.loads(await reply.read())
-        response = Response(reply.status, reply.headers, document)
-    assert response.headers["X-Request-ID"]
-    assert response.headers["Vary"] == VARY
-    if response.status == 200:
-        assert response.headers["Content-Type"] == EXTENDED
-        assert response.document.keys() == {RESULTS, "jsonapi"}
-        for result in results(response):
-            assert result.keys() <= {"data"}
-            if result:
-                check_document({**result, "jsonapi": response.document["jsonapi"]})
-        assert len(results(response)) == len(json.loads(body)[OPERATIONS])
-    else:
-        assert response.headers["Content-Type"] == MEDIA_TYPE
-        check_document(response.document)
-    return response
-
-
-async def operate(api: Api, *operations: Any) -> Response:
-    return await send(api, {OPERATIONS: operations})
-
-
-def results(response: Response) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = response.document[RESULTS]
-    return items
+EXTENDED = {"Content-Type": ATOMIC}
 
 
 def errors(response: Response) -> list[tuple[int, str]]:
@@ -78,8 +43,7 @@ def reference(type_name: str, number: str, relationship: str | None = None) -> d
 
 async def test_operations_are_applied_in_order_and_so_are_their_results(api: Api) -> None:
     owner = {"data": {"type": "person", "lid": "grace"}}
-    response = await operate(
-        api,
+    response = await api.operate(
         {"op": "add", "data": {**PERSON, "lid": "grace"}},
         {"op": "add", "data": {**COMPUTER, "lid": "first", "relationships": {"owner": owner}}},
         {"op": "add", "href": "/computers", "data": {**COMPUTER, "lid": "second"}},
@@ -95,7 +59,7 @@ async def test_operations_are_applied_in_order_and_so_are_their_results(api: Api
         {"op": "remove", "ref": {"type": "computer", "lid": "first"}},
     )
     assert response.status == 200
-    added, first, second, related, updated, removed = results(response)
+    added, first, second, related, updated, removed = response.results
     assert added["data"]["attributes"]["last_name"] == "Hopper"
     assert linkage_of(first["data"]) == {"owner": {"data": {"type": "person", "id": "1"}}}
     assert second["data"]["id"] == "2"
@@ -108,9 +72,9 @@ async def test_operations_are_applied_in_order_and_so_are_their_results(api: Api
 
 
 async def test_a_result_equals_the_response_to_a_separate_request(api: Api) -> None:
-    added = await operate(api, {"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER})
+    added = await api.operate({"op": "add", "data": PERSON}, {"op": "add", "data": COMPUTER})
     created = [await api.post("/persons", PERSON), await api.post("/computers", COMPUTER)]
-    for result, separate in zip(results(added), created, strict=True):
+    for result, separate in zip(added.results, created, strict=True):
         assert separate.id == "2"
         assert result["data"] == json.loads(
             json.dumps(separate.data).replace("s/2", "s/1").replace('"2"', '"1"')
@@ -120,18 +84,17 @@ async def test_a_result_equals_the_response_to_a_separate_request(api: Api) -> N
         "attributes": {"email": "g@example.com"},
         "relationships": {"computers": to_many("2", "1")},
     }
-    updated = await operate(api, {"op": "update", "href": "/persons/1", "data": change})
-    assert results(updated) == [{"data": (await api.patch("/persons/1", change)).data}]
-    assert linkage_of(results(updated)[0]["data"]) == {"computers": to_many("1", "2")}
+    updated = await api.operate({"op": "update", "href": "/persons/1", "data": change})
+    assert updated.results == [{"data": (await api.patch("/persons/1", change)).data}]
+    assert linkage_of(updated.results[0]["data"]) == {"computers": to_many("1", "2")}
 
 
 async def test_a_client_generated_id_is_ignored(api: Api) -> None:
-    response = await operate(
-        api,
+    response = await api.operate(
         {"op": "add", "data": {**PERSON, "id": "900", "lid": "a"}},
         {"op": "update", "href": "/persons/1", "data": {"type": "person", "id": "900"}},
     )
-    assert [result["data"]["id"] for result in results(response)] == ["1", "1"]
+    assert [result["data"]["id"] for result in response.results] == ["1", "1"]
     assert (await api.person()) == "2"
 
 
@@ -150,8 +113,8 @@ async def test_relationship_members_are_added_removed_replaced_and_cleared(api: 
         ({"op": "update", "href": "/persons/1/relationships/computers", "data": []}, []),
     ]
     for operation, expected in steps:
-        response = await operate(api, operation)
-        assert (response.status, results(response)) == (200, [{}])
+        response = await api.operate(operation)
+        assert (response.status, response.results) == (200, [{}])
         read = await api.get("/persons/1?include=computers")
         assert linkage_of(read.data) == {"computers": to_many(*expected)}
 
@@ -200,8 +163,7 @@ async def test_a_failing_last_operation_rolls_back_all_others(
     await api.person()
     await api.computer(owner="2")
     before = await stored_records(database)
-    response = await operate(
-        api,
+    response = await api.operate(
         {"op": "add", "data": PERSON},
         {"op": "add", "data": {**COMPUTER, "lid": "gone"}},
         {"op": "update", "href": "/persons/1", "data": {**PERSON, "attributes": {"email": None}}},
@@ -216,8 +178,7 @@ async def test_a_failing_last_operation_rolls_back_all_others(
 
 
 async def test_errors_of_several_operations_are_reported_together(api: Api) -> None:
-    response = await operate(
-        api,
+    response = await api.operate(
         {"op": "add", "data": {"type": "person", "attributes": {"email": "x", "first_name": "G"}}},
         {"op": "add", "data": COMPUTER},
         {"op": "update", "href": "/persons/1", "data": COMPUTER},
@@ -239,15 +200,14 @@ async def test_an_added_resource_can_be_linked_updated_and_removed_in_the_same_r
     api: Api, database: Database
 ) -> None:
     person = {"type": "person", "lid": "a"}
-    response = await operate(
-        api,
+    response = await api.operate(
         {"op": "add", "data": {**PERSON, **person}},
         {"op": "add", "data": {**COMPUTER, "relationships": {"owner": {"data": person}}}},
         {"op": "update", "data": {**person, "attributes": {"first_name": "Mary"}}},
         {"op": "update", "data": {**person, "attributes": {"last_name": "Murray"}}},
         {"op": "remove", "ref": person},
     )
-    names = [result["data"]["attributes"].get("full_name") for result in results(response)[2:4]]
+    names = [result["data"]["attributes"].get("full_name") for result in response.results[2:4]]
     assert names == ["Mary Hopper", "Mary Murray"]
     persons, (computer,) = await stored_records(database)
     assert (persons, computer["person"]) == ([], None)
@@ -255,8 +215,7 @@ async def test_an_added_resource_can_be_linked_updated_and_removed_in_the_same_r
 
 async def test_a_reference_to_a_removed_resource_is_reported_by_its_local_id(api: Api) -> None:
     person = {"type": "person", "lid": "a"}
-    response = await operate(
-        api,
+    response = await api.operate(
         {"op": "add", "data": {**PERSON, **person}},
         {"op": "remove", "ref": person},
         {"op": "update", "data": {**person, "attributes": {"first_name": "Mary"}}},
@@ -270,8 +229,7 @@ async def test_operations_change_the_etags_of_the_resources_they_write(api: Api)
     await api.computer()
     old = [(await api.get(path)).headers["ETag"] for path in ("/persons/1", "/computers/1")]
     assert (
-        await operate(
-            api,
+        await api.operate(
             {"op": "add", **reference("person", "1", "computers"), "data": to_many("1")["data"]},
         )
     ).status == 200
@@ -298,20 +256,20 @@ async def test_a_thousand_operations_are_accepted_and_one_more_is_rejected(
         }
         for number in range(500)
     ]
-    rejected = await operate(api, *added, *owned, {"op": "add", "data": PERSON})
+    rejected = await api.operate(*added, *owned, {"op": "add", "data": PERSON})
     assert (rejected.status, errors(rejected)) == (400, [(400, "")])
     assert (await api.get("/persons")).data == []
     commands.names()
-    response = await operate(api, *added, *owned)
+    response = await api.operate(*added, *owned)
     sent = commands.names()
     assert sent.count("findAndModify") <= 4, "ids are allocated in blocks"
     # At most find, insert and update for each operation: the time grows linearly.
     assert len(sent) <= 3 * 1000
     assert response.status == 200
-    numbers = [result["data"]["id"] for result in results(response)]
+    numbers = [result["data"]["id"] for result in response.results]
     assert numbers == [*map(str, range(1, 501))] * 2
     owners = [
-        linkage_of(result["data"])["owner"]["data"]["id"] for result in results(response)[500:]
+        linkage_of(result["data"])["owner"]["data"]["id"] for result in response.results[500:]
     ]
     assert owners == numbers[:500]
 
@@ -321,66 +279,49 @@ async def test_the_maximum_number_of_operations_is_a_setting(
 ) -> None:
     api = await serve(settings=replace(settings, most_operations=2))
     added = {"op": "add", "data": PERSON}
-    assert (await operate(api, added, added)).status == 200
-    rejected = await operate(api, added, added, added)
+    assert (await api.operate(added, added)).status == 200
+    rejected = await api.operate(added, added, added)
     assert (rejected.status, errors(rejected)) == (400, [(400, "")])
 
 
 async def test_the_extension_applies_only_to_the_operations_path(api: Api) -> None:
-    response = await send(api, {"data": PERSON}, "/persons")
+    response = await api.request("POST", "/persons", {"data": PERSON}, EXTENDED)
     assert response.status == 415
-    response = await api.request("GET", "/persons", headers={"Accept": EXTENDED})
-    assert response.status == 406
+    assert (await api.get("/persons", Accept=ATOMIC)).status == 406
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])
-async def test_the_operations_path_allows_only_post(api: Api, method: str) -> None:
-    response = await api.request(method, "/operations")
-    assert (response.status, response.headers["Allow"]) == (405, "OPTIONS, POST")
-
-
-async def test_options_on_the_operations_path_lists_its_methods(api: Api) -> None:
-    response = await api.request("OPTIONS", "/operations")
-    assert (response.status, response.headers["Allow"]) == (204, "OPTIONS, POST")
-
-
-@pytest.mark.parametrize("name", ["include", "fields[person]", "x", "page[size]"])
-async def test_query_parameters_are_rejected_for_operations(api: Api, name: str) -> None:
-    document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
-    response = await send(api, document, f"/operations?{name}=")
-    assert (response.status, response.errors) == (400, [(400, name)])
+async def test_the_operations_path_allows_only_post_without_parameters(api: Api) -> None:
+    for method, status in (
+        *((one, 405) for one in ("GET", "HEAD", "PUT", "PATCH", "DELETE")),
+        ("OPTIONS", 204),
+    ):
+        response = await api.request(method, "/operations")
+        assert (response.status, response.headers["Allow"]) == (status, "OPTIONS, POST")
+    for name in ("include", "fields[person]", "x", "page[size]"):
+        document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
+        response = await api.request("POST", f"/operations?{name}=", document)
+        assert response.errors == [(400, name)]
     assert (await api.get("/persons")).data == []
 
 
-@pytest.mark.parametrize(
-    ("body", "pointer"),
-    [
-        (b"", ""),
-        (b"x", ""),
-        (b"[]", ""),
-        (b"null", ""),
-        (b"{}", f"/{OPERATIONS}"),
-        (b'{"data": []}', f"/{OPERATIONS}"),
-        (b'{"atomic:operations": []}', f"/{OPERATIONS}"),
-        (b'{"atomic:operations": {}}', f"/{OPERATIONS}"),
-        (b'{"atomic:operations": null}', f"/{OPERATIONS}"),
-        (b'{"atomic:operations": [1]}', f"/{OPERATIONS}/0"),
-        (b'{"atomic:operations": [{"op": "add"}], "data": []}', "/data"),
-        (b'{"atomic:operations": ' + b"[" * 100_000, ""),
-        (b"[" * 100_000 + b"]" * 100_000, ""),
-        (b"\xff" * 1_000_000, ""),
-    ],
-)
-async def test_a_body_without_operations_is_rejected(api: Api, body: bytes, pointer: str) -> None:
-    response = await send(api, body)
-    assert (response.status, response.errors) == (400, [(400, pointer)])
+async def test_a_body_without_operations_is_rejected(api: Api) -> None:
+    for body, pointer in (
+        *((one, "") for one in (b"", b"x", b"[]", b"null", b"\xff" * 1_000_000)),
+        *((one, "") for one in (b'{"atomic:operations": ' + b"[" * 100_000, b"[" * 100_000)),
+        *(
+            (one, f"/{OPERATIONS}")
+            for one in (b"{}", b'{"data": []}', b'{"atomic:operations": {}}')
+        ),
+    ):
+        response = await api.request("POST", "/operations", body, EXTENDED)
+        assert (response.status, response.errors) == (400, [(400, pointer)]), body[:30]
 
 
 async def test_a_body_above_the_size_limit_is_rejected(api: Api) -> None:
     document = json.dumps({OPERATIONS: [{"op": "add", "data": PERSON}]}).encode()
-    fitting = await send(api, document.ljust(LIMITS.body_bytes))
-    assert fitting.status == 200
-    assert (await send(api, document.ljust(LIMITS.body_bytes + 1))).status == 413
+    for size, status in ((LIMITS.body_bytes, 200), (LIMITS.body_bytes + 1, 413)):
+        response = await api.request("POST", "/operations", document.ljust(size), EXTENDED)
+        assert response.status == status
     assert len((await api.get("/persons")).data) == 1
 
 
@@ -398,7 +339,7 @@ async def test_concurrent_operations_on_the_same_resource_are_isolated(
         {"op": "update", **owner, "data": None},
         {"op": "add", "data": COMPUTER},
     ]
-    responses = await asyncio.gather(*(operate(api, *operations) for _ in range(20)))
+    responses = await asyncio.gather(*(api.operate(*operations) for _ in range(20)))
     # 503: the transaction was retried too often.
     assert {response.status for response in responses} <= {200, 503}
     done = sum(response.status == 200 for response in responses)
@@ -419,7 +360,7 @@ async def test_concurrent_operations_in_opposite_orders_all_succeed(
     def update_both(name: str, *order: int) -> Awaitable[Response]:
         data = {"type": "person", "attributes": {"last_name": name}}
         paths = [f"/persons/{number}" for number in order]
-        return operate(api, *({"op": "update", "href": path, "data": data} for path in paths))
+        return api.operate(*({"op": "update", "href": path, "data": data} for path in paths))
 
     orders = [(1, 2), (2, 1)] * 10
     responses = await asyncio.gather(
@@ -435,13 +376,12 @@ async def test_attribute_values_are_never_evaluated_as_mongodb_operators(
     api: Api, value: str
 ) -> None:
     change = {"type": "computer", "attributes": {"serial": value}}
-    response = await operate(
-        api,
+    response = await api.operate(
         {"op": "add", "data": {**COMPUTER, "lid": "a"}},
         {"op": "update", "ref": {"type": "computer", "lid": "a"}, "data": change},
         {"op": "add", "data": change},
     )
-    assert [result["data"]["attributes"]["serial"] for result in results(response)[1:]] == [
+    assert [result["data"]["attributes"]["serial"] for result in response.results[1:]] == [
         value
     ] * 2
 
@@ -453,7 +393,7 @@ async def test_attribute_values_are_never_evaluated_as_mongodb_operators(
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # all examples may share a service
 )
 async def test_arbitrary_documents_never_cause_an_internal_error(api: Api, document: Any) -> None:
-    response = await send(api, document)
+    response = await api.request("POST", "/operations", document, EXTENDED)
     assert response.status in {200, 400, 404, 409, 422}
 
 
@@ -463,10 +403,10 @@ async def test_a_resource_removal_with_data_is_rejected(api: Api, database: Data
     before = await stored_records(database)
     members = to_many("1")["data"]
     for target in (reference("person", person), {"href": f"/persons/{person}"}):
-        response = await operate(api, {"op": "remove", **target, "data": members})
+        response = await api.operate({"op": "remove", **target, "data": members})
         assert (response.status, errors(response)) == (400, [(400, "/0/data")])
     assert await stored_records(database) == before
-    response = await operate(api, {"op": "remove", **reference("person", person), "data": None})
+    response = await api.operate({"op": "remove", **reference("person", person), "data": None})
     assert response.status == 200
 
 
@@ -476,11 +416,11 @@ async def test_operations_compare_with_what_preceding_ones_have_left(api: Api) -
     def update(**attributes: str) -> Any:
         return {"op": "update", "data": {"type": "person", "id": "1", "attributes": attributes}}
 
-    response = await operate(
-        api, update(last_name="Murray"), update(full_name="Grace Murray", first_name="G")
+    response = await api.operate(
+        update(last_name="Murray"), update(full_name="Grace Murray", first_name="G")
     )
     assert response.status == 200, response.document
     assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "G Murray"
-    refused = await operate(api, update(last_name="M"), update(full_name="G Murray"))
+    refused = await api.operate(update(last_name="M"), update(full_name="G Murray"))
     assert errors(refused) == [(422, "/1/data/attributes/full_name")]
     assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "G Murray"

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from marshmallow import Schema
 
-from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS
+from registry.jsonapi.operation_documents import OPERATIONS
 from registry.model.attributes import Date, DateTime, Decimal, Integer, Text
 from registry.model.resource_type import ResourceType
 from registry.settings import Settings
@@ -61,14 +60,6 @@ async def create(
 
 async def rename(api: Api, id_: str, serial: str, query: str = "", **more: Any) -> Response:
     return await api.patch(f"/computers/{id_}{query}", computer(serial, **more))
-
-
-async def execute(api: Api, *operations: Any) -> tuple[int, Any]:
-    """Return the status and the document of atomic operations."""
-    headers = {"Content-Type": media_type(EXTENSION)}
-    body = {OPERATIONS: operations}
-    async with api.client.post("/operations", json=body, headers=headers) as response:
-        return response.status, await response.json(content_type=None)
 
 
 def check_taken(response: Response, pointer: str, about: str | None) -> None:
@@ -183,11 +174,8 @@ async def test_operations_with_a_taken_value_change_nothing(api: Api, database: 
     await api.computer("SN-2")
     before = await stored_records(database)
     for operations, index, about in REJECTED:
-        status, document = await execute(api, *operations)
-        (error,) = document["errors"]
-        assert (status, error["code"]) == (409, "value_taken")
-        assert error["source"] == {"pointer": f"/{OPERATIONS}/{index}/data/attributes/serial"}
-        assert error.get("links") == (about and {"about": about}), operations
+        refused = await api.operate(*operations)
+        check_taken(refused, f"/{OPERATIONS}/{index}/data/attributes/serial", about)
         assert await stored_records(database) == before
 
 
@@ -198,8 +186,7 @@ async def test_operations_see_the_values_that_preceding_ones_leave(
     for operations, expected in ACCEPTED:
         await database.computers.delete_many({})
         await database.computers.insert_many(stored)
-        status, document = await execute(api, *operations)
-        assert status == 200, document
+        assert (await api.operate(*operations)).status == 200, operations
         assert set(await serials(database)) == expected
         assert len(await serials(database)) == len(expected)
 

@@ -110,7 +110,7 @@ class Api:
         sent = {"Content-Type": ATOMIC if is_atomic else MEDIA_TYPE} | dict(headers or {})
         async with self.client.request(method, path, data=data, headers=sent) as response:
             content = await response.read()
-        document = json.loads(content) if content else None
+        document: Any = json.loads(content) if content else None
         if content:
             has_results = RESULTS in document
             assert response.headers["Content-Type"] == (ATOMIC if has_results else MEDIA_TYPE)

@@ -6,15 +6,12 @@ from functools import partial
 
 from aiohttp import web
 
-from registry.http import metrics_endpoint, routes
-from registry.http.access_control import (
-    AUTHENTICATOR,
-    Authenticator,
-    access_middleware,
-    oidc_verifier,
-)
+from registry.capacity import SHARING_CALLERS, Capacity
+from registry.http import health, metrics
+from registry.http.access_middleware import access_middleware
 from registry.http.access_notice import access_notice
 from registry.http.app_keys import (
+    AUTHENTICATOR,
     CORS,
     DEADLINES,
     GRAPH,
@@ -26,25 +23,23 @@ from registry.http.app_keys import (
     REPOSITORY,
     SETTINGS,
 )
+from registry.http.authentication import Authenticator, oidc_verifier
 from registry.http.cors import Cors
+from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
-from registry.http.limits import Deadlines, Limits
-from registry.http.metrics_endpoint import Scrape, scrape_process
+from registry.http.limits import Limits
+from registry.http.metrics import Scrape, scrape_process
 from registry.http.proxies import TrustedProxies
-from registry.http.service_urls import UI_PATH
-from registry.http.views import site
-from registry.model.graph import Graph, InvalidDeclaration
+from registry.http.routes import UI_PATH, routes
+from registry.http.views import entry_point, trailing_slash
+from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.resources import RESOURCES
-from registry.settings import Settings, flag
-from registry.start_error import StartError
+from registry.settings import Settings
 from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
-
-_MAX_CALLERS = 256
-"""Requests that share one document."""
 
 
 def create_app(
@@ -52,16 +47,19 @@ def create_app(
     *,
     resources: Iterable[ResourceType] = RESOURCES,
     limits: Limits = Limits(),  # noqa: B008 - immutable
+    capacity: Capacity | None = None,
     on_failure: Callable[[str], None] = lambda _: None,
     scrape: Scrape = scrape_process,
 ) -> web.Application:
     """Return the service, which opens its database at start and closes it at the end.
 
+    capacity: by default what follows from the settings.
     on_failure: called on another thread with the reason if the embedded mongod fails repeatedly.
     scrape: returns the metrics, unless they have a port of their own.
-    Raises InvalidDeclaration if the resources do not fit together, and StartError if the settings
-    do not fit them; on startup, raises StartError if the database is unavailable.
+    Raises InvalidDeclaration if the resources do not fit together, or lack an attribute that is to
+    be unique; on startup, raises StartError if the database is unavailable.
     """
+    capacity = capacity or Capacity.of(settings)
     cors = Cors(settings.cors_origin, pages=(UI_PATH,))
     middlewares = [*cors.middlewares, error_middleware]
     app = web.Application(middlewares=middlewares, client_max_size=limits.body_bytes)
@@ -72,34 +70,28 @@ def create_app(
     app[LIMITS] = limits
     app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
     app[HOSTS] = AllowedHosts(settings, proxies)
-    app[DEADLINES] = Deadlines(settings.response_seconds)
-    app[LINKAGE] = Coalescer(name="linkage", max_callers=_MAX_CALLERS)
-    app[GRAPH] = graph = _graph(resources, settings)
-    app.cleanup_ctx.append(partial(_open_repository, on_failure))
-    endpoints = routes.endpoints(graph, settings.sizes)
-    routes.mount(app, endpoints)
-    site.mount(app, [endpoint.path for endpoint in endpoints])
+    app[DEADLINES] = Deadlines(capacity.response_seconds)
+    app[LINKAGE] = Coalescer(name="linkage", max_callers=SHARING_CALLERS)
+    app[GRAPH] = graph = Graph(resources).with_unique(settings.unique)
+    app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
+    resource_routes = routes(graph, settings.sizes)
+    app.add_routes(resource_routes)
+    trailing_slash.mount(app, resource_routes)
+    entry_point.mount(app)
+    health.mount(app)
     if settings.metrics_port is None:
-        metrics_endpoint.mount(app, scrape)
+        metrics.mount(app, scrape)
     swagger_ui.mount(app, describe(graph, settings, limits))
     return app
 
 
-def _graph(resources: Iterable[ResourceType], settings: Settings) -> Graph:
-    graph = Graph(resources)
-    try:
-        return graph.with_unique(settings.unique)
-    except InvalidDeclaration as error:
-        raise StartError(f"{flag('unique')}: {error}") from error
-
-
 async def _open_repository(
-    on_failure: Callable[[str], None], app: web.Application
+    capacity: Capacity, on_failure: Callable[[str], None], app: web.Application
 ) -> AsyncIterator[None]:
     async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
-        app[REPOSITORY] = Repository(database, app[GRAPH], app[SETTINGS])
+        app[REPOSITORY] = Repository(database, app[GRAPH], capacity)
         await app[REPOSITORY].prepare()
-        lookups = TokenLookups(database, app[SETTINGS])
+        lookups = TokenLookups(database, capacity)
         oidc = oidc_verifier(app[SETTINGS], app[GRAPH])
         app[AUTHENTICATOR] = Authenticator(lookups, oidc)
         app[NOTICE] = await access_notice(app[SETTINGS], Tokens(database))

@@ -24,6 +24,7 @@ from pymongo import MongoClient, monitoring
 
 from registry.access.tokens import digest_of, new_token
 from registry.app import create_app
+from registry.capacity import Capacity
 from registry.http.app_keys import REPOSITORY
 from registry.http.limits import Limits
 from registry.http.server import Runner
@@ -76,7 +77,7 @@ Grant = Callable[..., Awaitable[str]]
 
 
 def _app(
-    settings: Settings, resources: tuple[ResourceType, ...], limits: Limits
+    settings: Settings, resources: tuple[ResourceType, ...], limits: Limits, capacity: Capacity
 ) -> web.Application:
     """Create an application. Equal ones share their description, half of the time it takes."""
 
@@ -85,7 +86,7 @@ def _app(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("registry.app.describe", describe_once)
-        return create_app(settings, resources=resources, limits=limits)
+        return create_app(settings, resources=resources, limits=limits, capacity=capacity)
 
 
 @cache
@@ -178,7 +179,6 @@ def settings(mongodb_uri: str, database_name: str) -> Settings:
         mongodb_uri=mongodb_uri,
         database=database_name,
         allowed_host=("h", "fleet.example", "proxy.example"),  # of raw requests
-        request_seconds=60.0,  # a slow machine has no late responses
     )
 
 
@@ -193,7 +193,8 @@ async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Databa
 async def serve(settings: Settings) -> AsyncIterator[Serve]:
     """A function that starts the service, with other resource types or settings if given.
 
-    catch_up: whether to wait until it has completed the work of its start.
+    catch_up: whether to wait until it has completed the work of its start. capacity: fields of its
+    Capacity that differ from what follows from the settings.
     """
     clients: list[TestClient[web.Request, web.Application]] = []
 
@@ -203,8 +204,10 @@ async def serve(settings: Settings) -> AsyncIterator[Serve]:
         limits: Limits = LIMITS,
         *,
         catch_up: bool = True,
+        **capacity: Any,
     ) -> Api:
-        app = _app(settings, resources, limits)
+        changed = {"response_seconds": 60.0} | capacity  # a slow machine has no late responses
+        app = _app(settings, resources, limits, replace(Capacity.of(settings), **changed))
         clients.append(TestClient(_Server(app)))
         await clients[-1].start_server()
         if catch_up:  # otherwise its commands would be among those of the requests

@@ -9,6 +9,7 @@ import pymongo
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from registry.capacity import Capacity
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -79,7 +80,7 @@ async def prepare(settings: Settings) -> None:
     """Create the collections and indexes of the service, as its first start does."""
     graph = Graph(RESOURCES)
     async with connect(settings, graph) as database:
-        repository = Repository(database, graph, settings)
+        repository = Repository(database, graph, Capacity.of(settings))
         await repository.prepare()
         await repository.catch_up()
         await repository.close()

@@ -23,7 +23,7 @@ LAYERS = [
     "access",
     "jsonapi",
     "settings",
-    "thread_pool",
+    "capacity",
     "mongod",
     "storage",
     "operations",

@@ -8,38 +8,50 @@ from pathlib import Path
 
 import pytest
 
-from registry.settings import Settings, parse_settings
+from registry.capacity import Capacity
+from registry.settings import CORES, Settings, parse_settings
 
 SETTINGS = [
-    ("--mongodb-uri", "MONGODB_URI", "none"),
+    ("--mongodb-uri", "MONGODB_URI", None),
     ("--database", "REGISTRY_DATABASE", "registry"),
     ("--data-dir", "REGISTRY_DATA_DIR", "data"),
-    ("--mongod", "REGISTRY_MONGOD", "none"),
+    ("--mongod", "REGISTRY_MONGOD", None),
     ("--host", "REGISTRY_HOST", "127.0.0.1"),
     ("--port", "REGISTRY_PORT", "8080"),
     ("--workers", "REGISTRY_WORKERS", "1"),
-    ("--public-url", "REGISTRY_PUBLIC_URL", "none"),
+    ("--public-url", "REGISTRY_PUBLIC_URL", None),
     ("--auth", "REGISTRY_AUTH", "auto"),
-    ("--tls-certificate", "REGISTRY_TLS_CERTIFICATE", "none"),
-    ("--tls-key", "REGISTRY_TLS_KEY", "none"),
-    ("--allowed-host", "REGISTRY_ALLOWED_HOST", "none"),
-    ("--cors-origin", "REGISTRY_CORS_ORIGIN", "none"),
-    ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", "none"),
-    ("--unique", "REGISTRY_UNIQUE", "none"),
-    ("--oidc-issuer", "REGISTRY_OIDC_ISSUER", "none"),
-    ("--oidc-audience", "REGISTRY_OIDC_AUDIENCE", "none"),
+    ("--tls-certificate", "REGISTRY_TLS_CERTIFICATE", None),
+    ("--tls-key", "REGISTRY_TLS_KEY", None),
+    ("--allowed-host", "REGISTRY_ALLOWED_HOST", None),
+    ("--cors-origin", "REGISTRY_CORS_ORIGIN", None),
+    ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", None),
+    ("--unique", "REGISTRY_UNIQUE", None),
+    ("--oidc-issuer", "REGISTRY_OIDC_ISSUER", None),
+    ("--oidc-audience", "REGISTRY_OIDC_AUDIENCE", None),
     ("--oidc-scope-claim", "REGISTRY_OIDC_SCOPE_CLAIM", "scope"),
     ("--access-log", "REGISTRY_ACCESS_LOG", "off"),
     ("--log-format", "REGISTRY_LOG_FORMAT", "text"),
-    ("--metrics-port", "REGISTRY_METRICS_PORT", "none"),
+    ("--metrics-port", "REGISTRY_METRICS_PORT", None),
     ("--compression", "REGISTRY_COMPRESSION", "on"),
+    ("--page-size", "REGISTRY_PAGE_SIZE", "50"),
+    ("--query-seconds", "REGISTRY_QUERY_SECONDS", "5.0"),
+    ("--capacity", "REGISTRY_CAPACITY", str(1_000 * CORES)),
 ]
 
 CONTRADICTIONS = [
-    ["--request-seconds=8.9"],
-    ["--request-seconds=30", "--query-seconds=27"],
-    ["--request-seconds=30", "--queue-seconds=26"],
+    (["--oidc-issuer=https://id.example.com"], "--oidc-issuer and --oidc-audience require"),
+    (["--oidc-audience=registry"], "--oidc-issuer and --oidc-audience require"),
+    (["--tls-certificate=file.pem"], "--tls-certificate and --tls-key: set both or neither"),
+    (["--tls-key=file.pem"], "--tls-certificate and --tls-key: set both or neither"),
 ]
+
+PUBLISHED = [
+    ["--trusted-proxy=127.0.0.1"],
+    ["--public-url=https://registry.example.com"],
+    ["--oidc-issuer=https://id.example.com", "--oidc-audience=registry"],
+]
+"""Settings that say that others use a service on a loopback address."""
 
 INVALID = [
     ("--port", "99999"),
@@ -120,6 +132,12 @@ INVALID = [
     ("--auth", "yes"),
     ("--auth", "ON"),
     ("--auth", ""),
+    ("--page-size", "0"),
+    ("--page-size", "1001"),
+    ("--query-seconds", "0"),
+    ("--query-seconds", "1e3"),
+    ("--capacity", "0"),
+    ("--capacity", "many"),
 ]
 
 
@@ -208,6 +226,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--log-format": "json",
         "--compression": "off",
         "--metrics-port": "9100",
+        "--page-size": "7",
+        "--query-seconds": "1.5",
+        "--capacity": "300",
     }
     expected = Settings(
         mongodb_uri="mongodb://db.example.com",
@@ -232,6 +253,9 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         log_format="json",
         compression="off",
         metrics_port=9100,
+        page_size=7,
+        query_seconds=1.5,
+        capacity=300,
     )
     variables = {variable: flags[flag] for flag, variable, _ in SETTINGS}
     assert parse_settings([word for pair in flags.items() for word in pair], {}) == expected
@@ -251,13 +275,16 @@ def test_a_flag_overrides_its_variable_even_an_invalid_one() -> None:
 def test_a_repeatable_flag_has_several_values_and_its_variable_separates_them_by_commas() -> None:
     flags = ["--trusted-proxy=10.0.0.0/8", "--allowed-host=a.example", "--trusted-proxy", "::1"]
     expected = Settings(
-        allowed_host=("a.example",), trusted_proxy=(ip_network("10.0.0.0/8"), ip_network("::1"))
+        auth="off",
+        allowed_host=("a.example",),
+        trusted_proxy=(ip_network("10.0.0.0/8"), ip_network("::1")),
     )
     variables = {
         "REGISTRY_ALLOWED_HOST": "a.example",
         "REGISTRY_TRUSTED_PROXY": "10.0.0.0/8, ::1",
+        "REGISTRY_AUTH": "off",
     }
-    assert parse_settings(flags, {}) == expected
+    assert parse_settings([*flags, "--auth=off"], {}) == expected
     assert parse_settings([], variables) == expected
     assert parse_settings(["--allowed-host=b"], variables).allowed_host == ("b",)
 
@@ -296,48 +323,41 @@ def test_several_workers_are_rejected_where_the_kernel_does_not_balance_connecti
     assert "only Linux" in error_line(["--workers=2"], {}, capsys)
 
 
-@pytest.mark.parametrize("arguments", CONTRADICTIONS)
-def test_a_deadline_shorter_than_the_waits_it_covers_is_reported_with_all_of_them(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("arguments", "message"), CONTRADICTIONS)
+def test_settings_that_contradict_each_other_are_reported(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = error_line(arguments, {}, capsys)
-    for flag in ("--request-seconds", "--queue-seconds", "--query-seconds"):
-        assert f"{flag} " in line
+    assert error_line(arguments, {}, capsys).startswith(f"registry: {message}")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--oidc-issuer=https://id.example.com"], ["--oidc-audience=registry"]]
-)
-def test_an_issuer_without_an_audience_or_the_reverse_is_reported(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("published", PUBLISHED)
+def test_an_api_that_would_be_open_through_a_proxy_has_to_be_asked_for(
+    published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = error_line(arguments, {}, capsys)
-    assert "--oidc-issuer and --oidc-audience" in line
+    assert error_line(published, {}, capsys).startswith(
+        f"registry: {published[0].partition('=')[0]}: the API would be open through your proxy. "
+        "Require tokens with --auth on, or allow everybody with --auth off"
+    )
+    for chosen in ("--auth=on", "--auth=off", "--host=192.0.2.1"):
+        parse_settings([*published, chosen], {})
+
+
+def test_a_service_for_this_host_alone_is_open_without_being_asked() -> None:
+    assert not parse_settings(["--public-url=http://localhost:8080"], {}).requires_tokens
 
 
 @pytest.mark.parametrize(
     "issuer", ["http://127.0.0.1:8085", "http://localhost/realm", "http://[::1]:80"]
 )
 def test_an_issuer_on_a_loopback_address_needs_no_tls(issuer: str) -> None:
-    arguments = [f"--oidc-issuer={issuer}", "--oidc-audience=registry"]
+    arguments = [f"--oidc-issuer={issuer}", "--oidc-audience=registry", "--auth=on"]
     assert parse_settings(arguments, {}).oidc_issuer == issuer
 
 
-@pytest.mark.parametrize("flag", ["--tls-certificate", "--tls-key"])
-def test_a_certificate_and_its_key_are_set_together(
-    flag: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = error_line([f"{flag}=file.pem"], {}, capsys)
-    assert "--tls-certificate and --tls-key: set both or neither" in line
-
-
-def test_by_default_a_response_begins_within_10_seconds() -> None:
-    assert Settings().response_seconds < 10
-
-
-def test_a_longer_query_extends_the_default_deadline() -> None:
-    settings = parse_settings(["--query-seconds=60", "--queue-seconds=7"], {})
-    assert settings.response_seconds == 60 + 7 + 0.5
+def test_a_response_begins_within_10_seconds_unless_queries_may_take_longer() -> None:
+    assert Capacity.of(Settings()).response_seconds < 10
+    capacity = Capacity.of(parse_settings(["--query-seconds=60"], {}))
+    assert capacity.response_seconds > 60 + capacity.queue_seconds
 
 
 @pytest.mark.parametrize("argument", ["--prot=80", "--data=x", "serve", "--port"])
@@ -363,13 +383,27 @@ def test_a_refused_argument_cannot_control_the_terminal(capsys: pytest.CaptureFi
     assert r"\x1b[2J" in error_line(["--\x1b[2J"], {}, capsys)
 
 
-def test_help_all_lists_every_setting_with_its_variable_and_default(
-    capsys: pytest.CaptureFixture[str],
+def test_help_lists_every_setting_with_its_default_on_one_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as caught:
-        parse_settings(["--help", "all"], {})
+        parse_settings(["--help"], {})
     assert caught.value.code == 0
-    lines = " ".join(capsys.readouterr().out.split())
-    for flag, variable, default in SETTINGS:
-        assert f"{flag} VALUE" in lines
-        assert f"[{variable}, default: {default}]" in lines
+    listed = capsys.readouterr().out
+    assert len(listed.splitlines()) <= 40
+    lines = " ".join(listed.split())
+    for flag, _, default in SETTINGS:
+        shown = re.search(rf"{flag} VALUE ([^[]*?)(?: \[default: (\S+)\])? (--|Each)", lines)
+        assert shown, flag
+        assert shown[2] == default
+
+
+def test_the_page_of_settings_has_their_defaults() -> None:
+    page = (Path(__file__).parents[1] / "docs/settings.md").read_text()
+    listed = re.findall(r"^\| `(--[\w-]+)` \| `(\w+)` \| (\S+|\d.*? a core) \|", page, re.MULTILINE)
+    shown = {None: "none", str(1_000 * CORES): "1,000 a core"}
+    assert listed == [
+        (flag, variable, shown.get(default, f"`{default}`")) for flag, variable, default in SETTINGS
+    ]
+    assert len(listed) == len(Settings.__dataclass_fields__) <= 26

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from registry.commands.output import describe, note, output
+from registry.commands.output import describe, fail, note, output
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.mongod.data_directory import has_data
@@ -27,7 +27,7 @@ from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
 from registry.resources import RESOURCES
-from registry.settings import Parser, Settings, flag, parse_settings, setting_help
+from registry.settings import VARIABLES, Parser, Settings, add_setting, flag, parse_settings
 from registry.start_error import StartError
 from registry.storage import (
     COLLECTION,
@@ -170,7 +170,7 @@ def database_options() -> Parser:
     """Return a parser for the options of the database, a parent of those of commands."""
     parser = Parser(add_help=False)
     for name in _SETTINGS:
-        parser.add_argument(flag(name), metavar="VALUE", help=setting_help(name))
+        add_setting(parser, name)
     return parser
 
 
@@ -183,6 +183,7 @@ def database_parser(command: str, description: str, arguments: str = "[OPTIONS]"
         prog=f"{program()} {command}",
         usage=f"%(prog)s {arguments}",
         description=description,
+        epilog=VARIABLES,
         parents=[database_options()],
         allow_abbrev=False,
     )
@@ -190,9 +191,8 @@ def database_parser(command: str, description: str, arguments: str = "[OPTIONS]"
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Return the settings in the parsed options and in the environment, as the service has them."""
-    flags = {flag(name): getattr(arguments, name) for name in _SETTINGS}
-    given = {name: value for name, value in flags.items() if value is not None}
-    return parse_settings(list(chain(*given.items())), os.environ)
+    given = ((flag(name), text) for name in _SETTINGS for text in getattr(arguments, name) or ())
+    return parse_settings(list(chain.from_iterable(given)), os.environ)
 
 
 @asynccontextmanager
@@ -225,7 +225,7 @@ def run(command: Coroutine[Any, Any, _Result]) -> _Result:
     try:
         return asyncio.run(command)
     except StartError as error:
-        sys.exit(f"registry: {error}")
+        fail(error)
 
 
 def _backup_parser(command: str, description: str, file: str) -> Parser:

@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
+from registry.capacity import Capacity
 from registry.commands.database import database_parser, open_database, run, settings_of
 from registry.commands.file_format import CSV, add_format, format_of
 from registry.commands.output import describe, end_after_broken_pipe, note, require_output
@@ -98,7 +99,7 @@ async def _export(
 ) -> None:
     try:
         async with open_database(settings) as database:
-            repository = Repository(database, graph, settings)
+            repository = Repository(database, graph, Capacity.of(settings))
             try:
                 snapshot = await repository.snapshot_for(graph[parsed.type], query)
                 exporter = Exporter(snapshot, graph[parsed.type], query, graph)

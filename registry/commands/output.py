@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from registry.printable import printable
+from registry.start_error import StartError
 
 
 def output(text: str) -> None:
@@ -37,6 +38,12 @@ def note(line: str) -> None:
     """Write a line for the user, which is not part of the output, to standard error."""
     if sys.stderr is not None:  # as it is if closed; print would then write to standard output
         print(printable(line), file=sys.stderr)  # noqa: T201 - the purpose of this function
+
+
+def fail(error: StartError) -> NoReturn:
+    """Exit with the error on standard error."""
+    note(f"registry: {error}")
+    sys.exit(error.status)
 
 
 def end_after_broken_pipe() -> NoReturn:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
-from registry.commands.output import discard_output
+from registry.commands.output import discard_output, fail
 from registry.installation import IS_CHECKOUT, SWAGGER_UI
 from registry.processes import event_loop
 from registry.processes.listeners import listen
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
             event_loop.run(_serve(settings, listener, metrics_listener))
     except StartError as error:
         logging.shutdown()  # writes what is logged before
-        sys.exit(f"registry: {error}")
+        fail(error)
 
 
 def _listen(host: str, port: int, setting: str) -> socket.socket:
@@ -63,7 +63,7 @@ async def _serve(
     announce = _announcer(settings)
     # Imported late, because they load slowly: bad settings and signals end the process at once.
     if settings.workers == 1:
-        from registry.http.metrics_endpoint import scrape_process  # noqa: PLC0415
+        from registry.http.metrics import scrape_process  # noqa: PLC0415
         from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
         from registry.processes.service import serve  # noqa: PLC0415
 

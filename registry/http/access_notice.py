@@ -6,17 +6,10 @@ from registry.installation import command, is_default
 from registry.settings import Settings, flag
 from registry.storage import Tokens
 
-_OPEN_TO_ALL = (
-    "Requests need no access token, also if a reverse proxy passes them on: "
-    "--auth on requires one, --auth off keeps it so"
-)
-
 
 async def access_notice(settings: Settings, tokens: Tokens) -> str:
     """Return one sentence without a period, "" if nothing was missed."""
-    if not settings.requires_tokens:
-        return _OPEN_TO_ALL if settings.auth == "auto" and settings.is_published else ""
-    if settings.oidc_issuer or await tokens.has_any():
+    if not settings.requires_tokens or settings.oidc_issuer or await tokens.has_any():
         return ""
     return f"No access token exists yet; `{_command_for_token(settings)}` creates one"
 

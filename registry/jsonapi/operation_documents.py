@@ -36,6 +36,9 @@ EXTENSION = "https://jsonapi.org/ext/atomic"
 OPERATIONS = "atomic:operations"
 RESULTS = "atomic:results"
 
+MAX_OPERATIONS = 1_000
+"""Per request. A longer transaction would keep other writes of its records waiting."""
+
 _EXCLUDED = ("data", "included", "errors", RESULTS)
 """Members that a document of operations must not have (Atomic Operations, Document Structure)."""
 
@@ -64,16 +67,16 @@ def encode_results(objects: Sequence[str | None]) -> bytes:
     return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
-def load_operations(body: bytes, graph: Graph, max_operations: int) -> list[Write]:
+def load_operations(body: bytes, graph: Graph) -> list[Write]:
     """Return the operations of a request as writes, in order.
 
-    Raises MalformedDocument if the document has no operations, more than `max_operations`, or
+    Raises MalformedDocument if the document has no operations, more than MAX_OPERATIONS, or
     members that exclude them; else ApiErrors with all errors of all operations, whose pointers
     start with `/atomic:operations/<index>` (Atomic Operations, Operation Objects).
     """
     members = load_member(body, OPERATIONS, _EXCLUDED)
-    if not isinstance(members, list) or not 0 < len(members) <= max_operations:
-        detail = f"`{OPERATIONS}` must be an array of 1 to {max_operations} operations."
+    if not isinstance(members, list) or not 0 < len(members) <= MAX_OPERATIONS:
+        detail = f"`{OPERATIONS}` must be an array of 1 to {MAX_OPERATIONS} operations."
         raise malformed(detail, DocumentPosition((OPERATIONS,)))
     errors, operations, local_ids = ErrorCollector(), [], dict[LocalId, int]()
     for index, member in enumerate(members):

@@ -24,12 +24,16 @@ _MAX_DIGITS = 20
 """Further digits are ignored: any number of 20 digits exceeds the limits."""
 
 
+LARGEST_PAGE = 1_000
+"""Resources on a page. Whole collections, without `page`, are streamed instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageSizes:
     """The number of resources per page: by default, and at most."""
 
     default: int
-    largest: int
+    largest: int = LARGEST_PAGE
 
 
 @dataclass(frozen=True, slots=True)

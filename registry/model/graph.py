@@ -51,7 +51,7 @@ class Graph(Mapping[str, ResourceType]):
         if unknown := [name for name in names if name not in possible]:
             choices = ", ".join(possible)
             raise InvalidDeclaration(
-                f"{unknown[0]} is not an attribute that can be unique; choose from {choices}"
+                f"{unknown[0]!r} is not an attribute that can be unique; choose from {choices}"
             )
         return Graph(
             replace(resource, unique=frozenset(_names_in(names, resource)))

@@ -1,3 +1,3 @@
 """The embedded MongoDB server: program, data directory, process, supervision, log."""
 
-from registry import thread_pool as thread_pool  # sizes the pool before motor is imported
+from registry import capacity as capacity  # sizes the pool before motor is imported

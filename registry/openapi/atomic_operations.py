@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS, RESULTS
+from registry.jsonapi.operation_documents import EXTENSION, MAX_OPERATIONS, OPERATIONS, RESULTS
 from registry.jsonapi.resource_objects import collection_path, relationship_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
@@ -24,8 +24,8 @@ from registry.openapi.schema_objects import Json, object_of, reference, schema_o
 TAG: Json = {"name": "Operations", "description": "Several changes in one request, all or none."}
 
 
-def operations_item(graph: Graph, max_operations: int, errors: ErrorExamples) -> Json:
-    """Return the Path Item Object of the path for operations. max_operations: per request."""
+def operations_item(graph: Graph, errors: ErrorExamples) -> Json:
+    """Return the Path Item Object of the path for operations."""
     extended = media_type(EXTENSION)
     results = response(
         "The results, in the order of the operations.",
@@ -38,7 +38,7 @@ def operations_item(graph: Graph, max_operations: int, errors: ErrorExamples) ->
         tag=TAG["name"],
         operation_id="perform_operations",
         summary="Perform operations",
-        description=f"Up to {max_operations} operations, performed in order, all or none. A `lid` "
+        description=f"Up to {MAX_OPERATIONS} operations, performed in order, all or none. A `lid` "
         "identifies a resource that a preceding operation adds. Media type: JSON:API with the "
         "extension Atomic Operations.",
         parameters=IDEMPOTENCY,
@@ -49,7 +49,7 @@ def operations_item(graph: Graph, max_operations: int, errors: ErrorExamples) ->
     return {"post": post.to_object()}
 
 
-def operations_schemas(graph: Graph, max_operations: int) -> Json:
+def operations_schemas(graph: Graph) -> Json:
     """Return the schemas of documents of operations and of results."""
     components: Json = {}
     for resource in graph.values():
@@ -57,7 +57,7 @@ def operations_schemas(graph: Graph, max_operations: int) -> Json:
     # Components, as generators name a class after each.
     operations = dict(_operations(graph))
     result = object_of({}, {"data": reference("schemas", "AnyResource")})
-    array = {"type": "array", "minItems": 1, "maxItems": max_operations}
+    array = {"type": "array", "minItems": 1, "maxItems": MAX_OPERATIONS}
     results = {RESULTS: {**array, "items": result}, "jsonapi": reference("schemas", "JsonApi")}
     items = {"anyOf": [reference("schemas", name) for name in operations]}
     components["Operations"] = object_of({OPERATIONS: {**array, "items": items}}, closed=False)

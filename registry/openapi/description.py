@@ -4,10 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import registry
+from registry.http.header_names import REQUEST_ID
+from registry.http.health import LIVE_PATH, READY_PATH
 from registry.http.limits import Limits
-from registry.http.responses import REQUEST_ID
-from registry.http.routes import endpoints
-from registry.http.service_urls import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH
+from registry.http.metrics import METRICS_PATH
+from registry.http.routes import OPERATIONS_PATH, routes
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.resource_objects import (
@@ -57,9 +58,9 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
     errors = ErrorExamples(settings, limits)
     scopes = [QueryScope(resource, graph, settings.sizes) for resource in graph.values()]
     paths = {path: item for scope in scopes for path, item in _items(scope, errors).items()}
-    paths[OPERATIONS_PATH] = operations_item(graph, settings.most_operations, errors)
+    paths[OPERATIONS_PATH] = operations_item(graph, errors)
     if settings.requires_tokens:
-        add_security(paths, endpoints(graph, settings.sizes), graph, errors)
+        add_security(paths, routes(graph, settings.sizes), graph, errors)
     return {
         "openapi": "3.0.0",
         "info": {
@@ -71,7 +72,7 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
         "tags": [*(_tag(resource) for resource in graph.values()), TAG],
         "paths": paths,
         "components": {
-            "schemas": schemas(graph) | operations_schemas(graph, settings.most_operations),
+            "schemas": schemas(graph) | operations_schemas(graph),
             "parameters": _parameters(scopes),
             "responses": _extract_error_responses(paths),
             "headers": HEADERS,

@@ -8,9 +8,10 @@ import orjson
 from registry.access.principal import Principal
 from registry.access.token_errors import InvalidToken
 from registry.access.tokens import check_form
+from registry.capacity import Capacity
 from registry.http.error_responses import from_storage_error
 from registry.http.hosts import AllowedHosts
-from registry.http.idempotency_header import parse_key
+from registry.http.idempotency import parse_key
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.jsonapi import error_types as errors
@@ -42,7 +43,7 @@ class ErrorExamples:
     def __init__(self, settings: Settings, limits: Limits) -> None:
         self._settings = settings
         self._limits = limits
-        self._bulkheads = Bulkheads.of(settings)
+        self._bulkheads = Bulkheads.of(Capacity.of(settings))
         self._hosts = AllowedHosts(settings, TrustedProxies(()))
 
     def query(self, scope: QueryScope) -> list[ApiError]:
@@ -108,7 +109,7 @@ class ErrorExamples:
 
         def error(**operation: Json | str) -> ApiError:
             body = orjson.dumps({OPERATIONS: [operation]})
-            return _raised(lambda: load_operations(body, graph, self._settings.most_operations))
+            return _raised(lambda: load_operations(body, graph))
 
         unknown = {"type": resource.type, "attributes": {"unknown": "x"}}
         added = operation_position(0) / "data"

@@ -2,6 +2,15 @@
 
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.settings import CORES, Settings
-from registry.settings.sources import parse_settings, setting_help
+from registry.settings.sources import VARIABLES, add_setting, parse_settings
 
-__all__ = ["CORES", "Parser", "Settings", "flag", "parse_settings", "setting_help", "variable"]
+__all__ = [
+    "CORES",
+    "VARIABLES",
+    "Parser",
+    "Settings",
+    "add_setting",
+    "flag",
+    "parse_settings",
+    "variable",
+]

@@ -1,21 +1,20 @@
 """The sources of settings: command-line flags, then environment variables."""
 
-import argparse
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from argparse import HelpFormatter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, get_type_hints
 
 from registry.installation import program
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.settings import Settings
 
-_COMMON = (
-    *("mongodb_uri", "data_dir", "host", "port", "workers", "public_url", "auth"),
-    *("tls_certificate", "tls_key", "access_log"),
+VARIABLES = (
+    "Each setting is also an environment variable, such as REGISTRY_DATA_DIR for --data-dir; that "
+    "of --mongodb-uri is MONGODB_URI."
 )
-"""The settings that `--help` lists; `--help all` lists the others too."""
+"""What the help of a command with settings ends with."""
 
 
 def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -25,11 +24,8 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     ends the process with status 2 and one line that names the flag or variable; `--help` lists the
     settings and ends it with status 0.
     """
-    parser = _parser(_COMMON)
+    parser = _parser()
     flags = vars(parser.parse_args(arguments))
-    if listed := flags["help"]:
-        (_parser(_options()) if listed == "all" else parser).print_help()
-        sys.exit(0)
     values: dict[str, Any] = {}
     for field in fields(Settings):
         source, texts = _texts(field, flags[field.name], environment)
@@ -43,12 +39,13 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     return settings
 
 
-def setting_help(name: str) -> str:
-    """Return the help of a setting, for a parser: its description, its variable and its default."""
+def add_setting(parser: Parser, name: str) -> None:
+    """Add the flag of a setting, with its description and its default."""
     _, description = _options()[name]
     (default,) = (field.default for field in fields(Settings) if field.name == name)
-    shown = "none" if default in {None, ()} else default
-    return f"{description} [{variable(name)}, default: {shown}]".replace("%", "%%")
+    shown = "" if default in {None, ()} else f" [default: {default}]"
+    text = f"{description}{shown}".replace("%", "%%")
+    parser.add_argument(flag(name), action="append", metavar="VALUE", help=text)
 
 
 @cache
@@ -58,31 +55,17 @@ def _options() -> Mapping[str, tuple[Callable[[str], Any], str]]:
     return {name: hint.__metadata__ for name, hint in hints.items()}
 
 
-def _parser(listed: Collection[str]) -> Parser:
-    """Return the parser of all settings. listed: those in its help, which fits one screen."""
+def _parser() -> Parser:
     parser = Parser(
         prog=f"{program()} serve",
         usage="%(prog)s [OPTIONS]",
         description="Serve the JSON:API registry of persons and computers.",
-        epilog="Each setting is a flag or the environment variable in brackets.",
-        add_help=False,
+        epilog=VARIABLES,
+        formatter_class=partial(HelpFormatter, max_help_position=28),  # one line for each
         allow_abbrev=False,
     )
-    parser.add_argument(
-        *("-h", "--help"),
-        nargs="?",
-        const="common",
-        choices=["common", "all"],
-        metavar="all",
-        help=f"list the {len(_COMMON)} most common settings, or all {len(_options())}",
-    )
     for field in fields(Settings):
-        parser.add_argument(
-            flag(field.name),
-            action="append",
-            metavar="VALUE",
-            help=setting_help(field.name) if field.name in listed else argparse.SUPPRESS,
-        )
+        add_setting(parser, field.name)
     return parser
 
 

@@ -7,6 +7,8 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from urllib.parse import urlsplit
 
 from registry.access.urls import secure_url
+from registry.model.graph import Graph, InvalidDeclaration
+from registry.resources import RESOURCES
 
 MAX_WORKERS = 64
 
@@ -121,10 +123,12 @@ def origin(text: str) -> str:
     return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
 
 
-def attribute_name(text: str) -> str:
-    """Return the type and the name of an attribute, separated by a dot."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", text):
-        raise ValueError(f"{text!r} is not a type and its attribute, such as computer.serial")
+def unique_attribute(text: str) -> str:
+    """Return the name of an attribute that can be unique, after that of its type and a dot."""
+    try:
+        Graph(RESOURCES).with_unique((text,))
+    except InvalidDeclaration as error:
+        raise ValueError(str(error)) from error
     return text
 
 

@@ -1,6 +1,6 @@
 """All access to MongoDB: what the other packages import."""
 
-from registry import thread_pool as thread_pool  # sizes the pool before motor is imported
+from registry import capacity as capacity  # sizes the pool before motor is imported
 from registry.storage.bulkheads import Bulkhead, Bulkheads
 from registry.storage.errors import (
     BulkheadFull,

@@ -10,40 +10,38 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from typing import Self
 
+from registry.capacity import Capacity
 from registry.metrics.families import BULKHEAD_IN_PROGRESS, BULKHEAD_REFUSALS, BULKHEAD_WAITING
-from registry.settings import Settings, flag
-from registry.start_error import StartError
 from registry.storage.errors import BulkheadFull
-from registry.thread_pool import THREADS
 
 
 class Bulkhead:
     """Limits how many operations of one class are in progress; others wait, in order of arrival.
 
     As a context manager, it raises BulkheadFull if `queue` others wait already, or after `seconds`
-    of waiting. A caller that is cancelled leaves the queue. setting: the field of Settings with the
-    limit, which names the class in errors.
+    of waiting. A caller that is cancelled leaves the queue. name: that of the class in metrics and,
+    with blanks, in errors.
 
     Where a client determines how long its slots are occupied, the caller names it. A client gets
     another slot only while it has fewer than are free: at most half of all, the next at most half
     of the rest, and so on, so that a slow one leaves slots to others.
     """
 
-    def __init__(self, setting: str, limit: int, queue: int, seconds: float) -> None:
-        self._setting = setting
+    def __init__(self, name: str, limit: int, queue: int, seconds: float) -> None:
+        self._name = name
         self._limit = limit
         self._queue = queue
         self._seconds = seconds
         self._free = limit
         self._of_client = Counter[str]()  # occupied slots
         self._waiting: dict[asyncio.Future[None], str | None] = {}  # in order, with their clients
-        self._refused_by_length = BULKHEAD_REFUSALS.sample(setting, "length")
-        self._refused_by_time = BULKHEAD_REFUSALS.sample(setting, "time")
+        self._refused_by_length = BULKHEAD_REFUSALS.sample(name, "length")
+        self._refused_by_time = BULKHEAD_REFUSALS.sample(name, "time")
 
     def expose(self) -> None:
         """Let the metrics of this process show the operations in progress and in the queue."""
-        BULKHEAD_IN_PROGRESS.set_function(lambda: self._limit - self._free, self._setting)
-        BULKHEAD_WAITING.set_function(lambda: len(self._waiting), self._setting)
+        BULKHEAD_IN_PROGRESS.set_function(lambda: self._limit - self._free, self._name)
+        BULKHEAD_WAITING.set_function(lambda: len(self._waiting), self._name)
 
     @property
     def is_idle(self) -> bool:
@@ -57,8 +55,7 @@ class Bulkhead:
             return
         if len(self._waiting) >= self._queue:
             self._refused_by_length[0] += 1
-            reason = f"{self._queue} others wait already ({flag('queue_length')})"
-            raise self._error(reason, client)
+            raise self._error(f"{self._queue} others wait already", client)
         await self._wait(self._seconds, client)
 
     __aenter__ = acquire
@@ -92,8 +89,7 @@ class Bulkhead:
 
     def wait_error(self, client: str | None = None) -> BulkheadFull:
         """Return the error of a caller that has waited too long."""
-        reason = f"this request has waited for {self._seconds:g} s ({flag('queue_seconds')})"
-        return self._error(reason, client)
+        return self._error(f"this request has waited for {self._seconds:g} s", client)
 
     async def _wait(self, seconds: float | None, client: str | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -142,9 +138,9 @@ class Bulkhead:
             place.set_exception(self.wait_error(self._waiting[place]))
 
     def _error(self, reason: str, client: str | None) -> BulkheadFull:
-        name, limit = self._setting.replace("_", " "), f"{self._limit} ({flag(self._setting)})"
+        name = self._name.replace("_", " ")
         reached = "is reached for this address" if client and self._free else "is reached"
-        detail = f"The limit of {name} in progress, {limit}, {reached}, and {reason}."
+        detail = f"The limit of {name} in progress, {self._limit}, {reached}, and {reason}."
         return BulkheadFull(detail, self._seconds)
 
 
@@ -154,13 +150,7 @@ _DATABASE = ("small_requests", "heavy_queries", "streams", "large_transactions")
 
 @dataclass(frozen=True, slots=True)
 class Bulkheads:
-    """The bulkheads of one process, each named as the setting with its limit.
-
-    small_requests: reads by id, pages along an index, small writes. heavy_queries: what no index
-    serves. streams: collections without `page`. large_transactions: writes of many resources.
-    large_bodies: requests whose large body is arriving, or has arrived in parts. large_documents:
-    those whose large body has arrived.
-    """
+    """The bulkheads of one process, each named as its limit in Capacity."""
 
     small_requests: Bulkhead
     heavy_queries: Bulkhead
@@ -170,12 +160,12 @@ class Bulkheads:
     large_documents: Bulkhead
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Return the bulkheads with the limits of the settings."""
+    def of(cls, limits: Capacity) -> Self:
+        """Return bulkheads with these limits."""
 
-        def bulkhead(setting: str) -> Bulkhead:
-            limit: int = getattr(settings, setting)
-            return Bulkhead(setting, limit, settings.queue_length, settings.queue_seconds)
+        def bulkhead(name: str) -> Bulkhead:
+            limit: int = getattr(limits, name)
+            return Bulkhead(name, limit, limits.queue_length, limits.queue_seconds)
 
         return cls(**{field.name: bulkhead(field.name) for field in fields(cls)})
 
@@ -188,15 +178,3 @@ class Bulkheads:
     def are_idle(self) -> bool:
         """Whether no operation on the database is in progress."""
         return all(getattr(self, name).is_idle for name in _DATABASE)
-
-
-def check_connections(settings: Settings) -> None:
-    """Raise StartError unless half of the connections remain for small requests."""
-    names = ("heavy_queries", "streams", "large_transactions")
-    limits = {flag(name): getattr(settings, name) for name in names}
-    if sum(limits.values()) > THREADS // 2:
-        text = ", ".join(f"{name} {limit}" for name, limit in limits.items())
-        raise StartError(
-            f"{text}: together at most {THREADS // 2}, half of the {THREADS} connections to "
-            "MongoDB (MOTOR_MAX_WORKERS)"
-        )

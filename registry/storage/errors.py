@@ -105,7 +105,7 @@ class Unavailable(StorageError):
 class BulkheadFull(StorageError):
     """The limit of a class of operations is reached; nothing was sent to the database.
 
-    The message names the limits and their settings. seconds: how long to wait before a retry.
+    The message names the class and its limit. seconds: how long to wait before a retry.
     """
 
     def __init__(self, message: str, seconds: float) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from bson.timestamp import Timestamp
 
+from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import DuplicateValue, IdTaken, Unavailable
@@ -38,7 +38,7 @@ _ATTEMPTS = 3
 class Repository:
     """The resources of one database.
 
-    settings: the limits of queries and of operations in progress. bulkheads: the latter; callers
+    capacity: the limits of queries and of requests in progress. bulkheads: the latter; callers
     enter `large_bodies` and `large_documents`, the methods enter the others. `write` raises
     Unavailable, BulkheadFull and DiskNearlyFull as well. A write that has begun is completed even
     if its caller is cancelled. With an idempotency key, it is executed once within a day: a
@@ -46,16 +46,16 @@ class Repository:
     if its fingerprint differs.
     """
 
-    def __init__(self, database: Database, graph: Graph, settings: Settings) -> None:
+    def __init__(self, database: Database, graph: Graph, capacity: Capacity) -> None:
         self._database = database
         self._disk_space = DiskSpace(database)
         self._availability = Availability(database)
-        self.bulkheads = Bulkheads.of(settings)
+        self.bulkheads = Bulkheads.of(capacity)
         self.bulkheads.expose()
         self._backlog = Backlog()
         commands = ReadCommands(database)
         self._lookups = Lookups(commands, graph)
-        self._reads = ReadContext(commands, graph, settings, self.bulkheads, self._backlog)
+        self._reads = ReadContext(commands, graph, capacity, self.bulkheads, self._backlog)
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, commands)
         self._group_commit = GroupCommit(self._transactions, graph)

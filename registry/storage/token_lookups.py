@@ -12,11 +12,11 @@ from pymongo.errors import PyMongoError
 
 from registry.access.principal import Principal
 from registry.access.token_errors import InvalidToken
+from registry.capacity import TOKENS, Capacity
 from registry.model.record import Record
-from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
-from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.client import Database
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.tokens import COLLECTION, PROJECTION, Token
@@ -28,8 +28,6 @@ second, also in a process that cannot reach the database any more."""
 _REFRESH_SECONDS = 0.4
 """A token that is used after this time is looked up again in the background: of the requests with a
 token that is used all the time, none waits for a lookup."""
-
-_BATCH_SIZE, _MAX_IN_FLIGHT = 1_000, 2
 
 _MAX_KNOWN = 10_000
 """Tokens in memory; when there are more, all are forgotten."""
@@ -53,17 +51,15 @@ class _Known:
 class TokenLookups:
     """The principals of access tokens, by digest.
 
-    settings: the limit of lookups in progress is that of small requests, but counted separately, so
-    that requests with unknown tokens do not take the places of others.
+    capacity: the limit of small requests applies, counted separately, so that requests with unknown
+    tokens do not take the places of others.
     """
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, capacity: Capacity) -> None:
         self._database = database
         self._commands = ReadCommands(database)
-        self._bulkhead = Bulkheads.of(settings).small_requests
-        self._batcher = Batcher(
-            self._find_batch, name="tokens", limits=BatchLimits(_BATCH_SIZE, _MAX_IN_FLIGHT)
-        )
+        self._bulkhead = Bulkheads.of(capacity).small_requests
+        self._batcher = Batcher(self._find_batch, name="tokens", limits=TOKENS)
         self._known: dict[bytes, _Known] = {}
         self._refreshes: set[asyncio.Task[None]] = set()
         self._update: asyncio.Task[None] | None = None

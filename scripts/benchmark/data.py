@@ -8,6 +8,7 @@ from typing import Any
 
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
+from registry.capacity import Capacity
 from registry.jsonapi.changes import Change
 from registry.model.authorship import current_time
 from registry.model.graph import Graph
@@ -69,7 +70,7 @@ def deletable_ids(persons: int) -> range:
 
 async def prepare(database: Database) -> None:
     """Build the indexes, which a service that starts does in the background."""
-    repository = Repository(database, Graph(RESOURCES), Settings())
+    repository = Repository(database, Graph(RESOURCES), Capacity.of(Settings()))
     await repository.prepare()
     await repository.catch_up()
     await repository.close()

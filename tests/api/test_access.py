@@ -19,10 +19,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from registry.access.principal import Principal
 from registry.access.tokens import new_token
 from registry.app import create_app
+from registry.http.access_log import Entry
 from registry.http.app_keys import NOTICE
-from registry.http.request_recorder import Entry
 from registry.http.server import Runner
-from registry.http.views.site import TrailingSlashView
+from registry.http.views.trailing_slash import TrailingSlashView
 from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
 from registry.storage import token_lookups
@@ -452,7 +452,7 @@ async def test_a_token_that_is_revoked_while_a_large_document_waits_writes_nothi
 async def test_the_verification_of_a_token_counts_towards_the_time_of_a_request(
     serve: Serve, secured: Settings, header: Header, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api = await serve(settings=replace(secured, request_seconds=0.1))
+    api = await serve(settings=secured, response_seconds=0.1)
     monkeypatch.setattr(TokenLookups, "find", lambda *_: asyncio.Event().wait())
     assert (await api.get("/persons", **await header("read"))).errors == [(503, "")]
 
@@ -469,31 +469,6 @@ async def test_without_authentication_tokens_are_ignored(serve: Serve) -> None:
     api = await serve()
     for sent in ({}, {"Authorization": "Bearer x"}):
         assert (await api.get("/persons", **sent)).status == 200
-
-
-@pytest.mark.parametrize(
-    "published",
-    [
-        {"trusted_proxy": (ip_network("127.0.0.1"),)},
-        {"public_url": "https://registry.example.com"},
-        {"oidc_issuer": "https://id.example.com", "oidc_audience": "registry"},
-    ],
-    ids=["proxy", "public URL", "issuer"],
-)
-async def test_a_published_service_on_a_loopback_address_says_that_it_is_open_to_all(
-    serve: Serve, settings: Settings, published: dict[str, Any]
-) -> None:
-    api = await serve(settings=replace(settings, **published))
-    assert "--auth on requires one" in notice(api)
-    chosen = await serve(settings=replace(settings, auth="off", **published))
-    assert notice(chosen) == ""
-
-
-async def test_a_service_that_is_not_published_says_nothing_of_tokens(
-    serve: Serve, settings: Settings
-) -> None:
-    api = await serve(settings=replace(settings, public_url="http://localhost:8080"))
-    assert notice(api) == ""
 
 
 async def test_a_service_without_a_token_says_how_to_create_one_in_its_database(

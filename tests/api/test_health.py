@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from registry.http.app_keys import REPOSITORY
 from registry.metrics.families import COMMANDS
-from registry.settings import Settings
 from registry.storage.bulkheads import Bulkheads
 from tests.conftest import Serve
 from tests.support import Api
@@ -42,10 +39,9 @@ async def test_a_health_check_is_never_cached_and_names_its_methods(api: Api) ->
 
 
 async def test_a_service_is_ready_while_all_bulkheads_are_full(
-    serve: Serve, settings: Settings
+    serve: Serve,
 ) -> None:
-    limits: dict[str, Any] = {**dict.fromkeys(Bulkheads.__slots__, 1), "queue_seconds": 0.001}
-    api = await serve(settings=replace(settings, **limits))
+    api = await serve(**dict.fromkeys(Bulkheads.__slots__, 1), queue_seconds=0.001)
     bulkheads = api.client.server.app[REPOSITORY].bulkheads  # type: ignore[attr-defined]
     async with AsyncExitStack() as stack:
         for name in bulkheads.__slots__:

@@ -18,7 +18,6 @@ from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS
 from registry.model.attributes import Boolean, Date, DateTime, Decimal, Integer, Text
 from registry.model.resource_type import ResourceType
-from registry.settings import Settings
 from tests.conftest import Serve
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database, stored_records, to_many
 
@@ -309,10 +308,9 @@ async def test_results_expire_after_a_day_and_have_no_hidden_fields(
 
 
 async def test_a_result_that_is_too_large_is_refused_and_nothing_is_changed(
-    serve: Serve, settings: Settings, database: Database
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(settings.mongodb_uri, settings.database, most_operations=10_000)
-    api = await serve(settings=settings)
+    monkeypatch.setattr("registry.jsonapi.operation_documents.MAX_OPERATIONS", 10_000)
     long = "\U0001d11e" * 255
     id_ = await api.person(long, long)
     before = await stored_records(database)

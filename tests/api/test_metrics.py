@@ -94,8 +94,8 @@ async def test_the_commands_of_requests_are_counted(api: Api) -> None:
     assert await increase(api, count, removed, command="transaction", outcome="success") == 1
 
 
-async def test_queues_are_shown_by_class(serve: Serve, settings: Settings) -> None:
-    api, labels = await serve(settings=replace(settings, streams=1)), key({"bulkhead": "streams"})
+async def test_queues_are_shown_by_class(serve: Serve) -> None:
+    api, labels = await serve(streams=1), key({"bulkhead": "streams"})
     async with bulkheads(api).streams:
         assert (await scrape(api))["registry_bulkhead_in_progress"][labels] == 1
         waiting = asyncio.create_task(api.get("/persons"))
@@ -110,10 +110,9 @@ async def test_queues_are_shown_by_class(serve: Serve, settings: Settings) -> No
 
 @pytest.mark.parametrize(("length", "reason"), [(0, "length"), (1, "time")])
 async def test_refusals_are_counted_by_class_and_reason(
-    serve: Serve, settings: Settings, length: int, reason: str
+    serve: Serve, length: int, reason: str
 ) -> None:
-    limits = {"streams": 1, "queue_length": length, "queue_seconds": 0.001}
-    api = await serve(settings=replace(settings, **limits))  # type: ignore[arg-type]
+    api = await serve(streams=1, queue_length=length, queue_seconds=0.001)
     labels = {"bulkhead": "streams", "reason": reason}
     async with bulkheads(api).streams:
         refused = api.get("/persons")

@@ -6,15 +6,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
-from registry.settings import Settings
-from tests.conftest import LIMITS, Serve
+from tests.conftest import LIMITS
 from tests.jsonapi.test_operation_documents import COMPUTER, DOCUMENT, PERSON
 from tests.support import (
     ATOMIC,
@@ -272,16 +270,6 @@ async def test_a_thousand_operations_are_accepted_and_one_more_is_rejected(
         linkage_of(result["data"])["owner"]["data"]["id"] for result in response.results[500:]
     ]
     assert owners == numbers[:500]
-
-
-async def test_the_maximum_number_of_operations_is_a_setting(
-    serve: Serve, settings: Settings
-) -> None:
-    api = await serve(settings=replace(settings, most_operations=2))
-    added = {"op": "add", "data": PERSON}
-    assert (await api.operate(added, added)).status == 200
-    rejected = await api.operate(added, added, added)
-    assert (rejected.status, errors(rejected)) == (400, [(400, "")])
 
 
 async def test_the_extension_applies_only_to_the_operations_path(api: Api) -> None:

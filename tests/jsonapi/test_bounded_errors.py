@@ -115,7 +115,7 @@ def test_the_errors_of_any_operation_are_short(value: str) -> None:
     for operation in OPERATION_OBJECTS:
         for operations in ([operation], operation):
             check_bounded(
-                partial(load_operations, body(OPERATIONS, operations, VALUES[value]), GRAPH, 10)
+                partial(load_operations, body(OPERATIONS, operations, VALUES[value]), GRAPH)
             )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.error_objects import MAX_ERRORS, ApiError, ApiErrors
 from registry.jsonapi.error_types import MalformedDocument
-from registry.jsonapi.operation_documents import OPERATIONS, load_operations
+from registry.jsonapi.operation_documents import MAX_OPERATIONS, OPERATIONS, load_operations
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from tests.jsonapi.test_request_documents import JSON, NAMED, resolve
@@ -51,8 +51,8 @@ DOCUMENT = (
 )
 
 
-def load(*operations: Any, max_operations: int = 1_000) -> list[Write]:
-    return load_operations(orjson.dumps({OPERATIONS: operations}), GRAPH, max_operations)
+def load(*operations: Any) -> list[Write]:
+    return load_operations(orjson.dumps({OPERATIONS: operations}), GRAPH)
 
 
 def errors_of(*operations: Any) -> list[tuple[int, str]]:
@@ -67,7 +67,7 @@ def errors_of(*operations: Any) -> list[tuple[int, str]]:
 @given(document=DOCUMENT)
 def test_any_document_is_loaded_or_rejected_with_valid_pointers(document: Any) -> None:
     try:
-        operations = load_operations(orjson.dumps(document), GRAPH, 3)
+        operations = load_operations(orjson.dumps(document), GRAPH)
     except (ApiError, ApiErrors) as raised:
         errors = raised.errors if isinstance(raised, ApiErrors) else [raised]
         for error in errors:
@@ -82,7 +82,7 @@ def test_any_document_is_loaded_or_rejected_with_valid_pointers(document: Any) -
 @given(st.binary(max_size=50))
 def test_random_bytes_are_rejected(body: bytes) -> None:
     with pytest.raises(MalformedDocument):
-        load_operations(body, GRAPH, 3)
+        load_operations(body, GRAPH)
 
 
 @pytest.mark.parametrize(
@@ -311,26 +311,26 @@ def test_up_to_100_errors_of_all_operations_are_reported() -> None:
 @pytest.mark.parametrize("sent", [[], None, {}, "add", 0, {"op": "add"}])
 def test_operations_must_be_a_nonempty_array(sent: Any) -> None:
     with pytest.raises(MalformedDocument) as caught:
-        load_operations(orjson.dumps({OPERATIONS: sent}), GRAPH, 3)
+        load_operations(orjson.dumps({OPERATIONS: sent}), GRAPH)
     assert caught.value.pointer == f"/{OPERATIONS}"
 
 
 def test_the_number_of_operations_is_limited() -> None:
     added = {"op": "add", "data": PERSON}
-    assert len(load(*[added] * 3, max_operations=3)) == 3
-    with pytest.raises(MalformedDocument, match="1 to 3"):
-        load(*[added] * 4, max_operations=3)
+    assert len(load(*[added] * MAX_OPERATIONS)) == MAX_OPERATIONS == 1_000
+    with pytest.raises(MalformedDocument, match="1 to 1000"):
+        load(*[added] * (MAX_OPERATIONS + 1))
 
 
 @pytest.mark.parametrize("name", ["data", "included", "errors", "atomic:results"])
 def test_a_document_of_operations_must_not_have_other_top_level_members(name: str) -> None:
     document = {OPERATIONS: [{"op": "add", "data": PERSON}], name: []}
     with pytest.raises(MalformedDocument) as caught:
-        load_operations(orjson.dumps(document), GRAPH, 3)
+        load_operations(orjson.dumps(document), GRAPH)
     assert caught.value.pointer == f"/{name}"
 
 
 def test_meta_links_and_jsonapi_are_allowed_in_a_document_of_operations() -> None:
     beside = {"meta": {}, "links": {}, "jsonapi": {"version": "1.1"}}
     body = orjson.dumps({OPERATIONS: [{"op": "add", "data": PERSON}], **beside})
-    assert len(load_operations(body, GRAPH, 3)) == 1
+    assert len(load_operations(body, GRAPH)) == 1

@@ -91,7 +91,7 @@ def test_an_attribute_that_cannot_be_unique_is_named(name: str) -> None:
     with pytest.raises(InvalidDeclaration) as raised:
         Graph([resource]).with_unique(["monitor.size", name])
     choices = "choose from monitor.size, monitor.name"
-    assert str(raised.value) == f"{name} is not an attribute that can be unique; {choices}"
+    assert str(raised.value) == f"{name!r} is not an attribute that can be unique; {choices}"
 
 
 class ClashingSchema(Schema):

@@ -11,12 +11,13 @@ from weakref import ref
 
 import pytest
 
+from registry.capacity import BatchLimits
 from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.pagination import NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Key
 from registry.storage.errors import Unavailable
-from registry.storage.mongo.batching import Batcher, BatchLimits, Coalescer
+from registry.storage.mongo.batching import Batcher, Coalescer
 from tests.support import Api, CommandLog, Database
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from registry.settings import Settings, parse_settings
-from registry.start_error import StartError
-from registry.storage.bulkheads import Bulkhead, Bulkheads, check_connections
+from registry.capacity import THREADS, Capacity
+from registry.settings import Settings
+from registry.storage.bulkheads import Bulkhead, Bulkheads
 from registry.storage.errors import BulkheadFull
-from registry.thread_pool import THREADS
 
 
 def bulkhead(limit: int = 1, queue: int = 10, seconds: float = 60.0) -> Bulkhead:
@@ -88,9 +88,7 @@ async def test_a_client_that_has_its_share_is_told_so() -> None:
     async with slots.slot("a"):
         with pytest.raises(BulkheadFull) as caught:
             await slots.acquire("a")
-        assert "in progress, 2 (--heavy-queries), is reached for this address, and" in str(
-            caught.value
-        )
+        assert "in progress, 2, is reached for this address, and" in str(caught.value)
         async with slots.slot("b"):
             with pytest.raises(BulkheadFull, match=r"is reached, and"):
                 await slots.acquire("a")
@@ -102,8 +100,7 @@ async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
     with pytest.raises(BulkheadFull) as caught:
         await tasks[2]
     assert str(caught.value) == (
-        "The limit of heavy queries in progress, 1 (--heavy-queries), is reached, "
-        "and 1 others wait already (--queue-length)."
+        "The limit of heavy queries in progress, 1, is reached, and 1 others wait already."
     )
     operations.may_end[0].set()
     await settle()
@@ -115,7 +112,7 @@ async def test_an_operation_is_refused_at_once_if_the_queue_is_full() -> None:
 async def test_an_operation_is_refused_after_it_has_waited_too_long() -> None:
     operations = Operations(bulkhead(limit=1, seconds=0.2))
     first, second = [await operations.start(number) for number in range(2)]
-    with pytest.raises(BulkheadFull, match=r"has waited for 0\.2 s \(--queue-seconds\)"):
+    with pytest.raises(BulkheadFull, match=r"has waited for 0\.2 s"):
         await second
     third = await operations.start(2)
     operations.may_end[0].set()
@@ -166,20 +163,19 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     assert await (await operations.start(1)) == 1
 
 
-def test_each_bulkhead_has_the_limit_of_its_setting() -> None:
+def test_each_bulkhead_has_the_limit_of_its_name() -> None:
     names = Bulkheads.__slots__
-    settings = Settings(**{name: limit for limit, name in enumerate(names, 1)})  # type: ignore[arg-type]
-    bulkheads = Bulkheads.of(settings)
-    for name in names:
+    limits = {name: limit for limit, name in enumerate(names, 1)}
+    bulkheads = Bulkheads.of(replace(Capacity.of(Settings()), **limits))
+    for name, limit in limits.items():
         message = str(getattr(bulkheads, name).wait_error())
-        assert f"{name.replace('_', ' ')} in progress, {getattr(settings, name)}" in message
+        assert f"{name.replace('_', ' ')} in progress, {limit}, is reached" in message
 
 
-@pytest.mark.parametrize("name", ["heavy_queries", "streams", "large_transactions"])
-def test_a_limit_beyond_the_connections_is_rejected_with_both_settings(name: str) -> None:
-    check_connections(Settings())
-    flag = name.replace("_", "-")
-    with pytest.raises(StartError) as caught:
-        check_connections(parse_settings([f"--{flag}={THREADS // 2}"], {}))
-    assert f"--{flag} {THREADS // 2}" in str(caught.value)
-    assert f"{THREADS} connections to MongoDB (MOTOR_MAX_WORKERS)" in str(caught.value)
+@pytest.mark.parametrize("requests", [1, 1_000, 999_999])
+def test_slow_classes_have_at_most_half_of_the_threads(requests: int) -> None:
+    capacity = Capacity.of(Settings(capacity=requests))
+    slow = capacity.heavy_queries, capacity.streams, capacity.large_transactions
+    assert min(*slow, capacity.large_bodies, capacity.large_documents) >= 1
+    assert sum(slow) <= THREADS // 2
+    assert capacity.small_requests == requests

@@ -37,8 +37,8 @@ def proxy(mongodb_uri: str) -> Iterator[Proxy]:
 @pytest.fixture
 async def behind_proxy(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
     """A service whose connections to the database can break."""
-    impatient = replace(settings, queue_seconds=0.5, query_seconds=0.5)
-    return await serve(settings=replace(impatient, mongodb_uri=proxy.uri))
+    settings = replace(settings, query_seconds=0.5, mongodb_uri=proxy.uri)
+    return await serve(settings=settings, queue_seconds=0.5)
 
 
 @pytest.fixture

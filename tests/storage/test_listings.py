@@ -11,6 +11,7 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import MongoClient, monitoring
 
+from registry.capacity import Capacity
 from registry.jsonapi.cursors import Cursors, Position
 from registry.jsonapi.pagination import CursorPage, Window
 from registry.jsonapi.query import Query
@@ -198,8 +199,9 @@ async def with_concurrent_write(
             uri, event_listeners=[listener]
         )
         database = client[settings.database]
-        bulkheads = Bulkheads.of(Settings())
-        context = ReadContext(ReadCommands(database), GRAPH, Settings(), bulkheads, Backlog())
+        capacity = Capacity.of(settings)
+        bulkheads = Bulkheads.of(capacity)
+        context = ReadContext(ReadCommands(database), GRAPH, capacity, bulkheads, Backlog())
         person, point = GRAPH["person"], PointInTime()
         try:
             yield (

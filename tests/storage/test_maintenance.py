@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,14 +75,14 @@ async def test_a_large_collection_is_completed_while_the_service_is_ready(
 
 @pytest.mark.usefixtures("everything_is_large")
 async def test_queries_of_a_type_without_indexes_count_as_heavy(
-    database: Database, serve: Serve, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait(_: Indexes) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Indexes, "build", wait)
     await fill(database, 10)
-    api = await serve(settings=replace(settings, heavy_queries=1, queue_length=0), catch_up=False)
+    api = await serve(catch_up=False, heavy_queries=1, queue_length=0)
     async with repository(api).bulkheads.heavy_queries:
         assert (await api.get("/persons?page[size]=2")).status == 200
         assert (await api.get("/persons?page[size]=2&sort=-id")).status == 200

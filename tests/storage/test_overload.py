@@ -66,11 +66,10 @@ def bulkheads(api: Api) -> Bulkheads:
 
 
 @pytest.fixture
-async def busy_api(serve: Serve, settings: Settings) -> Api:
+async def busy_api(serve: Serve) -> Api:
     """A service with one slot of each class but small requests, and no patience."""
     names = set(Bulkheads.__slots__) - {"small_requests"}
-    limits: dict[str, Any] = {**dict.fromkeys(names, 1), "queue_seconds": 0.001}
-    api = await serve(settings=replace(settings, **limits))
+    api = await serve(**dict.fromkeys(names, 1), queue_seconds=0.001)
     await api.person()
     return api
 
@@ -78,7 +77,7 @@ async def busy_api(serve: Serve, settings: Settings) -> Api:
 async def assert_overloaded(response: Any, name: str) -> None:
     (error,) = response.document["errors"]
     assert (response.status, error["code"]) == (503, "overloaded")
-    assert f"The limit of {name} in progress, 1 (--{name.replace(' ', '-')})" in error["detail"]
+    assert f"The limit of {name} in progress, 1, is reached" in error["detail"]
     assert response.headers["Retry-After"] == "1"
 
 
@@ -237,8 +236,8 @@ async def test_slow_readers_at_one_address_leave_streams_to_others(
     number: int, is_forwarded: bool, serve: Serve, settings: Settings, database: Database
 ) -> None:
     proxies = (ip_network("127.0.0.0/8"),) if is_forwarded else ()
-    limits = replace(settings, streams=number, queue_seconds=0.001, trusted_proxy=proxies)
-    api = await serve(settings=limits)
+    settings = replace(settings, trusted_proxy=proxies)
+    api = await serve(settings=settings, streams=number, queue_seconds=0.001)
     await database.computers.insert_many(
         {"_id": number, "serial": "x" * 255} for number in range(1, 30_001)
     )
@@ -263,8 +262,9 @@ async def test_slow_senders_at_one_address_leave_large_bodies_to_others(
     serve: Serve, settings: Settings
 ) -> None:
     proxies = (ip_network("127.0.0.0/8"),)
-    limits = replace(settings, large_bodies=4, queue_seconds=0.001, trusted_proxy=proxies)
-    api = await serve(settings=limits, limits=replace(LIMITS, arrival_seconds=60))
+    settings = replace(settings, trusted_proxy=proxies)
+    limits = replace(LIMITS, arrival_seconds=60)
+    api = await serve(settings=settings, limits=limits, large_bodies=4, queue_seconds=0.001)
     start = head(100_000).replace(b"Host", f"X-Forwarded-For: {OTHER_ADDRESS}\r\nHost".encode())
     slots = bulkheads(api).large_bodies
 
@@ -285,9 +285,9 @@ async def test_slow_senders_at_one_address_leave_large_bodies_to_others(
 
 @pytest.mark.parametrize("is_reset", [True, False])
 async def test_a_request_whose_client_is_gone_leaves_the_queue(
-    serve: Serve, settings: Settings, is_reset: bool
+    serve: Serve, is_reset: bool
 ) -> None:
-    api = await serve(settings=replace(settings, heavy_queries=1))
+    api = await serve(heavy_queries=1)
     heavy = bulkheads(api).heavy_queries
 
     async def waiting(count: int) -> bool:
@@ -315,10 +315,9 @@ async def test_equal_pages_take_one_slot(api: Api) -> None:
 
 
 async def test_the_wait_for_an_equal_page_in_progress_is_limited(
-    serve: Serve, settings: Settings
+    serve: Serve,
 ) -> None:
-    impatient = replace(settings, heavy_queries=1, queue_seconds=0.05, query_seconds=0.05)
-    api = await serve(settings=impatient)
+    api = await serve(heavy_queries=1, queue_seconds=0.05, query_seconds=0.05)
     repository, computer, page = repository_of(api), GRAPH["computer"], NumberedPage(1, 1)
     listing = repository.snapshot().listing(computer, Query())
     never = asyncio.Event()
@@ -348,7 +347,7 @@ SLOW_FILTER = [
 async def test_the_query_of_a_client_that_is_gone_is_stopped_in_mongodb(
     serve: Serve, settings: Settings, database: Database, rest: str
 ) -> None:
-    api = await serve(settings=replace(settings, query_seconds=600.0, heavy_queries=1))
+    api = await serve(settings=replace(settings, query_seconds=600.0), heavy_queries=1)
     await database.computers.insert_many(
         {"_id": number, "serial": "x" * 255, "person": None} for number in range(1, 60_001)
     )
@@ -384,9 +383,9 @@ async def test_a_write_is_completed_if_its_client_is_gone(
 
 
 async def test_a_response_that_does_not_begin_in_time_is_503(
-    serve: Serve, settings: Settings
+    serve: Serve,
 ) -> None:
-    api = await serve(settings=replace(settings, heavy_queries=1, request_seconds=0.5))
+    api = await serve(heavy_queries=1, response_seconds=0.5)
     async with bulkheads(api).heavy_queries:
         for path in (HEAVY, f"{HEAVY}&page[size]=1"):
             response = await api.get(path)
@@ -396,10 +395,10 @@ async def test_a_response_that_does_not_begin_in_time_is_503(
 
 
 async def test_neither_a_slow_body_nor_a_slow_reader_counts_towards_the_deadline(
-    serve: Serve, settings: Settings, database: Database
+    serve: Serve, database: Database
 ) -> None:
     limits = replace(LIMITS, arrival_seconds=30.0)
-    api = await serve(settings=replace(settings, request_seconds=1.0), limits=limits)
+    api = await serve(limits=limits, response_seconds=1.0)
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     writer.write(head(len(PERSON)) + PERSON[:-1])
     await asyncio.sleep(1.2)

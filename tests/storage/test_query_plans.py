@@ -129,7 +129,7 @@ async def observed(database: Database, serve: Serve, monkeypatch: pytest.MonkeyP
     enter = Bulkhead.__aenter__
 
     async def observe(bulkhead: Bulkhead) -> None:
-        OBSERVED.is_heavy |= bulkhead._setting == "heavy_queries"
+        OBSERVED.is_heavy |= bulkhead._name == "heavy_queries"
         await enter(bulkhead)
 
     monkeypatch.setattr(Bulkhead, "__aenter__", observe)

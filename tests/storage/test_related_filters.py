@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from registry.settings import Settings
 from registry.storage.mongo.read_commands import Command, Found, ReadCommands
 from registry.storage.reads import totals
 from tests.conftest import Serve
@@ -23,11 +21,9 @@ MANY_COMPUTERS = "filter[computers.serial][prefix]=A-"
 
 
 @pytest.fixture
-async def stored(serve: Serve, settings: Settings, database: Database) -> Api:
+async def stored(serve: Serve, database: Database) -> Api:
     """Persons with one computer each; every second one is called Hopper."""
-    api = await serve(
-        settings=replace(settings, heavy_queries=1, queue_length=0, queue_seconds=0.001)
-    )
+    api = await serve(heavy_queries=1, queue_length=0, queue_seconds=0.001)
     names = ("Liskov", "Hopper")
     await database.persons.insert_many(
         {

@@ -18,6 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from marshmallow import Schema
 
+from registry.capacity import Capacity
 from registry.jsonapi.cursors import END, Cursors, Position
 from registry.jsonapi.filtering import Condition, Filter
 from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
@@ -161,9 +162,9 @@ class Reader:
     """Reads pages of one type; `expected` sorts all its records after a `$lookup` of targets."""
 
     def __init__(self, database: Database, resource: ResourceType, sort: str) -> None:
-        settings = Settings()
-        bulkheads = Bulkheads.of(settings)
-        self.context = ReadContext(ReadCommands(database), GRAPH, settings, bulkheads, Backlog())
+        capacity = Capacity.of(Settings())
+        bulkheads = Bulkheads.of(capacity)
+        self.context = ReadContext(ReadCommands(database), GRAPH, capacity, bulkheads, Backlog())
         self.database = database
         self.resource = resource
         self.order = parse_sort(sort, resource, GRAPH)
@@ -246,7 +247,7 @@ def ids(window: Window) -> list[int]:
 @pytest.fixture
 async def prepared(database: Database) -> Database:
     """A database with the collections and indexes of all types."""
-    repository = Repository(database, GRAPH, Settings())
+    repository = Repository(database, GRAPH, Capacity.of(Settings()))
     await repository.prepare()
     await repository.catch_up()
     await repository.close()

@@ -8,13 +8,13 @@ from typing import Any
 from motor.motor_asyncio import AsyncIOMotorCursor
 from pymongo import CursorType, MongoClient
 
+from registry.capacity import THREADS, Capacity
 from registry.jsonapi.changes import NEW, Change, Verb, Write
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo.client import connect
 from registry.storage.repository import Repository
-from registry.thread_pool import THREADS
 from tests.support import Database
 
 GRAPH = Graph(RESOURCES)
@@ -54,7 +54,7 @@ async def test_slow_queries_do_not_block_a_write(
                 < SLOW_QUERIES
             ):
                 await asyncio.sleep(0.05)
-            repository = Repository(own, GRAPH, settings)
+            repository = Repository(own, GRAPH, Capacity.of(settings))
             names = {"first_name": "Ada", "last_name": "Lovelace"}
             person = GRAPH["person"]
             (written,) = await repository.write(

@@ -14,6 +14,7 @@ from bson.datetime_ms import DatetimeMS
 from registry.access.principal import Principal
 from registry.access.token_errors import InvalidToken
 from registry.access.tokens import digest_of
+from registry.capacity import Capacity
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
@@ -57,7 +58,7 @@ async def lookups(
     settings: Settings,
     clock: Clock,  # noqa: ARG001 - patches the module
 ) -> AsyncIterator[TokenLookups]:
-    lookups = TokenLookups(connected, settings)
+    lookups = TokenLookups(connected, Capacity.of(settings))
     yield lookups
     await lookups.close()
 
@@ -129,7 +130,9 @@ async def test_unknown_tokens_share_queries(
 
 
 async def test_lookups_beyond_the_limit_are_refused(database: Database, settings: Settings) -> None:
-    lookups = TokenLookups(database, replace(settings, small_requests=2, queue_length=1))
+    lookups = TokenLookups(
+        database, replace(Capacity.of(settings), small_requests=2, queue_length=1)
+    )
     digests = [digest_of(str(number)) for number in range(5)]
     results = await asyncio.gather(*map(lookups.find, digests), return_exceptions=True)
     assert [type(result) for result in results] == [InvalidToken] * 3 + [BulkheadFull] * 2

@@ -15,7 +15,7 @@ from registry.model.graph import Graph
 from registry.operations.backup_archive import open_backup
 from registry.operations.backups import back_up, restore
 from registry.resources import RESOURCES
-from registry.settings import Settings
+from registry.settings import Settings, parse_settings
 from registry.start_error import StartError
 from registry.storage.errors import DuplicateValue
 from registry.storage.mongo import orphaned_transactions
@@ -168,12 +168,14 @@ async def test_a_start_waits_for_an_index_that_another_service_builds(mongodb_ur
 
 
 @pytest.mark.parametrize("name", ["computer.size", "person.full_name", "monitor.serial"])
-async def test_an_attribute_that_cannot_be_unique_is_refused(
-    serve: Serve, settings: Settings, name: str
+def test_an_attribute_that_cannot_be_unique_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await start_error(serve, replace(settings, unique=(name,))) == (
-        f"--unique: {name} is not an attribute that can be unique; choose from person.first_name, "
-        "person.last_name, person.email, computer.serial"
+    with pytest.raises(SystemExit, match="2"):
+        parse_settings(["--unique", name], {})
+    assert capsys.readouterr().err.startswith(
+        f"registry: --unique: {name!r} is not an attribute that can be unique; choose from "
+        "person.first_name, person.last_name, person.email, computer.serial;"
     )
 
 

@@ -147,18 +147,10 @@ def test_the_invalid_declaration_raises_the_error_shown() -> None:
     assert str(raised.value) == shown
 
 
-async def test_the_table_of_settings_is_complete() -> None:
-    command = (sys.executable, "-m", "registry", "serve", "--help", "all")
-    help_text = " ".join((await output(*command)).split())
-    variables = re.findall(r"\[(\w+), default", help_text)
-    assert variables == re.findall(r"^\| `--[\w-]+` \| `(\w+)`", SETTINGS, re.MULTILINE)
-    assert len(variables) == len(Settings.__dataclass_fields__)
-
-
 def test_the_table_of_limits_names_settings_that_exist() -> None:
     limits = SETTINGS.partition("## Limits\n")[2]
     flags = set(re.findall(r"`(--[\w-]+)`", limits))
-    assert len(flags) > 10
+    assert {"--capacity", "--query-seconds"} <= flags
     assert flags <= {flag(name) for name in Settings.__dataclass_fields__}
 
 

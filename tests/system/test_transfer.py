@@ -22,6 +22,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from registry.capacity import Capacity
 from registry.commands import export, import_, seed
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
@@ -406,9 +407,9 @@ async def test_a_row_that_continues_another_person_or_an_invalid_row_is_reported
 
 
 async def test_a_service_that_accepts_fewer_operations_gets_fewer(
-    serve: Serve, settings: Settings
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api = await serve(settings=replace(settings, most_operations=100))
+    monkeypatch.setattr("registry.jsonapi.operation_documents.MAX_OPERATIONS", 100)
     async with open_client(api.origin, None) as client:
         tally, invalid = await import_rows(client, "".join(f"Ada,{n},,S-{n}\n" for n in range(300)))
     assert (effects(tally), invalid) == ({"CREATED": (300, 300)}, [])
@@ -856,7 +857,7 @@ async def test_an_export_shows_one_point_in_time(
     await import_rows(client, f"{others},,,U-1\n")
     graph = Graph(RESOURCES)
     async with connect(settings, graph) as connected:
-        repository = Repository(connected, graph, settings)
+        repository = Repository(connected, graph, Capacity.of(settings))
         chunks = Exporter(repository.snapshot(), graph[PERSON], Query(), graph).rows()
         rows = await anext(chunks)
         await database.persons.delete_many({})

@@ -5,13 +5,12 @@ import asyncio
 import pymongo
 from pymongo.errors import PyMongoError
 
+from registry.capacity import SHARING_CALLERS
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.client import Database
 from registry.storage.mongo.command_durations import observed
 
 _SECONDS = 1.0
-
-_MAX_CALLERS = 1_000
 
 
 class Availability:
@@ -19,7 +18,7 @@ class Availability:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._pings = Coalescer[bool](name="pings", max_callers=_MAX_CALLERS)
+        self._pings = Coalescer[bool](name="pings", max_callers=SHARING_CALLERS)
 
     async def has_primary(self) -> bool:
         """Return whether a primary replies within a second."""

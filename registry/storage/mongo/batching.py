@@ -3,11 +3,11 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from registry.capacity import BatchLimits
 from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 
 _Key = TypeVar("_Key")
@@ -25,21 +25,6 @@ _Call: TypeAlias = tuple[_Key, asyncio.Future[_Result], float]
 _ITERATIONS_BEFORE_PARTIAL_BATCH = 2
 """Event-loop iterations to wait before dispatching a partial batch, so that callers that have just
 received their results can join it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """The limits of one kind of batches.
-
-    max_size: keys in a batch. max_in_flight: batches under way at the same time. With two batches
-    of writes, the service builds the records of one while the database writes the other: 1.06 to
-    1.21 times the writes per second. min_parallel: smaller batches are not dispatched in parallel,
-    as each takes CPU time.
-    """
-
-    max_size: int
-    max_in_flight: int = 1
-    min_parallel: int = 8
 
 
 class Batcher(Generic[_Key, _Result]):

@@ -9,15 +9,14 @@ from typing import Any, TypeAlias
 from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo.errors import PyMongoError
 
+from registry.capacity import THREADS
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.mongod.embedded import mongod
 from registry.settings import Settings
-from registry.start_error import StartError
-from registry.storage.bulkheads import check_connections
+from registry.start_error import InvalidSetting, StartError
 from registry.storage.mongo.codecs import codec_options
 from registry.storage.mongo.connection_pool import PoolSize
-from registry.thread_pool import THREADS
 
 Database: TypeAlias = AsyncIOMotorDatabase[Record]
 
@@ -83,10 +82,8 @@ async def connect(
     """Yield the database: of the cluster in MONGODB_URI, or of an embedded mongod.
 
     Writes are acknowledged by the majority and journaled. The client belongs to the running event
-    loop. Raises StartError if the database cannot be reached, or rejects the first commands, or if
-    the limits of the settings need too many connections.
+    loop. Raises StartError if the database cannot be reached, or rejects the first commands.
     """
-    check_connections(settings)
     async with AsyncExitStack() as stack:
         uri = settings.mongodb_uri
         if uri is None:
@@ -103,9 +100,9 @@ async def connect(
 
 
 def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
-    """Return a client. Raises StartError, whose message has nothing of the credentials."""
+    """Return a client. Raises InvalidSetting, whose message has nothing of the credentials."""
     if not _URI.fullmatch(uri):
-        raise StartError(f"MONGODB_URI: {_FORM}; {_ADVICE}")
+        raise InvalidSetting(f"MONGODB_URI: {_FORM}; {_ADVICE}")
     try:
         with warnings.catch_warnings():
             # pymongo only warns of a misspelt option and ignores it, even one for security.
@@ -117,7 +114,7 @@ def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
         # What follows an unescaped & in the value of an option is taken for the name of another.
         is_secret = _SECRET_OPTIONS.search(uri) and not isinstance(error, OSError)
         reason = _INVALID_OPTION if is_secret else reason_of(error)
-        raise StartError(f"MONGODB_URI: {reason}; {_ADVICE}") from error
+        raise InvalidSetting(f"MONGODB_URI: {reason}; {_ADVICE}") from error
 
 
 def _unset(options: Mapping[str, Any], uri: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pymongo.errors import (
 )
 from pymongo.read_concern import ReadConcern
 
+from registry.capacity import RETRIED_WRITES
 from registry.model.record import VERSION, Record
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.mongo.client import Database
@@ -44,9 +45,6 @@ _RETRY_SECONDS = 10.0
 
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.005, 0.1
 """The pause before a retry; it doubles each time. MongoDB reports a locked document at once."""
-
-_MAX_RETRIED = 16
-"""Transactions of single requests in flight, each of which takes a thread."""
 
 _COMMANDS_SECONDS, _SHARED_SECONDS = 10.0, 5.0
 """The time limits of the commands of a transaction before its commit, and of one that requests
@@ -221,7 +219,7 @@ class Transactions:
         self._reads = reads
         self._orphans = OrphanedTransactions(database)
         self._sessions = SessionPool(database)
-        self._slots = asyncio.Semaphore(_MAX_RETRIED)
+        self._slots = asyncio.Semaphore(RETRIED_WRITES)
 
     async def close(self) -> None:
         """End the sessions, after the last transaction."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.capacity import POSITIONS
+from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.change_streams import ChangeStream, ChangesUnavailable
 from registry.storage.mongo.read_commands import Command, ReadCommands
 from registry.storage.reads.block_counts import BlockCounts, Place
@@ -25,9 +26,6 @@ _MAX_BLOCKS = 65_536
 
 _MAX_GROWTH = 4
 """The growth of the number of blocks after which the index is loaded again."""
-
-_MAX_CALLERS = 10_000
-"""Requests that are answered at the same point in time."""
 
 _LOAD_MILLISECONDS = 300_000
 """The time limit of loading: MongoDB keeps the snapshots of five minutes by default."""
@@ -102,9 +100,7 @@ class IdIndex:
         self._called_at = self._retry_at = 0.0
         self._polling: asyncio.Task[None] | None = None
         # A batch is not cancelled with its callers: a later one would have to load it all again.
-        self._batcher = Batcher(
-            self._locate_batch, name="positions", limits=BatchLimits(_MAX_CALLERS)
-        )
+        self._batcher = Batcher(self._locate_batch, name="positions", limits=POSITIONS)
 
     def expect(self, position: IdPosition) -> Located | None:
         """Return what was at a position; None if writes since then are likely.

@@ -14,12 +14,18 @@ from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
+from registry.capacity import (
+    LOOKUPS_OF_MANY,
+    LOOKUPS_OF_ONE,
+    PAST_BATCHES,
+    UNBATCHED_LOOKUPS,
+)
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import translated_errors
-from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.read_commands import Found, PointInTime, ReadCommands
 from registry.storage.records import Stage, by_id, key_of, one_of
 from registry.storage.visible_fields import fields_of, only
@@ -28,28 +34,11 @@ _Ids: TypeAlias = Collection[int]
 _Fields: TypeAlias = tuple[str, ...]
 _Lookup: TypeAlias = tuple[_Ids, _Fields]
 
-_SINGLE_ID_LIMITS = BatchLimits(256, 2, min_parallel=64)
-"""Batch size, batches in flight, and the least size of parallel ones, for lookups of one id.
-
-With many callers, the service renders the records of one batch while the database reads the other.
-At 64 connections, two batches of 32 instead of one would take 14 % more CPU time for each read.
-"""
-
-_MANY_IDS_LIMITS = BatchLimits(12, 3)
-"""The same for lookups of several ids; the results of larger batches would exceed processor caches.
-Three in flight: 1.28 times the pages per second; apart from lookups of one id: 1.08 times."""
-
 _MAX_SHARED_IDS = 1_000
 """A lookup of more ids than this is not batched, as it would delay smaller ones."""
 
 _MAX_QUERY_IDS = 100_000
 """A query document is limited to 16 MiB, and an id takes up to 16 bytes."""
-
-_MAX_UNBATCHED = 8
-"""Lookups in flight that are not batched: each takes a thread."""
-
-_MAX_BATCHES_AT_A_TIME = 12
-"""Batches in flight of lookups in past snapshots. Each snapshot has batches of its own."""
 
 
 class Lookups:
@@ -63,8 +52,8 @@ class Lookups:
         self._commands = commands
         self._graph = graph
         self._batchers: dict[Hashable, Batcher[_Lookup, Found]] = {}
-        self._unbatched = asyncio.Semaphore(_MAX_UNBATCHED)
-        self._slots = asyncio.Semaphore(_MAX_BATCHES_AT_A_TIME)
+        self._unbatched = asyncio.Semaphore(UNBATCHED_LOOKUPS)
+        self._slots = asyncio.Semaphore(PAST_BATCHES)
 
     async def find(
         self, resource: ResourceType, field: str, ids: _Ids, fields: _Fields, point: PointInTime
@@ -132,7 +121,7 @@ class Lookups:
             batcher = self._batchers[key] = Batcher(
                 partial(self._find_batch, resource, field, time),
                 name="lookups",
-                limits=_SINGLE_ID_LIMITS if is_single else _MANY_IDS_LIMITS,
+                limits=LOOKUPS_OF_ONE if is_single else LOOKUPS_OF_MANY,
                 on_idle=partial(self._batchers.pop, key) if time else None,
             )
         return batcher

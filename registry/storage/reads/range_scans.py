@@ -11,18 +11,13 @@ from typing import Any
 from bson.int64 import Int64
 from bson.timestamp import Timestamp
 
+from registry.capacity import PAGES_BY_ID
 from registry.model.record import MAX_ID, Record
-from registry.storage.mongo.batching import Batcher, BatchLimits
+from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.read_commands import Found, ReadCommands
 from registry.storage.reads.filter_queries import all_of
 from registry.storage.records import Stage
 from registry.storage.visible_fields import only
-
-_MAX_BATCH_SIZE = 12
-"""Pages per batch; the results of more would exceed processor caches."""
-
-_MAX_IN_FLIGHT = 3
-"""While the service renders the pages of one batch, the database reads those of others."""
 
 _QUERY_INDEX = "_query"
 """The field of a record that holds the index of the range query that returned it."""
@@ -90,7 +85,7 @@ class RangeScans:
             batcher = self._batchers[time] = Batcher(
                 partial(self._find_batch, time),
                 name="range_scans",
-                limits=BatchLimits(_MAX_BATCH_SIZE, _MAX_IN_FLIGHT),
+                limits=PAGES_BY_ID,
                 on_idle=partial(self._batchers.pop, time) if time else None,
             )
         return await batcher.load(query)

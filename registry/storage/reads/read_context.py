@@ -2,18 +2,15 @@
 
 from bson.timestamp import Timestamp
 
+from registry.capacity import SHARING_CALLERS, Capacity
 from registry.jsonapi.pagination import Window
 from registry.model.graph import Graph
-from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.read_commands import PointInTime, ReadCommands
 from registry.storage.reads.id_index import IdIndex
 from registry.storage.reads.range_scans import RangeScans
-
-_MAX_CALLERS = 256
-"""Requests that share the result of one page, or one total."""
 
 
 class ReadContext:
@@ -28,20 +25,22 @@ class ReadContext:
         self,
         commands: ReadCommands,
         graph: Graph,
-        settings: Settings,
+        capacity: Capacity,
         bulkheads: Bulkheads,
         backlog: Backlog,
     ) -> None:
         self.commands = commands
         self.graph = graph
-        self.seconds = settings.query_seconds
-        self.total_seconds = settings.queue_seconds + settings.query_seconds
+        self.seconds = capacity.query_seconds
+        self.total_seconds = capacity.queue_seconds + capacity.query_seconds
         names = {resource.type: resource.collection for resource in graph.values()}
         self.id_indexes = {key: IdIndex(commands, name) for key, name in names.items()}
         self.range_scans = {key: RangeScans(commands, name) for key, name in names.items()}
-        self.pages = Coalescer[tuple[Window, PointInTime]](name="pages", max_callers=_MAX_CALLERS)
+        self.pages = Coalescer[tuple[Window, PointInTime]](
+            name="pages", max_callers=SHARING_CALLERS
+        )
         self.totals = Coalescer[tuple[int, Timestamp | None]](
-            name="totals", max_callers=_MAX_CALLERS
+            name="totals", max_callers=SHARING_CALLERS
         )
         self.bulkheads = bulkheads
         self.backlog = backlog

@@ -8,6 +8,7 @@ from operator import attrgetter
 from time import perf_counter
 from typing import TypeAlias
 
+from registry.capacity import GROUPS
 from registry.metrics.families import BATCH_SIZE, BATCH_WAIT
 from registry.model.graph import Graph
 from registry.storage.errors import StorageError
@@ -22,18 +23,8 @@ from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 
-_MAX_REQUESTS = 128
-"""Requests in a group. In groups of one, a write takes several times the CPU time."""
-
 _MAX_RESOURCES = 1_000
 """Resources that the requests of a group name."""
-
-_MAX_GROUPS = 2
-"""Groups in flight. Service and database then do not take turns: the service applies the writes of
-one group while the database stores those of the other."""
-
-_MIN_PARALLEL = 8
-"""Requests that have to wait before a second group begins."""
 
 _ITERATIONS_BEFORE_GROUP = 2
 """Event-loop iterations to wait after a group, so that callers just answered can join the next."""
@@ -111,7 +102,7 @@ class GroupCommit:
 
     def _dispatch(self) -> None:
         """Begin the groups that can begin now."""
-        while self._queue and self._groups < _MAX_GROUPS:
+        while self._queue and self._groups < GROUPS.max_in_flight:
             if self._groups and len(self._queue) < self._group_size:
                 break
             is_idle = not self._tasks
@@ -133,8 +124,8 @@ class GroupCommit:
         Otherwise the callers of one group would stay together, and the service and the database
         would take turns even with many callers.
         """
-        share = -(-(len(self._queue) + self._requests_in_flight) // _MAX_GROUPS)
-        return min(_MAX_REQUESTS, max(share, _MIN_PARALLEL))
+        share = -(-(len(self._queue) + self._requests_in_flight) // GROUPS.max_in_flight)
+        return min(GROUPS.max_size, max(share, GROUPS.min_parallel))
 
     def _take(self, queue: deque[WriteRequest], count: int) -> _Group | None:
         """Remove a group from a queue; None if all requests in it have to wait."""
@@ -177,7 +168,7 @@ class GroupCommit:
     async def _run_shared(self, group: _Group, count: int) -> None:
         try:
             await self._run(group, self._transactions.attempt_shared)
-            if len(self._queue) < _MAX_REQUESTS:
+            if len(self._queue) < GROUPS.max_size:
                 for _ in range(_ITERATIONS_BEFORE_GROUP):
                     await asyncio.sleep(0)
         finally:

@@ -1,0 +1,127 @@
+"""What one process does at the same time, and why.
+
+Each request that needs the database or much memory belongs to a class with a limit and a queue of
+its own: a Bulkhead. The commands of all classes leave in batches, in groups of writes or alone,
+each on a thread.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Self
+
+from registry.settings import CORES, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """The limits of one kind of batches.
+
+    max_size: keys in a batch. max_in_flight: batches under way at the same time. min_parallel:
+    smaller batches are not dispatched in parallel, as each takes CPU time.
+    """
+
+    max_size: int
+    max_in_flight: int = 1
+    min_parallel: int = 8
+
+
+LOOKUPS_OF_ONE = BatchLimits(256, 2, min_parallel=64)
+"""Lookups of one id, per type. With many callers, the service renders the records of one batch
+while the database reads the other. At 64 connections, two batches of 32 instead of one would take
+14 % more CPU time for each read."""
+
+LOOKUPS_OF_MANY = BatchLimits(12, 3)
+"""Lookups of several ids, per type and link. The results of larger batches would exceed processor
+caches. Three in flight: 1.28 times the pages per second."""
+
+PAGES_BY_ID = BatchLimits(12, 3)
+"""Pages in the order of the ids, per type, for the same reasons."""
+
+POSITIONS = BatchLimits(10_000)
+"""Pages that are located by number at one point in time, per type."""
+
+TOKENS = BatchLimits(1_000, 2)
+"""Lookups of access tokens."""
+
+GROUPS = BatchLimits(128, 2)
+"""Groups of writes, which share a transaction. In groups of one, a write takes several times the
+CPU time. With two in flight, the service applies the writes of one while the database stores those
+of the other."""
+
+SHARING_CALLERS = 256
+"""Requests that share the result of one page, total or document."""
+
+PAST_BATCHES = 12
+"""Batches in flight of lookups in past snapshots, each of which has batches of its own."""
+
+UNBATCHED_LOOKUPS = 8
+"""Lookups in flight of so many ids that they would delay a batch."""
+
+RETRIED_WRITES = 16
+"""Transactions in flight of single requests, which run alone after a conflict."""
+
+THREADS = 50 * max(2, CORES)
+"""Threads for commands, and connections for them, which start on demand.
+
+With two types, the limits above let 41 batches, 8 lookups, and 19 transactions and commands of
+writes be in flight. Pages in other orders are not batched: they wait for a thread. With motor's
+default, five per core, ten slow queries would block every write on two cores.
+"""
+
+_SLOW_THREADS = THREADS // 2
+"""Threads of the classes whose operations may take seconds; the others always have the rest."""
+
+# Motor reads it when it is imported, so after this module, and offers no other way.
+os.environ["MOTOR_MAX_WORKERS"] = str(THREADS)
+
+
+_QUEUE_SECONDS = 4.0
+"""How long a request waits for its class. With the default time limit of a query, it is answered
+before the ten seconds after which many clients give up."""
+
+_OTHER_SECONDS = 0.5
+"""What a request may take beside its wait and its query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How many requests of each class are in progress, and how long they take; the others wait.
+
+    small_requests: reads by id, pages along an index, small writes; also, counted separately,
+    lookups of access tokens. Most wait for threads: refusing them would take as much CPU time.
+    heavy_queries: what no index serves. They leave half of the cores to others.
+    streams: collections without `page`. Each may be as slow as its client, in constant memory.
+    large_transactions: writes of many resources. They leave half of the cores to others.
+    large_bodies: requests whose large body is arriving, or has arrived in parts, at the pace of the
+    client. Each takes 0.4 MB.
+    large_documents: requests whose large body has arrived. They are parsed one by one.
+    queue_length: the requests that wait for each limit; others are refused at once.
+    queue_seconds, query_seconds: the limits of a wait and of a query. response_seconds: the time
+    until a response begins.
+    """
+
+    small_requests: int
+    heavy_queries: int
+    streams: int
+    large_transactions: int
+    large_bodies: int
+    large_documents: int
+    queue_length: int = 2_000
+    queue_seconds: float = _QUEUE_SECONDS
+    query_seconds: float
+    response_seconds: float
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return what follows from the cores and from the settings."""
+        half_of_cores, requests = max(1, CORES // 2), settings.capacity
+        return cls(
+            small_requests=requests,
+            heavy_queries=half_of_cores,
+            streams=min(max(1, requests // 125), _SLOW_THREADS - 2 * half_of_cores),
+            large_transactions=half_of_cores,
+            large_bodies=max(1, requests // 30),
+            large_documents=2 * CORES,
+            query_seconds=settings.query_seconds,
+            response_seconds=_QUEUE_SECONDS + settings.query_seconds + _OTHER_SECONDS,
+        )

@@ -7,11 +7,15 @@ from functools import partial
 from aiohttp import web
 
 from registry.capacity import SHARING_CALLERS, Capacity
-from registry.http import health, metrics
-from registry.http.access_middleware import access_middleware
+from registry.http import metrics_endpoint, routes
+from registry.http.access_control import (
+    AUTHENTICATOR,
+    Authenticator,
+    access_middleware,
+    oidc_verifier,
+)
 from registry.http.access_notice import access_notice
 from registry.http.app_keys import (
-    AUTHENTICATOR,
     CORS,
     DEADLINES,
     GRAPH,
@@ -23,16 +27,14 @@ from registry.http.app_keys import (
     REPOSITORY,
     SETTINGS,
 )
-from registry.http.authentication import Authenticator, oidc_verifier
 from registry.http.cors import Cors
-from registry.http.deadlines import Deadlines
 from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
-from registry.http.limits import Limits
-from registry.http.metrics import Scrape, scrape_process
+from registry.http.limits import Deadlines, Limits
+from registry.http.metrics_endpoint import Scrape, scrape_process
 from registry.http.proxies import TrustedProxies
-from registry.http.routes import UI_PATH, routes
-from registry.http.views import entry_point, trailing_slash
+from registry.http.service_urls import UI_PATH
+from registry.http.views import site
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi import swagger_ui
@@ -74,13 +76,11 @@ def create_app(
     app[LINKAGE] = Coalescer(name="linkage", max_callers=SHARING_CALLERS)
     app[GRAPH] = graph = Graph(resources).with_unique(settings.unique)
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
-    resource_routes = routes(graph, settings.sizes)
-    app.add_routes(resource_routes)
-    trailing_slash.mount(app, resource_routes)
-    entry_point.mount(app)
-    health.mount(app)
+    endpoints = routes.endpoints(graph, settings.sizes)
+    routes.mount(app, endpoints)
+    site.mount(app, [endpoint.path for endpoint in endpoints])
     if settings.metrics_port is None:
-        metrics.mount(app, scrape)
+        metrics_endpoint.mount(app, scrape)
     swagger_ui.mount(app, describe(graph, settings, limits))
     return app
 

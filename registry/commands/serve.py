@@ -63,7 +63,7 @@ async def _serve(
     announce = _announcer(settings)
     # Imported late, because they load slowly: bad settings and signals end the process at once.
     if settings.workers == 1:
-        from registry.http.metrics import scrape_process  # noqa: PLC0415
+        from registry.http.metrics_endpoint import scrape_process  # noqa: PLC0415
         from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
         from registry.processes.service import serve  # noqa: PLC0415
 

@@ -1,19 +1,15 @@
-"""Keys of the application and of requests: the objects that views and the server share."""
+"""Keys of the application: the objects that views and the server share."""
 
 from aiohttp import web
 
-from registry.access.principal import Principal
-from registry.http.authentication import Authenticator
 from registry.http.cors import Cors
-from registry.http.deadlines import Deadlines
 from registry.http.hosts import AllowedHosts
-from registry.http.limits import Limits
+from registry.http.limits import Deadlines, Limits
 from registry.http.proxies import TrustedProxies
 from registry.model.graph import Graph
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository
 
-AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
 CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
 GRAPH = web.AppKey("graph", Graph)
@@ -28,6 +24,3 @@ NOTICE = web.AppKey("notice", str)
 PROXIES = web.AppKey("proxies", TrustedProxies)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
-
-PRINCIPAL = web.RequestKey("principal", Principal)
-"""Who has sent the request; set before a view is called, unless nobody has to be known."""

@@ -16,8 +16,7 @@ from aiohttp import web
 from aiohttp.web_protocol import _ErrInfo
 
 from registry.http.error_responses import error_response, raw_error_response
-from registry.http.fields_limit import FieldsLimit, FieldsTooLarge
-from registry.http.limits import Limits
+from registry.http.limits import FieldsLimit, FieldsTooLarge, Limits
 from registry.http.request_recorder import RequestRecorder
 from registry.http.responses import new_request_id
 from registry.jsonapi.error_types import HeaderFieldsTooLarge, MalformedRequest, RequestTimeout

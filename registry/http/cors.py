@@ -4,8 +4,13 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict
 
-from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
-from registry.http.responses import common_headers, request_id
+from registry.http.responses import (
+    IDEMPOTENCY_KEY,
+    IDEMPOTENCY_REPLAYED,
+    REQUEST_ID,
+    common_headers,
+    request_id,
+)
 from registry.jsonapi.error_types import CrossSiteRequest
 
 _PREFLIGHT_HEADERS = {

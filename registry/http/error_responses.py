@@ -11,7 +11,7 @@ from registry.access.token_errors import InvalidToken, KeysUnavailable
 from registry.access.tokens import redact
 from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
-from registry.http.routes import UI_PATH
+from registry.http.service_urls import UI_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import MAX_ERRORS, READ_ONLY, ApiError, ApiErrors, quoted

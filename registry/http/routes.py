@@ -1,14 +1,14 @@
-"""The routes of the service: its paths and their views."""
+"""The endpoints of resources and operations: their paths, views and types."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from aiohttp import web
 
 from registry.http.request_body import defer_continue
+from registry.http.service_urls import OPERATIONS_PATH
+from registry.http.views.atomic import AtomicView
+from registry.http.views.base import ENDPOINTS, Endpoint
 from registry.http.views.collection import CollectionView
-from registry.http.views.document import DocumentView
-from registry.http.views.operations import OperationsView
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
 from registry.http.views.resource import DetailView
 from registry.jsonapi.pagination import PageSizes
@@ -21,39 +21,33 @@ from registry.jsonapi.resource_objects import (
 )
 from registry.model.graph import Graph
 
-OPERATIONS_PATH = "/operations"
-UI_PATH = "/api/swagger"
-"""The prefix of Swagger UI and the OpenAPI document (section 1 of the service description)."""
 
-
-def routes(graph: Graph, sizes: PageSizes) -> list[web.RouteDef]:
-    """Return the routes of all types (section 4.1 of the service description).
+def endpoints(graph: Graph, sizes: PageSizes) -> list[Endpoint]:
+    """Return the endpoints of all types (section 4.1 of the service description).
 
     sizes: the default and maximum size of pages and of included relationships.
     """
     scopes = [QueryScope(resource, graph, sizes) for resource in graph.values()]
-    of_types = [route for scope in scopes for route in _of_type(scope)]
-    return [*of_types, _route(OperationsView, OPERATIONS_PATH, "operations", graph=graph)]
+    of_types = [endpoint for scope in scopes for endpoint in _of_type(scope)]
+    return [*of_types, Endpoint(OPERATIONS_PATH, "operations", AtomicView)]
 
 
-def _of_type(scope: QueryScope) -> Iterator[web.RouteDef]:
+def mount(app: web.Application, served: list[Endpoint]) -> None:
+    """Serve the endpoints."""
+    routes = [
+        web.view(one.path, one.view, name=one.name, expect_handler=defer_continue) for one in served
+    ]
+    app[ENDPOINTS] = dict(zip(app.add_routes(routes), served, strict=True))
+
+
+def _of_type(scope: QueryScope) -> Iterator[Endpoint]:
     resource = scope.resource
-    context: dict[str, Any] = {"graph": scope.graph, "scope": scope, "resource": resource}
-    context["types"] = (resource,)
     paths = collection_path(resource), resource_path(resource, "{id}")
     # The router tries the paths of a type in this order: the most frequent one comes first.
-    yield _route(DetailView, paths[1], f"{resource.type}_detail", **context)
-    yield _route(CollectionView, paths[0], f"{resource.type}_list", **context)
+    yield Endpoint(paths[1], f"{resource.type}_detail", DetailView, scope)
+    yield Endpoint(paths[0], f"{resource.type}_list", CollectionView, scope)
     for name, relationship in resource.relationships.items():
-        types = (resource, scope.graph[relationship.target])
-        context |= {"relationship": relationship, "types": types}
         linkage = MembersView if relationship.to_many else LinkageView
         paths = relationship_path(resource, "{id}", name), related_path(resource, "{id}", name)
-        yield _route(linkage, paths[0], f"{resource.type}_{name}_linkage", **context)
-        yield _route(RelatedView, paths[1], f"{resource.type}_{name}", **context)
-
-
-def _route(view: type[DocumentView], path: str, name: str, **context: Any) -> web.RouteDef:
-    """Return a route to a subclass of the view with the class attributes in `context`."""
-    subclass = type(view.__name__, (view,), context)
-    return web.view(path, subclass, name=name, expect_handler=defer_continue)
+        yield Endpoint(paths[0], f"{resource.type}_{name}_linkage", linkage, scope, relationship)
+        yield Endpoint(paths[1], f"{resource.type}_{name}", RelatedView, scope, relationship)

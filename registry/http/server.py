@@ -14,16 +14,14 @@ from typing import Any
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10, HttpVersion11
 
-from registry.http.access_log import AccessLog
 from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES
 from registry.http.connection import Connection
 from registry.http.cors import Cors
 from registry.http.error_responses import error_response
-from registry.http.fields_limit import size_of
-from registry.http.health import HEALTH_PATHS
 from registry.http.hosts import AllowedHosts
-from registry.http.limits import Limits
-from registry.http.request_recorder import RequestRecorder
+from registry.http.limits import Limits, size_of
+from registry.http.request_recorder import AccessLog, RequestRecorder
+from registry.http.service_urls import HEALTH_PATHS
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
 

@@ -4,11 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import registry
-from registry.http.header_names import REQUEST_ID
-from registry.http.health import LIVE_PATH, READY_PATH
 from registry.http.limits import Limits
-from registry.http.metrics import METRICS_PATH
-from registry.http.routes import OPERATIONS_PATH, routes
+from registry.http.responses import REQUEST_ID
+from registry.http.routes import endpoints
+from registry.http.service_urls import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.resource_objects import (
@@ -60,7 +59,7 @@ def describe(graph: Graph, settings: Settings, limits: Limits) -> dict[str, Any]
     paths = {path: item for scope in scopes for path, item in _items(scope, errors).items()}
     paths[OPERATIONS_PATH] = operations_item(graph, errors)
     if settings.requires_tokens:
-        add_security(paths, routes(graph, settings.sizes), graph, errors)
+        add_security(paths, endpoints(graph, settings.sizes), graph, errors)
     return {
         "openapi": "3.0.0",
         "info": {

@@ -11,7 +11,7 @@ from registry.access.tokens import check_form
 from registry.capacity import Capacity
 from registry.http.error_responses import from_storage_error
 from registry.http.hosts import AllowedHosts
-from registry.http.idempotency import parse_key
+from registry.http.idempotency_header import parse_key
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
 from registry.jsonapi import error_types as errors

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from registry.http.etags import make_etag
-from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
+from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.request_documents import MAX_CONTAINERS

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
-from registry.http.idempotency import PATTERN
+from registry.http.idempotency_header import PATTERN
+from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.jsonapi.pagination import PageSizes
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names

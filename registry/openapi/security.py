@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from aiohttp import web
-
 from registry.access.principal import Action
-from registry.http.views.document import DocumentView
+from registry.http.views.base import Endpoint
 from registry.jsonapi.authorization import Requirement
 from registry.jsonapi.error_objects import DocumentPosition
 from registry.jsonapi.operation_documents import OPERATIONS
@@ -29,17 +27,15 @@ SCHEMES: Json = {
 
 
 def add_security(
-    paths: Json, routes: Sequence[web.RouteDef], graph: Graph, errors: ErrorExamples
+    paths: Json, endpoints: Sequence[Endpoint], graph: Graph, errors: ErrorExamples
 ) -> None:
-    """Add to the operations of all paths what their routes require of an access token."""
+    """Add to the operations of all paths what their endpoints require of an access token."""
     first = DocumentPosition((OPERATIONS, 0)).pointer
     by_document = [Requirement(Action.WRITE, resource, first) for resource in graph.values()]
-    for route in routes:
-        assert isinstance(route.handler, type)  # noqa: S101 - for mypy
-        assert issubclass(route.handler, DocumentView)  # noqa: S101 - for mypy
-        item = paths[route.path]
+    for endpoint in endpoints:
+        item = paths[endpoint.path]
         for method in item.keys() - {"parameters"}:
-            requirements = route.handler.requirements[method.upper()] or by_document
+            requirements = endpoint.requirements(method.upper()) or by_document
             item[method] = _secured(item[method], requirements, errors)
 
 

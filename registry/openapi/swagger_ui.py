@@ -15,8 +15,8 @@ from aiohttp.typedefs import Handler
 from aiohttp_swagger3 import SwaggerDocs, SwaggerUiSettings
 
 from registry.http.compression import GZIP, compresses, gzipped
-from registry.http.routes import UI_PATH
-from registry.http.views.read_only import ReadOnlyView, allow_reading
+from registry.http.service_urls import UI_PATH
+from registry.http.views.site import ReadOnlyView, allow_reading
 from registry.installation import SWAGGER_UI
 
 

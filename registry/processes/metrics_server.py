@@ -4,8 +4,9 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from registry.http.metrics import METRICS_PATH, Scrape, metrics_app
+from registry.http.metrics_endpoint import Scrape, metrics_app
 from registry.http.server import Runner
+from registry.http.service_urls import METRICS_PATH
 from registry.processes.listeners import url_of
 from registry.settings import Settings
 

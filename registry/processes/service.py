@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from registry.app import create_app
 from registry.http.app_keys import NOTICE
-from registry.http.metrics import Scrape, scrape_process
-from registry.http.routes import UI_PATH
+from registry.http.metrics_endpoint import Scrape, scrape_process
 from registry.http.server import Runner
+from registry.http.service_urls import UI_PATH
 from registry.http.tls import Certificate
 from registry.metrics.families import REQUESTS_IN_PROGRESS, WORKERS
 from registry.openapi import swagger_ui

@@ -11,7 +11,7 @@ from uuid import uuid4
 import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, hdrs
 
-from registry.http.header_names import IDEMPOTENCY_KEY
+from registry.http.responses import IDEMPOTENCY_KEY
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS, RESULTS
 from registry.transfer.operations import Operation

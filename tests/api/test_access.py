@@ -19,10 +19,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from registry.access.principal import Principal
 from registry.access.tokens import new_token
 from registry.app import create_app
-from registry.http.access_log import Entry
 from registry.http.app_keys import NOTICE
+from registry.http.request_recorder import Entry
 from registry.http.server import Runner
-from registry.http.views.trailing_slash import TrailingSlashView
+from registry.http.views.site import TrailingSlashView
 from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
 from registry.storage import token_lookups

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from registry.access.principal import Principal
-from registry.http.app_keys import PRINCIPAL
+from registry.http.access_control import PRINCIPAL
 from registry.http.error_middleware import error_middleware
 from registry.settings import Settings
 from tests.conftest import Grant, Serve

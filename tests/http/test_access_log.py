@@ -12,9 +12,10 @@ import pytest
 from aiohttp import ClientPayloadError, web
 
 from registry.access.principal import Principal
-from registry.http.access_log import Entry
-from registry.http.app_keys import PRINCIPAL, PROXIES
+from registry.http.access_control import PRINCIPAL
+from registry.http.app_keys import PROXIES
 from registry.http.proxies import TrustedProxies
+from registry.http.request_recorder import Entry
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
 from tests.http.conftest import Client, Server, exchange, new_app

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from registry.http.decoding import MAX_MEMBERS, decoded
+from registry.http.request_body import MAX_MEMBERS, decoded
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest
 
 BODY = b'{"data": null}'

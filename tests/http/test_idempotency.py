@@ -7,9 +7,9 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from registry.access.principal import Principal
-from registry.http.app_keys import PRINCIPAL
-from registry.http.header_names import IDEMPOTENCY_KEY
-from registry.http.idempotency import idempotency_key
+from registry.http.access_control import PRINCIPAL
+from registry.http.idempotency_header import idempotency_key
+from registry.http.responses import IDEMPOTENCY_KEY
 from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.storage.writes.idempotency import IdempotencyKey
 

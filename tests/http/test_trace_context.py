@@ -6,8 +6,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from registry.http.responses import DocumentResponse, request_id
-from registry.http.trace_context import sent_id, trace_id
+from registry.http.responses import DocumentResponse, request_id, sent_id, trace_id
 from tests.http.conftest import Start
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

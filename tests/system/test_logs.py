@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 import pytest
 
 from registry.http import ACCESS_LOG
-from registry.http.access_log import Entry
+from registry.http.request_recorder import Entry
 from registry.metrics.families import LOG_LINES_DROPPED
 from registry.processes import logs
 from registry.processes.logs import BackgroundHandler, StderrHandler

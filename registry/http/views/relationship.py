@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 from aiohttp import web
 
 from registry.compound.include_resolver import resolve
 from registry.compound.stream import CompoundStream
 from registry.http.app_keys import LINKAGE
-from registry.http.idempotency import marked
+from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import DocumentResponse
-from registry.http.views.listing import ListView, counts
-from registry.http.views.typed import Encoded
+from registry.http.views.base import Encoded, ResourceView
+from registry.http.views.collection import counts, respond_with_listing
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.documents import encode_document, encode_linkage
@@ -29,20 +28,18 @@ from registry.jsonapi.resource_objects import (
     resource_objects,
 )
 from registry.model.record import Record
-from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES
 from registry.storage import Listing, RecordNotFound, Snapshot, key_of
 
 
-class _RelationshipView(ListView):
-    """A view of one relationship of a type."""
+class _RelationshipView(ResourceView):
+    """A view of one relationship of a type. target: the type of the related resources."""
 
-    relationship: ClassVar[Relationship]
-
-    @property
-    def target(self) -> ResourceType:
-        """The type of the related resources."""
-        return self.graph[self.relationship.target]
+    def __init__(self, request: web.Request) -> None:
+        super().__init__(request)
+        assert self.endpoint.relationship is not None  # noqa: S101 - for mypy: routes has set it
+        self.relationship = self.endpoint.relationship
+        self.target = self.graph[self.relationship.target]
 
     @property
     def related_scope(self) -> QueryScope:
@@ -68,12 +65,13 @@ class RelatedView(_RelationshipView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the related resource, or the collection of them."""
+        self.negotiate()
         query = self.read_query(self.related_scope)
         snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await self.find(snapshot)
+        owner = await self.read(snapshot)
         if self.relationship.to_many:
             listing = self.members(owner, query, snapshot)
-            return await self.respond_with_listing(self.target, listing, query, snapshot)
+            return await respond_with_listing(self, self.target, listing, query, snapshot)
         records = await self.related(owner, snapshot)
         compound = await self.resolve(self.target, records, query, snapshot)
         links = {"self": related_path(self.resource, owner["_id"], self.relationship.name)}
@@ -94,11 +92,12 @@ class LinkageView(_RelationshipView):
     async def get(self) -> DocumentResponse:
         """Respond with the identifiers of the related resources."""
         start = (self.resource, self.relationship)
+        self.negotiate()
         query = self.read_query(replace(self.related_scope, linkage=start))
         if self.relationship.to_many and query.page is None:
             return await self._respond_with_all(query)
         snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await self.find(snapshot)
+        owner = await self.read(snapshot)
         if query.page is not None:
             return await self._respond_with_page(owner, query.page, query, snapshot)
         window = Window(await self.related(owner, snapshot), more=False)
@@ -119,7 +118,7 @@ class LinkageView(_RelationshipView):
         """Respond with all identifiers. Equal requests that wait together share a document."""
         links = self._absolute_links
         # The URL alone, with its query, determines what a document shows.
-        load = self.request.app[LINKAGE].load(self.url, partial(self._read_all, query, links))
+        load = self.app[LINKAGE].load(self.url, partial(self._read_all, query, links))
         return await self.respond_with(await load)
 
     async def _read_all(self, query: Query, links: Mapping[str, str | None]) -> Encoded:
@@ -129,7 +128,7 @@ class LinkageView(_RelationshipView):
         the records of 50,000 computers take 35 MB.
         """
         snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await self.find(snapshot)
+        owner = await self.read(snapshot)
         listing = self._identified(owner, query, snapshot)
         compound = CompoundStream(
             self.target, query, snapshot, self.graph, (self.relationship.name,)
@@ -187,13 +186,11 @@ class LinkageView(_RelationshipView):
         return await self._change(Mode.REPLACE)
 
     async def _change(self, mode: Mode) -> web.Response:
-        self.negotiate()
         load = partial(load_linkage, relationship=self.relationship, mode=mode)
-        required_by = partial(required_by_change, graph=self.graph)
-        _, change, key = await self.read_keyed_request(self.reject_parameters, load, required_by)
+        _, change, key = await self.read_request(load, required_by_change)
         write = Write(Verb.UPDATE, self.resource, self.identifier, change)
         result = await self.write(write, key)
-        return marked(web.Response(status=204), is_replayed=result.is_replayed)
+        return with_replay_header(web.Response(status=204), is_replayed=result.is_replayed)
 
 
 class MembersView(LinkageView):

@@ -5,31 +5,28 @@ from functools import partial
 from aiohttp import web
 
 from registry.http.responses import DocumentResponse
-from registry.http.views.typed import TypeView
+from registry.http.views.base import ResourceView
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.request_documents import load
 
 
-class DetailView(TypeView):
+class DetailView(ResourceView):
     """One resource (sections 4.3 and 4.4 of the service description)."""
 
     async def get(self) -> DocumentResponse:
         """Respond with the resource."""
+        self.negotiate()
         query = self.read_query(self.scope)
         snapshot = self.repository.snapshot()
-        return await self.respond_with_resource(await self.find(snapshot), query, snapshot)
+        return await self.respond_with_resource(await self.read(snapshot), query, snapshot)
 
     head = get
 
     async def patch(self) -> DocumentResponse:
         """Change the attributes and relationships in the body, all or none."""
-        self.negotiate()
-        query, change = await self.read_request(
-            partial(self.parse_query, self.scope),
-            partial(load, resource=self.resource, creating=False),
-            partial(required_by_change, graph=self.graph),
-        )
+        load_change = partial(load, resource=self.resource, creating=False)
+        query, change, _ = await self.read_request(load_change, required_by_change, self.scope)
         shows_related = bool(query.include)
         write = Write(
             Verb.UPDATE, self.resource, self.identifier, change, shows_related=shows_related
@@ -41,6 +38,6 @@ class DetailView(TypeView):
     async def delete(self) -> web.Response:
         """Delete the resource; resources linked to it stay, unlinked."""
         self.negotiate()
-        self.reject_parameters()
+        self.read_query(None)
         await self.write(Write(Verb.DELETE, self.resource, self.identifier))
         return web.Response(status=204)

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from aiohttp import hdrs, web
 
-from registry.http.app_keys import PRINCIPAL
-from registry.http.header_names import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
+from registry.http.access_control import PRINCIPAL
+from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.jsonapi.error_types import InvalidIdempotencyKey
 from registry.storage import IdempotencyKey
 
@@ -45,7 +45,7 @@ def idempotency_key(request: web.Request, body: bytes) -> IdempotencyKey | None:
     )
 
 
-def marked(response: _Response, *, is_replayed: bool) -> _Response:
+def with_replay_header(response: _Response, *, is_replayed: bool) -> _Response:
     """Return the response, with the header that says so if it has a stored result."""
     if is_replayed:
         response.headers[IDEMPOTENCY_REPLAYED] = "true"

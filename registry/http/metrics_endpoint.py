@@ -1,7 +1,7 @@
 """The metrics of the service for Prometheus, of all its processes together."""
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 from aiohttp import hdrs, web
 from prometheus_client.aiohttp import make_aiohttp_handler
@@ -13,17 +13,18 @@ from registry.http.error_middleware import error_middleware
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
 from registry.http.proxies import TrustedProxies
-from registry.http.views.read_only import ReadOnlyView
+from registry.http.service_urls import METRICS_PATH
+from registry.http.views.site import ReadOnlyView
 from registry.jsonapi.authorization import Requirement
 from registry.metrics import snapshot
 from registry.metrics.exposition import registry_of
 from registry.metrics.snapshot import MetricsSnapshot
 from registry.settings import Settings
 
-METRICS_PATH = "/metrics"
-
 Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
 """Returns the snapshot of all processes of the service."""
+
+_READ_ALL = Requirement(Action.READ, None)
 
 _SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
@@ -58,9 +59,10 @@ class MetricsView(ReadOnlyView):
     each.
     """
 
-    requirements: ClassVar = dict.fromkeys(
-        (hdrs.METH_GET, hdrs.METH_HEAD), (Requirement(Action.READ, None),)
-    )
+    @staticmethod
+    def required_by(request: web.Request) -> tuple[Requirement, ...]:
+        """Return what a request requires; nothing if 405 follows."""
+        return (_READ_ALL,) if request.method in {hdrs.METH_GET, hdrs.METH_HEAD} else ()
 
     async def get(self) -> web.StreamResponse:
         """Respond with the metrics, or those that the parameters `name[]` name."""

@@ -1,4 +1,4 @@
-"""URLs of requests, for `links.self`, the links between pages, and redirects."""
+"""The paths of the service beside those of resources, and the URLs of requests."""
 
 import re
 from urllib.parse import quote
@@ -6,6 +6,15 @@ from urllib.parse import quote
 from aiohttp import web
 
 from registry.http.proxies import TrustedProxies
+
+ROOT_PATH = "/"
+OPERATIONS_PATH = "/operations"
+METRICS_PATH = "/metrics"
+LIVE_PATH = "/health/live"
+READY_PATH = "/health/ready"
+HEALTH_PATHS = frozenset({LIVE_PATH, READY_PATH})
+UI_PATH = "/api/swagger"
+"""The prefix of Swagger UI and the OpenAPI document (section 1 of the service description)."""
 
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SAFE = "/?:@!$&'()*+,;=-._~%"

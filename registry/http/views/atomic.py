@@ -5,9 +5,9 @@ from functools import partial
 from aiohttp import hdrs
 
 from registry.http.compression import GZIP, compresses, gzipped
-from registry.http.idempotency import marked
+from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import DocumentResponse
-from registry.http.views.document import DocumentView
+from registry.http.views.base import DocumentView
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import media_type
@@ -20,7 +20,7 @@ from registry.offloading import offload
 from registry.storage import WriteResult
 
 
-class OperationsView(DocumentView):
+class AtomicView(DocumentView):
     """The endpoint for operations (Atomic Operations, Processing)."""
 
     async def post(self) -> DocumentResponse:
@@ -29,11 +29,9 @@ class OperationsView(DocumentView):
         Raises PreconditionFailed for any `If-Match`: the path has no representation that could
         match (RFC 9110, 13.1.1).
         """
-        self.negotiate(EXTENSION)
         load = partial(load_operations, graph=self.graph)
-        required_by = partial(required_by_operations, graph=self.graph)
-        _, operations, key = await self.read_keyed_request(
-            self.reject_parameters, load, required_by, EXTENSION
+        _, operations, key = await self.read_request(
+            load, required_by_operations, extension=EXTENSION
         )
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
@@ -51,7 +49,7 @@ class OperationsView(DocumentView):
             headers[hdrs.CONTENT_ENCODING] = GZIP
             body = await gzipped(body)
         response = DocumentResponse(200, body, headers)
-        return marked(response, is_replayed=results[0].is_replayed)
+        return with_replay_header(response, is_replayed=results[0].is_replayed)
 
 
 def _resource_object(result: WriteResult) -> str | None:

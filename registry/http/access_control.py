@@ -1,0 +1,140 @@
+"""Access control: the access token of a request -> its principal, and what that may do."""
+
+from collections.abc import Sequence
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from registry.access.oidc import ClaimRules, OidcVerifier
+from registry.access.principal import Principal, known_scopes
+from registry.access.tokens import PREFIX, check_form, digest_of
+from registry.http.app_keys import DEADLINES
+from registry.http.service_urls import HEALTH_PATHS, ROOT_PATH, UI_PATH
+from registry.jsonapi.authorization import Requirement, authorize
+from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
+from registry.model.graph import Graph
+from registry.settings import Settings
+from registry.storage import TokenLookups
+
+PRINCIPAL = web.RequestKey("principal", Principal)
+"""Who has sent the request; set before a view is called, unless nobody has to be known."""
+
+_PUBLIC = (UI_PATH, *sorted(HEALTH_PATHS))
+"""Prefixes of the paths that need no access token; the root needs none either."""
+
+
+class Authenticator:
+    """Finds the principals of access tokens.
+
+    oidc: verifies the tokens of an OpenID Connect issuer; None if only those of the service count.
+    """
+
+    def __init__(self, lookups: TokenLookups, oidc: OidcVerifier | None = None) -> None:
+        self._lookups = lookups
+        self._oidc = oidc
+
+    def recall(self, token: str) -> Principal | None:
+        """Return the principal of a token that was verified before, if that still counts."""
+        if token.startswith(PREFIX):
+            return self._lookups.recall(digest_of(token))
+        return self._oidc.recall(token) if self._oidc else None
+
+    async def check(self, token: str) -> None:
+        """Raise as `verify` does unless the token still counts."""
+        if self.recall(token) is None:
+            await self.verify(token)
+
+    async def verify(self, token: str) -> Principal:
+        """Return the principal of a token.
+
+        Raises InvalidToken; or KeysUnavailable, Unavailable or BulkheadFull.
+        """
+        if self._oidc and not token.startswith(PREFIX):
+            return await self._oidc.verify(token)
+        check_form(token)
+        return await self._lookups.find(digest_of(token))
+
+
+def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
+    """Return the verifier of the issuer's tokens, None without an issuer or without access control.
+
+    graph: all types; scopes that name none of them are ignored.
+    """
+    issuer, audience = settings.oidc_issuer, settings.oidc_audience
+    if not settings.requires_tokens or issuer is None or audience is None:
+        return None
+    scopes = known_scopes(graph.values())
+    return OidcVerifier(ClaimRules(issuer, audience, settings.oidc_scope_claim, scopes))
+
+
+def bearer_token(request: web.BaseRequest) -> str | None:
+    """Return the access token of a request (RFC 6750, 2.1).
+
+    None if there is none or it has another scheme. Raises InvalidAuthorization if there are several
+    or none after the scheme. The form of the token is left to its verification.
+    """
+    values = request.headers.getall(hdrs.AUTHORIZATION, ())
+    if not values:
+        return None
+    if len(values) > 1:
+        raise InvalidAuthorization("The header `Authorization` is given more than once.")
+    scheme, _, token = values[0].partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    if not (stripped := token.strip()):
+        raise InvalidAuthorization("There is no access token in the header `Authorization`.")
+    return stripped
+
+
+AUTHENTICATOR = web.AppKey("authenticator", Authenticator)
+
+
+def access_middleware(app: web.Application) -> Middleware:
+    """Return the middleware, which sets the principal of a request before its view is called.
+
+    `required_by` of a handler returns what a request requires; the view checks what parameters and
+    documents require in addition. A route whose handler has none is refused unless its path is
+    public. OPTIONS only shows the methods of a path, and needs no token.
+    """
+
+    @web.middleware
+    async def check_access(request: web.Request, handler: Handler) -> web.StreamResponse:
+        required_by = getattr(request.match_info.handler, "required_by", None)
+        if required_by is None:
+            if _is_public(request):
+                return await handler(request)
+            if request.match_info.http_exception is None:
+                raise web.HTTPForbidden
+        # Without a route: 404 or 405, but only for an authenticated client.
+        requirements = required_by(request) if required_by else ()
+        if request.method == hdrs.METH_OPTIONS:
+            return await handler(request)
+        token, authenticator = bearer_token(request), app[AUTHENTICATOR]
+        if token is None:
+            raise AuthenticationRequired
+        principal = authenticator.recall(token)
+        if principal is not None:
+            _admit(request, principal, requirements)
+            return await handler(request)
+        # The verification counts towards the time that the request may take.
+        task = app[DEADLINES].start()
+        try:
+            _admit(request, await authenticator.verify(token), requirements)
+            return await handler(request)
+        finally:
+            app[DEADLINES].end(task)
+
+    return check_access
+
+
+def _admit(request: web.Request, principal: Principal, requirements: Sequence[Requirement]) -> None:
+    """Set the principal of a request. Raises ApiErrors if it lacks a required scope."""
+    request[PRINCIPAL] = principal
+    authorize(principal, requirements)
+
+
+def _is_public(request: web.Request) -> bool:
+    resource = request.match_info.route.resource
+    # Without a resource nothing but 404 or 405 follows, so the path as it was sent suffices.
+    path = request.path if resource is None else resource.canonical
+    return path == ROOT_PATH or path.startswith(_PUBLIC)

@@ -1,0 +1,411 @@
+"""The base classes of the views of documents: dispatching, reading requests, responding."""
+
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar, TypeAlias, TypeVar
+
+from aiohttp import hdrs, web
+
+from registry.compound.include_resolver import resolve
+from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
+from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY, SETTINGS
+from registry.http.compression import GZIP, compresses, gzipped
+from registry.http.etags import (
+    check_if_match,
+    excluded_versions,
+    gzip_etag,
+    make_etag,
+    matches_if_none_match,
+    matching_versions,
+)
+from registry.http.idempotency_header import idempotency_key
+from registry.http.request_body import read_body
+from registry.http.responses import DocumentResponse
+from registry.http.service_urls import absolute_url
+from registry.jsonapi import content_negotiation
+from registry.jsonapi.authorization import (
+    Requirement,
+    authorize,
+    required_by_method,
+    required_by_query,
+)
+from registry.jsonapi.changes import Change, Identifier, Versions, Write
+from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
+from registry.jsonapi.error_objects import ErrorCollector
+from registry.jsonapi.error_types import NotFound, PreconditionFailed
+from registry.jsonapi.query import (
+    NO_PARAMETERS,
+    Query,
+    QueryScope,
+    parse_query,
+    reject_parameters,
+)
+from registry.jsonapi.resource_objects import resource_objects, resource_path
+from registry.model.attributes.identifier import parse_id
+from registry.model.graph import Graph
+from registry.model.record import Record
+from registry.model.resource_type import Relationship, ResourceType
+from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
+from registry.storage import (
+    Bulkhead,
+    IdempotencyKey,
+    Snapshot,
+    VersionConflict,
+    WriteResult,
+    version_of,
+)
+
+Encoded: TypeAlias = tuple[bytes, str]
+"""A document and its entity tag."""
+
+_Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.StreamResponse]]"
+_Document = TypeVar("_Document")
+
+_LONG_TARGET = 1_000
+"""The queries of longer request targets, of which some take milliseconds, are parsed one per
+iteration of the event loop, and not at all if their clients have disconnected by then."""
+
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path and its view, and what the path stands for.
+
+    scope: of the query parameters, for a single resource of the type; None for operations.
+    relationship: of the type, if the path is that of one.
+    """
+
+    path: str
+    name: str
+    view: "type[DocumentView]"
+    scope: QueryScope | None = None
+    relationship: Relationship | None = None
+    _to_read: Sequence[Requirement] = field(init=False)
+    _to_write: Sequence[Requirement] = field(init=False)
+
+    def __post_init__(self) -> None:
+        types: list[ResourceType] = []
+        if self.scope is not None:
+            types.append(self.scope.resource)
+            if self.relationship is not None:
+                types.append(self.scope.graph[self.relationship.target])
+        object.__setattr__(self, "_to_read", required_by_method(hdrs.METH_GET, types))
+        object.__setattr__(self, "_to_write", required_by_method(hdrs.METH_POST, types))
+
+    def requirements(self, method: str) -> Sequence[Requirement]:
+        """Return what every request with a method requires."""
+        if method not in self.view.handlers:
+            return ()  # 405
+        return self._to_read if method in {hdrs.METH_GET, hdrs.METH_HEAD} else self._to_write
+
+
+ENDPOINTS: web.AppKey[Mapping[web.AbstractRoute, Endpoint]] = web.AppKey("endpoints")
+
+
+class DocumentView(web.View):
+    """A view of JSON:API documents. handlers: its methods, by their names in requests."""
+
+    handlers: ClassVar[Mapping[str, _Handler]]
+    _entered: Mapping[Bulkhead, str | None] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        names = {name: name.lower() for name in sorted(hdrs.METH_ALL)}
+        cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
+
+    def __init__(self, request: web.Request) -> None:
+        super().__init__(request)
+        self.app = app = request.app
+        self.repository = app[REPOSITORY]
+        self.deadlines = app[DEADLINES]
+
+    def __await__(self) -> Generator[None, None, web.StreamResponse]:
+        """Call the handler of the method. Raises ServiceUnavailable if it takes too long."""
+        request = self.request
+        handler = self.handlers.get(request.method)
+        if handler is None:
+            raise web.HTTPMethodNotAllowed(request.method, self.handlers)
+        task = self.deadlines.start()
+        try:
+            if len(request.raw_path) > _LONG_TARGET:
+                yield from pause().__await__()
+            return (yield from handler(self).__await__())
+        finally:
+            for bulkhead, client in self._entered.items():
+                bulkhead.release(client)
+            self.deadlines.end(task)
+
+    @staticmethod
+    def required_by(request: web.Request) -> Sequence[Requirement]:
+        """Return what the path and the method of a request require."""
+        return endpoint_of(request).requirements(request.method)
+
+    @property
+    def graph(self) -> Graph:
+        """All types."""
+        return self.app[GRAPH]
+
+    @property
+    def author(self) -> str | None:
+        """The id of the principal that sends the request; None without authentication."""
+        principal = self.request.get(PRINCIPAL)
+        return None if principal is None else principal.id
+
+    @property
+    def url(self) -> str:
+        """The absolute URL as requested."""
+        return absolute_url(self.request, self.app[SETTINGS].public_url, self.app[PROXIES])
+
+    @property
+    def client(self) -> str:
+        """The network of the client, for the slots that it occupies."""
+        return self.app[PROXIES].client_network(self.request)
+
+    async def options(self) -> web.Response:
+        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
+        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.handlers)})
+
+    def negotiate(self, extension: str | None = None) -> None:
+        """Check `Accept` and `Content-Type`. extension: the URI of the allowed extension.
+
+        Raises NotAcceptable or UnsupportedMediaType (JSON:API 1.0, Content Negotiation).
+        """
+        headers = self.request.headers
+        if accept := headers.getall(hdrs.ACCEPT, ()):
+            content_negotiation.check_accept(accept, extension)
+        content_negotiation.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
+
+    def read_query(self, scope: QueryScope | None) -> Query:
+        """Return the parsed query string. scope: None if the path supports no parameters.
+
+        Raises ApiErrors for invalid parameters, else for those that require scopes that the access
+        token lacks.
+        """
+        url = self.request.rel_url
+        # Parsing an empty query string as well takes 9 % more CPU time for reading one person.
+        if not url.raw_query_string:
+            return NO_PARAMETERS
+        if scope is None:
+            reject_parameters(url.query)
+            return NO_PARAMETERS
+        query = parse_query(url.query.items(), scope)
+        self.authorize(required_by_query(query, scope))
+        return query
+
+    async def read_request(
+        self,
+        load: Callable[[bytes], _Document],
+        required_by: Callable[[_Document, Graph], Iterable[Requirement]],
+        scope: QueryScope | None = None,
+        extension: str | None = None,
+    ) -> tuple[Query, _Document, IdempotencyKey | None]:
+        """Return the parsed query string, the loaded document and the idempotency key, if any.
+
+        required_by: returns what the document requires beside its path. scope: as for `read_query`.
+        extension: as for `negotiate`. Raises as that does, as `read_body` does, BulkheadFull, or
+        InvalidToken if the access token has expired or was revoked meanwhile; else ApiErrors with
+        all errors of the query, the document and the key, else those for what the access token does
+        not allow.
+        """
+        self.negotiate(extension)
+        bulkheads, errors = self.repository.bulkheads, ErrorCollector()
+        admit = partial(self._enter, bulkheads.large_bodies, awaits_client=True)
+        is_late = not self.request.content.is_eof()
+        body = await read_body(self.request, admit, extension)
+        if is_large := len(body) > MAX_INLINE_BYTES:
+            await self._enter(bulkheads.large_documents, awaits_client=False)
+        if is_late or is_large:  # not always: 2 % of the CPU time of creating a person
+            await self._check_token()
+
+        def load_keyed() -> tuple[_Document, IdempotencyKey | None]:
+            return load(body), idempotency_key(self.request, body)
+
+        with errors:
+            query = self.read_query(scope)
+        with errors:
+            document, key = await offload(load_keyed, size=len(body), limit=MAX_INLINE_BYTES)
+        errors.raise_any()
+        self.authorize(required_by(document, self.graph))
+        return query, document, key
+
+    def authorize(self, requirements: Iterable[Requirement]) -> None:
+        """Raise ApiErrors for what the access token does not allow, if one is needed."""
+        principal = self.request.get(PRINCIPAL)
+        if principal is not None:
+            authorize(principal, requirements)
+
+    async def _check_token(self) -> None:
+        """Raise InvalidToken, or as its verification does, unless the access token still counts."""
+        if PRINCIPAL in self.request and (token := bearer_token(self.request)):
+            await self.app[AUTHENTICATOR].check(token)
+
+    async def _enter(self, bulkhead: Bulkhead, *, awaits_client: bool) -> None:
+        """Occupy a slot until the request ends, unless it has one. Raises BulkheadFull.
+
+        awaits_client: whether the client determines how long that is.
+        """
+        if bulkhead not in self._entered:
+            client = self.client if awaits_client else None
+            await bulkhead.acquire(client)
+            self._entered = {**self._entered, bulkhead: client}
+
+
+class ResourceView(DocumentView):
+    """A view below the path of a type.
+
+    scope: of the query parameters, for a single resource of the type.
+    """
+
+    def __init__(self, request: web.Request) -> None:
+        super().__init__(request)
+        self.endpoint = endpoint_of(request)
+        assert self.endpoint.scope is not None  # noqa: S101 - for mypy: it is not that of operations
+        self.scope = self.endpoint.scope
+        self.resource = self.scope.resource
+
+    @property
+    def resource_id(self) -> int:
+        """The id in the path. Raises NotFound if it is not a valid id."""
+        text = self.request.match_info["id"]
+        id_ = parse_id(text)
+        if id_ is None:
+            raise NotFound.resource(self.resource.type, text)
+        return id_
+
+    @property
+    def identifier(self) -> Identifier:
+        """The resource that the path names. Raises NotFound if it is not a valid id."""
+        id_ = self.resource_id
+        return Identifier(id_, str(id_), None)
+
+    def read(self, snapshot: Snapshot) -> Coroutine[None, None, Record]:
+        """Return the record of the resource that the path names. Raises RecordNotFound."""
+        return snapshot.get(self.resource, self.resource_id)
+
+    async def write(self, write: Write, key: IdempotencyKey | None = None) -> WriteResult:
+        """Write a resource or its links if the preconditions hold, and return the result.
+
+        `If-Match` precedes `If-None-Match` (RFC 9110, 13.2.2). Raises PreconditionFailed or
+        VersionConflict if one of them is false, and what the repository raises.
+        """
+        id_ = self.resource_id
+        versions = matching_versions(self.request, self.resource, id_)
+        if hdrs.IF_NONE_MATCH not in self.request.headers:
+            return await self._write(write, versions, key)
+        excluded = excluded_versions(self.request, self.resource, id_)
+        if versions is not None and excluded is not None:
+            return await self._write(write, versions - excluded, key)
+        while excluded is None or excluded:
+            current = version_of(await self.read(self.repository.snapshot()))
+            if excluded is None or current in excluded:
+                raise PreconditionFailed
+            with suppress(VersionConflict):  # changed since it was read
+                return await self._write(write, frozenset({current}), key)
+        return await self._write(write, None, key)
+
+    async def _write(
+        self, write: Write, versions: Versions, key: IdempotencyKey | None
+    ) -> WriteResult:
+        if versions is not None:
+            write = replace(write, versions=versions)
+        (result,) = await self.repository.write([write.written_by(self.author)], key)
+        return result
+
+    async def resolve(
+        self, resource: ResourceType, records: Sequence[Record], query: Query, snapshot: Snapshot
+    ) -> Compound:
+        """Return the relationships and included resources of primary records."""
+        return await resolve(resource, records, query, snapshot, self.graph)
+
+    async def respond_with_resource(
+        self,
+        record: Record,
+        query: Query,
+        snapshot: Snapshot,
+        change: Change | None = None,
+        status: int = 200,
+    ) -> DocumentResponse:
+        """Respond with a single resource. change: shows the relationships that were written."""
+        resource, compound = self.resource, PLAIN
+        if query.include is not None:
+            compound = await self.resolve(resource, [record], query, snapshot)
+        if change and change.linkages:
+            shown = {**compound.linkage.get(resource.type, {})}
+            for name, written in written_linkage(record, change).items():
+                shown[name] = {**written, **shown.get(name, {})}
+            compound = replace(compound, linkage={**compound.linkage, resource.type: shown})
+        path = resource_path(resource, record["_id"])
+
+        def encode() -> bytes:
+            (data,) = resource_objects(resource, [record], compound.linkage, query)
+            return encode_document(data, compound, query, self.graph, {"self": path})
+
+        size = compound.size + (change.size if change else 0)
+        headers: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
+        return await self.respond(encode, size, record, status=status, headers=headers)
+
+    async def respond(
+        self,
+        encode: Callable[[], bytes],
+        size: int,
+        record: Record | None = None,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> DocumentResponse:
+        """Return a document with its entity tag, as `encode` and `respond_with` do."""
+        encoded = await self.encode(encode, size, record)
+        return await self.respond_with(encoded, status=status, headers=headers)
+
+    async def encode(
+        self,
+        encode: Callable[[], bytes],
+        size: int,
+        record: Record | None = None,
+        *,
+        limit: int = MAX_INLINE_OBJECTS,
+    ) -> Encoded:
+        """Return a document and its entity tag.
+
+        encode: returns the document. size: how many resources and identifiers it has, or in
+        another unit, that of `limit`, beyond which it is encoded in a thread. record: the resource
+        that it represents, or whose linkage it is.
+        """
+
+        def encode_tagged() -> Encoded:
+            body = encode()
+            return body, make_etag(body, self.resource, record)
+
+        return await offload(encode_tagged, size=size, limit=limit)
+
+    async def respond_with(
+        self, encoded: Encoded, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> DocumentResponse:
+        """Return a document with its entity tag, or 304 if the client has it already.
+
+        Raises PreconditionFailed for a read whose `If-Match` does not have the tag (RFC 9110,
+        13.2.2).
+        """
+        body, etag = encoded
+        request = self.request
+        if is_compressed := compresses(request, len(body)):
+            etag = gzip_etag(etag)
+        all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
+        if request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
+            check_if_match(request, etag)
+            if matches_if_none_match(request, etag):
+                return DocumentResponse(304, b"", all_headers)
+        all_headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
+        if is_compressed:
+            all_headers[hdrs.CONTENT_ENCODING] = GZIP
+            body = await gzipped(body)
+        return DocumentResponse(status, body, all_headers)
+
+
+def endpoint_of(request: web.Request) -> Endpoint:
+    """Return the endpoint that a request has reached."""
+    return request.app[ENDPOINTS][request.match_info.route]

@@ -1,0 +1,138 @@
+"""Views of what is not a resource: the root, health checks, and paths with a slash at their end."""
+
+import asyncio
+from collections.abc import Generator, Iterable
+
+from aiohttp import hdrs, web
+
+from registry.http.app_keys import GRAPH, PROXIES, REPOSITORY, SETTINGS
+from registry.http.responses import DocumentResponse
+from registry.http.service_urls import (
+    LIVE_PATH,
+    OPERATIONS_PATH,
+    READY_PATH,
+    ROOT_PATH,
+    UI_PATH,
+    absolute_url,
+    without_trailing_slash,
+)
+from registry.jsonapi.authorization import Requirement
+from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, prefers_html
+from registry.jsonapi.documents import encode_meta
+from registry.jsonapi.query import reject_parameters
+from registry.jsonapi.resource_objects import collection_path
+
+_STOPPING = web.AppKey("stopping", asyncio.Event)
+
+
+def mount(app: web.Application, paths: Iterable[str]) -> None:
+    """Serve the root and the health checks, and redirect from `paths` with a slash added."""
+    app[_STOPPING] = asyncio.Event()
+    app.on_shutdown.append(_stop)
+    app.add_routes(
+        [
+            *(web.view(f"{path}/", TrailingSlashView) for path in paths),
+            web.view(ROOT_PATH, EntryPointView),
+            web.view(LIVE_PATH, LiveView),
+            web.view(READY_PATH, ReadyView),
+        ]
+    )
+
+
+async def allow_reading(_: web.Request) -> web.Response:
+    """Respond to OPTIONS with the methods of a path that can only be read."""
+    return web.Response(status=204, headers={hdrs.ALLOW: "GET, HEAD, OPTIONS"})
+
+
+class ReadOnlyView(web.View):
+    """A view that supports GET and HEAD."""
+
+    async def options(self) -> web.Response:
+        """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
+        return await allow_reading(self.request)
+
+
+class EntryPointView(ReadOnlyView):
+    """Leads browsers to Swagger UI, and tells other clients the URLs of the collections.
+
+    The OpenAPI document, which needs no token either, has the same paths.
+    """
+
+    async def get(self) -> web.StreamResponse:
+        """Respond with 303 if `Accept` prefers HTML, else with a document that has only `meta`.
+
+        Raises NotAcceptable, or ApiErrors for parameters (JSON:API 1.0, Top Level; RFC 9110,
+        15.4.4).
+        """
+        accept = self.request.headers.getall(hdrs.ACCEPT, ())
+        if prefers_html(accept):
+            # Relative to the root, which a reverse proxy may serve under a longer path.
+            location = f"{UI_PATH.removeprefix(ROOT_PATH)}/"
+            return web.Response(status=303, headers={hdrs.LOCATION: location})
+        check_accept(accept)
+        reject_parameters(self.request.query)
+        app = self.request.app
+        root = absolute_url(self.request, app[SETTINGS].public_url, app[PROXIES])
+        base = root.removesuffix(ROOT_PATH)
+        meta = {
+            "collections": {one.type: base + collection_path(one) for one in app[GRAPH].values()},
+            "operations": base + OPERATIONS_PATH,
+            "openapi": f"{base}{UI_PATH}/openapi.json",
+            "swagger_ui": f"{base}{UI_PATH}/",
+        }
+        body = encode_meta({"self": root}, meta)
+        return DocumentResponse(200, body, {hdrs.CONTENT_TYPE: MEDIA_TYPE})
+
+    head = get
+
+
+class LiveView(ReadOnlyView):
+    """Whether the event loop responds; if not, a restart of the service may help."""
+
+    async def get(self) -> web.Response:
+        """Respond with 200 and `{"status": "ok"}`."""
+        return _health(None)
+
+    head = get
+
+
+class ReadyView(ReadOnlyView):
+    """Whether requests can be served: the primary of the database responds within a second."""
+
+    async def get(self) -> web.Response:
+        """Respond with 200, or with 503 and the reason as `status`."""
+        if self.request.app[_STOPPING].is_set():
+            return _health("stopping")
+        is_available = await self.request.app[REPOSITORY].is_available()
+        return _health(None if is_available else "database unavailable")
+
+    head = get
+
+
+class TrailingSlashView(web.View):
+    """Redirects to the path without the slash, with the same query and method."""
+
+    @staticmethod
+    def required_by(_: web.Request) -> tuple[Requirement, ...]:
+        """Return no requirement: a redirect needs a token, but does not look up anything."""
+        return ()
+
+    def __await__(self) -> Generator[None, None, web.StreamResponse]:
+        """Call the handler of all methods."""
+        return self._redirect().__await__()
+
+    async def _redirect(self) -> web.Response:
+        """Respond with 308, upon which clients repeat the method and body (RFC 9110, 15.4.9)."""
+        headers = {hdrs.LOCATION: without_trailing_slash(self.request)}
+        return web.Response(status=308, headers=headers)
+
+
+def _health(failure: str | None) -> web.Response:
+    """Return a response of a health check, in plain JSON for orchestrators."""
+    headers = {hdrs.CACHE_CONTROL: "no-store"}
+    status = 200 if failure is None else 503
+    return web.json_response({"status": failure or "ok"}, status=status, headers=headers)
+
+
+async def _stop(app: web.Application) -> None:
+    app[_STOPPING].set()

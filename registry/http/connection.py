@@ -142,10 +142,12 @@ class Connection(web.RequestHandler):
         """Parse what has arrived, and limit the time until a head is complete."""
         for start in range(0, len(data) or 1, _MAX_PIECE):
             super().data_received(data[start : start + _MAX_PIECE])
-        self._fail_broken_body()
+        if self._current_request is not None:
+            self._fail_broken_body(self._current_request)
         # aiohttp has no limit on the time between the first byte of a head and the last.
         if not self._awaits_head:
-            self._stop_head_timer()
+            if self._head_timer is not None:
+                self._stop_head_timer()
         elif self._head_timer is None:
             self._head_timer = asyncio.get_running_loop().call_later(
                 self._limits.arrival_seconds, self._reject_slow_head
@@ -220,11 +222,10 @@ class Connection(web.RequestHandler):
         if not isinstance(exc_info, web.RequestPayloadError):
             super().log_exception(*args, exc_info=exc_info, **kwargs)
 
-    def _fail_broken_body(self) -> None:
+    def _fail_broken_body(self, request: web.BaseRequest) -> None:
         # aiohttp queues broken chunked encoding in a body as another (malformed) request, as
         # `_ErrInfo` in `_messages`, and leaves the view waiting for the rest of the body.
-        request = self._current_request
-        if request is None or request.content.is_eof() or not self._messages:
+        if request.content.is_eof() or not self._messages:
             return
         if isinstance(self._messages[-1][0], _ErrInfo):
             request.content.set_exception(web.RequestPayloadError())

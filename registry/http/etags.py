@@ -75,38 +75,24 @@ def excluded_versions(request: web.Request, resource: ResourceType, id_: int) ->
     return _versions((tag for _, tag in _tags(request, hdrs.IF_NONE_MATCH)), resource, id_)
 
 
-def check_if_match(request: web.Request, etag: str | None) -> None:
-    """Raise PreconditionFailed unless `If-Match` is absent, `*`, or has the tag of the response.
+def is_current(request: web.Request, etag: str | None) -> bool:
+    """Return whether the client has a response already: `If-None-Match` is `*`, or has its tag.
 
-    etag: None if the response exists but has no tag: then only `*` matches (RFC 9110, 13.1.1).
+    etag: None if the response exists but has no tag, as that of a whole collection: then only `*`
+    matches (RFC 9110, 13.1.1 and 13.1.2). Raises PreconditionFailed unless `If-Match` is absent,
+    `*`, or has the tag. Tags of `If-Match` are compared strongly, others weakly.
     """
-    if hdrs.IF_MATCH not in request.headers or _is_any(request, hdrs.IF_MATCH):
-        return
-    if etag not in _strong_tags(request, hdrs.IF_MATCH):
+    headers = request.headers
+    if (
+        hdrs.IF_MATCH in headers
+        and not _is_any(request, hdrs.IF_MATCH)
+        and etag not in _strong_tags(request, hdrs.IF_MATCH)
+    ):
         raise PreconditionFailed
-
-
-def matches_if_none_match(request: web.Request, etag: str | None) -> bool:
-    """Return whether `If-None-Match` is `*` or has the tag of a response.
-
-    Then the client need not load it. Tags are compared weakly (RFC 9110, 13.1.2). etag: None if the
-    response has no tag.
-    """
-    if hdrs.IF_NONE_MATCH not in request.headers:
+    if hdrs.IF_NONE_MATCH not in headers:
         return False
     tags = {tag for _, tag in _tags(request, hdrs.IF_NONE_MATCH)}
     return etag in tags or _is_any(request, hdrs.IF_NONE_MATCH)
-
-
-def check_collection(request: web.Request) -> None:
-    """Raise PreconditionFailed if a precondition of a POST to a collection is false.
-
-    The collection exists, but as a whole it has no tag: `If-Match` with any tag is false, and so is
-    `If-None-Match: *` (RFC 9110, 13.1.1 and 13.1.2).
-    """
-    check_if_match(request, None)
-    if matches_if_none_match(request, None):
-        raise PreconditionFailed
 
 
 def _versions(tags: Iterable[str], resource: ResourceType, id_: int) -> frozenset[int]:

@@ -97,6 +97,7 @@ class FieldsLimit:
 
     aiohttp limits each field and their number, which allows a head of 1 MB, and an incomplete head
     takes twice its size in memory. max_bytes: without the request target, which has its own limit.
+    is_exceeded: whether fields have been refused.
     """
 
     def __init__(self, parser: HttpRequestParser, max_bytes: int) -> None:
@@ -106,11 +107,7 @@ class FieldsLimit:
         self._has_target = False
         self._body: StreamReader | None = None  # of the last request
         self._body_size = 0
-
-    @property
-    def is_exceeded(self) -> bool:
-        """Whether fields have been refused."""
-        return self._parser is None
+        self.is_exceeded = False
 
     def pause_reading(self) -> None:
         """Parse no further part of the body until data is fed again."""
@@ -144,10 +141,6 @@ class FieldsLimit:
         self._size += len(data) - start if self._has_target else 0
         if self._size > self._max_bytes:
             self._parser = None  # its memory is free while the client reads the response
+            self.is_exceeded = True
             raise FieldsTooLarge
         return parsed
-
-
-def size_of(fields: Sequence[tuple[bytes, bytes]]) -> int:
-    """Return the bytes of fields in a head, from their names and values."""
-    return sum([len(name) + len(value) + 4 for name, value in fields])

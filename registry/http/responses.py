@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from random import randbytes
+from http import HTTPStatus
+from random import getrandbits
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
@@ -59,7 +60,7 @@ _CONSTANT_LINES = "".join(f"{name}: {value}\r\n" for name, value in _CONSTANT_HE
 
 def new_request_id() -> str:
     """Return an id for one request: unique, but not a secret."""
-    return randbytes(16).hex()  # noqa: S311 - `secrets.token_hex` takes twice the time
+    return f"{getrandbits(128):032x}"
 
 
 def request_id(request: web.BaseRequest) -> str:
@@ -115,15 +116,10 @@ class DocumentResponse(web.StreamResponse):
         super().force_close()
         self._stays_open = False
 
-    async def prepare(  # type: ignore[override] # views are only called with a Request
-        self, request: web.Request
-    ) -> AbstractStreamWriter | None:
-        """Send the response; through aiohttp if the app has handlers of `on_response_prepare`."""
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send the response, without the signal `on_response_prepare`."""
         if not request.keep_alive:
             self.force_close()
-        for app in request.match_info.apps:
-            if app.on_response_prepare:
-                return await self._prepare_with_signals(request)
         body = b"" if request.method == hdrs.METH_HEAD else self._content
         writer = request.writer
         await writer.write(self._head(request).encode() + body[:MAX_WRITE])
@@ -135,34 +131,25 @@ class DocumentResponse(web.StreamResponse):
         return writer
 
     async def write_eof(self, _: bytes = b"") -> None:
-        """Send the body, unless `prepare` has sent it."""
-        if self.prepared:
-            await super().write_eof(self._content)
+        """Do nothing: `prepare` has sent the body."""
 
-    async def _prepare_with_signals(self, request: web.Request) -> AbstractStreamWriter | None:
-        self.headers.extend(common_headers(request_id(request)))
-        if self.status != 304:
-            self.content_length = len(self._content)
-        if request.method == hdrs.METH_HEAD:
-            self._content = b""
-        return await super().prepare(request)
-
-    def _head(self, request: web.Request) -> str:
+    def _head(self, request: web.BaseRequest) -> str:
         status = self.status
         lines = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
         if status != 304:  # which has no content (RFC 9110, 15.4.5)
             lines += f"Content-Length: {len(self._content)}\r\n"
         return (
-            f"{_first_lines(request.version, status, self.reason, self._stays_open)}{lines}"
+            f"{_first_lines(request.version, status, self._stays_open)}{lines}"
             f"{REQUEST_ID}: {request_id(request)}\r\n"
             f"Date: {rfc822_formatted_time()}\r\n\r\n"
         )
 
 
 @lru_cache(maxsize=64)  # bounded, because clients choose the version
-def _first_lines(version: HttpVersion, status: int, reason: str, stays_open: bool) -> str:
+def _first_lines(version: HttpVersion, status: int, stays_open: bool) -> str:
     """Return the status line and the headers that do not depend on the request otherwise."""
-    lines = f"HTTP/{version.major}.{version.minor} {status} {reason}\r\n{_CONSTANT_LINES}"
+    status_line = f"HTTP/{version.major}.{version.minor} {status} {HTTPStatus(status).phrase}\r\n"
+    lines = status_line + _CONSTANT_LINES
     if stays_open is (version >= HttpVersion11):  # the default of the version
         return lines
     return f"{lines}{hdrs.CONNECTION}: {'keep-alive' if stays_open else 'close'}\r\n"

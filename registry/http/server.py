@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
 from copy import copy
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +20,7 @@ from registry.http.connection import Connection
 from registry.http.cors import Cors
 from registry.http.error_responses import error_response
 from registry.http.hosts import AllowedHosts
-from registry.http.limits import Limits, size_of
+from registry.http.limits import Limits
 from registry.http.request_recorder import AccessLog, RequestRecorder
 from registry.http.service_urls import HEALTH_PATHS
 from registry.jsonapi.error_objects import ApiError
@@ -198,7 +199,9 @@ class _Server(web.Server):
 
     def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         # Here, as a middleware would be one more coroutine for every request.
-        if size_of(request.raw_headers) > self._limits.fields_bytes:
+        fields = request.raw_headers
+        size = sum(map(len, chain.from_iterable(fields))) + len(fields) * len(": \r\n")
+        if size > self._limits.fields_bytes:
             return _reject(request, HeaderFieldsTooLarge(self._limits.fields_bytes))
         try:
             self._hosts.check(request)

@@ -47,7 +47,7 @@ def check_parameters(header: str | None, extension: str | None = None) -> None:
 
     Applies to requests without a body too.
     """
-    if header is None:
+    if header is None or header == MEDIA_TYPE:
         return
     expected, parts = media_type(extension), _split(header)
     if parts[:1] == (MEDIA_TYPE,) and parts[1:] and parts != _split(expected):

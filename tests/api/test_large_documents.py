@@ -98,9 +98,9 @@ async def test_large_linkage_is_encoded_while_it_is_read(
     held: list[int] = []
     encode = relationship.LinkageView.encode
 
-    async def observed(*arguments: Any, **options: Any) -> tuple[bytes, str]:
+    def observed(*arguments: Any) -> tuple[bytes, str]:
         held.append(tracemalloc.get_traced_memory()[0])
-        return await encode(*arguments, **options)
+        return encode(*arguments)
 
     monkeypatch.setattr(relationship.LinkageView, "encode", observed)
     path = f"/persons/1/relationships/computers{query}"

@@ -8,8 +8,8 @@ from email.utils import parsedate_to_datetime
 import pytest
 from aiohttp import hdrs, web
 
-from registry.http.responses import DocumentResponse, request_id
-from tests.http.conftest import Client, Start, exchange, new_app
+from registry.http.responses import DocumentResponse
+from tests.http.conftest import Start, exchange
 from tests.support import MEDIA_TYPE, VARY
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
@@ -44,38 +44,6 @@ async def test_each_response_has_the_common_headers_once(
     assert (headers["server"], headers["vary"]) == ("registry", VARY)
     assert len(headers["x-request-id"]) == 32
     parsedate_to_datetime(headers["date"])
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize("status", [200, 304])
-async def test_a_signal_handler_changes_no_other_part_of_a_response(
-    start_app: Callable[[web.Application], Awaitable[Client]], method: str, status: int
-) -> None:
-    """A document bypasses the response of aiohttp unless on_response_prepare has handlers."""
-    seen = []
-
-    async def add_header(request: web.Request, response: web.StreamResponse) -> None:
-        seen.append((request_id(request), response.headers[hdrs.ETAG]))
-        response.headers["X-Extension"] = "1"
-
-    extended = new_app(document)
-    extended.on_response_prepare.append(add_header)
-    received = []
-    for app in (new_app(document), extended):
-        client = await start_app(app)
-        async with client.request(method, "/", params={"status": status}) as response:
-            received.append((response.status, await response.read(), dict(response.headers)))
-    (_, _, plain), (_, _, with_signal) = received
-    assert (
-        received[0][:2]
-        == received[1][:2]
-        == (status, b"{}" if (method, status) == ("GET", 200) else b"")
-    )
-    assert seen == [(with_signal["X-Request-ID"], '"x"')]
-    assert with_signal.pop("X-Extension") == "1"
-    assert {name.lower() for name in plain} == {name.lower() for name in with_signal}
-    same = plain.keys() - {"X-Request-ID", "Date"}
-    assert {name: plain[name] for name in same} == {name: with_signal[name] for name in same}
 
 
 @pytest.mark.parametrize("closing", [True, False])

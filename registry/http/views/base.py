@@ -13,11 +13,10 @@ from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY, SETTINGS
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.etags import (
-    check_if_match,
     excluded_versions,
     gzip_etag,
+    is_current,
     make_etag,
-    matches_if_none_match,
     matching_versions,
 )
 from registry.http.idempotency_header import idempotency_key
@@ -48,7 +47,7 @@ from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.offloading import MAX_INLINE_BYTES, MAX_INLINE_OBJECTS, offload, pause
+from registry.offloading import MAX_INLINE_BYTES, offload, pause
 from registry.storage import (
     Bulkhead,
     IdempotencyKey,
@@ -107,7 +106,10 @@ ENDPOINTS: web.AppKey[Mapping[web.AbstractRoute, Endpoint]] = web.AppKey("endpoi
 
 
 class DocumentView(web.View):
-    """A view of JSON:API documents. handlers: its methods, by their names in requests."""
+    """A view of JSON:API documents.
+
+    handlers: its methods, by their names in requests. graph: all types.
+    """
 
     handlers: ClassVar[Mapping[str, _Handler]]
     _entered: Mapping[Bulkhead, str | None] = {}
@@ -120,6 +122,8 @@ class DocumentView(web.View):
     def __init__(self, request: web.Request) -> None:
         super().__init__(request)
         self.app = app = request.app
+        self.endpoint = app[ENDPOINTS][request.match_info.route]
+        self.graph = app[GRAPH]
         self.repository = app[REPOSITORY]
         self.deadlines = app[DEADLINES]
 
@@ -142,12 +146,7 @@ class DocumentView(web.View):
     @staticmethod
     def required_by(request: web.Request) -> Sequence[Requirement]:
         """Return what the path and the method of a request require."""
-        return endpoint_of(request).requirements(request.method)
-
-    @property
-    def graph(self) -> Graph:
-        """All types."""
-        return self.app[GRAPH]
+        return request.app[ENDPOINTS][request.match_info.route].requirements(request.method)
 
     @property
     def author(self) -> str | None:
@@ -262,7 +261,6 @@ class ResourceView(DocumentView):
 
     def __init__(self, request: web.Request) -> None:
         super().__init__(request)
-        self.endpoint = endpoint_of(request)
         assert self.endpoint.scope is not None  # noqa: S101 - for mypy: it is not that of operations
         self.scope = self.endpoint.scope
         self.resource = self.scope.resource
@@ -357,30 +355,19 @@ class ResourceView(DocumentView):
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> DocumentResponse:
-        """Return a document with its entity tag, as `encode` and `respond_with` do."""
-        encoded = await self.encode(encode, size, record)
+        """Return a document with its entity tag.
+
+        encode: returns the document, in a thread if it is large. size: how many resources and
+        identifiers it has. record: the resource that it represents, or whose linkage it is. Raises
+        as `respond_with` does.
+        """
+        encoded = await offload(partial(self.encode, encode, record), size=size)
         return await self.respond_with(encoded, status=status, headers=headers)
 
-    async def encode(
-        self,
-        encode: Callable[[], bytes],
-        size: int,
-        record: Record | None = None,
-        *,
-        limit: int = MAX_INLINE_OBJECTS,
-    ) -> Encoded:
-        """Return a document and its entity tag.
-
-        encode: returns the document. size: how many resources and identifiers it has, or in
-        another unit, that of `limit`, beyond which it is encoded in a thread. record: the resource
-        that it represents, or whose linkage it is.
-        """
-
-        def encode_tagged() -> Encoded:
-            body = encode()
-            return body, make_etag(body, self.resource, record)
-
-        return await offload(encode_tagged, size=size, limit=limit)
+    def encode(self, encode: Callable[[], bytes], record: Record | None) -> Encoded:
+        """Return a document and its entity tag; as for `respond`."""
+        body = encode()
+        return body, make_etag(body, self.resource, record)
 
     async def respond_with(
         self, encoded: Encoded, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS
@@ -395,17 +382,11 @@ class ResourceView(DocumentView):
         if is_compressed := compresses(request, len(body)):
             etag = gzip_etag(etag)
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
-        if request.method in {hdrs.METH_GET, hdrs.METH_HEAD}:
-            check_if_match(request, etag)
-            if matches_if_none_match(request, etag):
-                return DocumentResponse(304, b"", all_headers)
+        is_read = request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
+        if is_read and is_current(request, etag):
+            return DocumentResponse(304, b"", all_headers)
         all_headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         if is_compressed:
             all_headers[hdrs.CONTENT_ENCODING] = GZIP
             body = await gzipped(body)
         return DocumentResponse(status, body, all_headers)
-
-
-def endpoint_of(request: web.Request) -> Endpoint:
-    """Return the endpoint that a request has reached."""
-    return request.app[ENDPOINTS][request.match_info.route]

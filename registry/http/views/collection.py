@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from registry.compound.stream import CompoundStream
 from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
-from registry.http.etags import check_collection, check_if_match, matches_if_none_match
+from registry.http.etags import is_current
 from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
 from registry.http.views.base import ResourceView
@@ -18,6 +18,7 @@ from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
+from registry.jsonapi.error_types import PreconditionFailed
 from registry.jsonapi.pagination import Window, page_links
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import load
@@ -43,7 +44,8 @@ class CollectionView(ResourceView):
         """Create a resource; the response has its writable attributes unless `fields` is sent."""
         load_change = partial(load, resource=self.resource, creating=True)
         query, change, key = await self.read_request(load_change, required_by_change, self.scope)
-        check_collection(self.request)
+        if is_current(self.request, None):
+            raise PreconditionFailed
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         shows_related = bool(query.include)
         write = Write(Verb.CREATE, self.resource, NEW, change, shows_related=shows_related)
@@ -86,8 +88,7 @@ async def _stream(
     snapshot: Snapshot,
 ) -> web.StreamResponse:
     request = view.request
-    check_if_match(request, None)
-    if matches_if_none_match(request, None):
+    if is_current(request, None):
         return DocumentResponse(304, b"", {})
     headers = common_headers(request_id(request))
     headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE

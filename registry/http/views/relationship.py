@@ -28,7 +28,7 @@ from registry.jsonapi.resource_objects import (
     resource_objects,
 )
 from registry.model.record import Record
-from registry.offloading import MAX_INLINE_BYTES
+from registry.offloading import MAX_INLINE_BYTES, offload
 from registry.storage import Listing, RecordNotFound, Snapshot, key_of
 
 
@@ -140,7 +140,8 @@ class LinkageView(_RelationshipView):
         ):
             pieces = await encode_linkage(related, included, query, links)
         size = sum(map(len, pieces))
-        return await self.encode(partial(b"".join, pieces), size, owner, limit=MAX_INLINE_BYTES)
+        encode = partial(self.encode, partial(b"".join, pieces), owner)
+        return await offload(encode, size=size, limit=MAX_INLINE_BYTES)
 
     def _identified(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
         """Return the members, with their attributes only if these are included."""

@@ -1,15 +1,33 @@
 """The package, with the ranges of versions that it runs with; requirements.txt pins one of each."""
 
+import subprocess
+from pathlib import Path
+
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 from registry import __version__
+
+SWAGGER_UI = Path(__file__).with_name("scripts") / "swagger-ui"
+
+
+class BuildWithSwaggerUi(build_py):  # type: ignore[misc]  # setuptools has no annotations
+    """Builds the package with the required version of Swagger UI, if npm can download it."""
+
+    def run(self) -> None:
+        """Build the package."""
+        if SWAGGER_UI.exists():
+            subprocess.run([SWAGGER_UI], check=False)  # noqa: S603 - reports why it fails
+        super().run()
+
 
 setup(
     name="registry",
     version=__version__,
     description="A JSON:API 1.0 service for persons and the computers they own",
     packages=find_packages(include=["registry", "registry.*"]),
-    package_data={"registry": ["py.typed"]},
+    package_data={"registry": ["py.typed"], "registry.openapi": ["page/*", "swagger-ui/*"]},
+    cmdclass={"build_py": BuildWithSwaggerUi},
     entry_points={"console_scripts": ["registry=registry.__main__:main"]},
     python_requires=">=3.11",
     # tests/system/test_versions.py runs the service with the lowest and with the newest ones.

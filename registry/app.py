@@ -81,7 +81,7 @@ def create_app(
     site.mount(app, [endpoint.path for endpoint in endpoints])
     if settings.metrics_port is None:
         metrics_endpoint.mount(app, scrape)
-    swagger_ui.mount(app, describe(graph, settings, limits))
+    swagger_ui.mount(app, describe(graph, settings))
     return app
 
 

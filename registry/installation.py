@@ -15,8 +15,8 @@ DATA_DIR = Path("data") if IS_CHECKOUT else user_data_path("registry", appauthor
 """The default data directory: `data` in a checkout; otherwise that of the user, on Linux in
 `XDG_DATA_HOME` or `~/.local/share`."""
 
-SWAGGER_UI = Path(sys.prefix, "share", "swagger-ui")
-"""The directory into which scripts/swagger-ui installs the required version of Swagger UI."""
+SWAGGER_UI = Path(__file__).with_name("openapi") / "swagger-ui"
+"""The directory of the required version, if scripts/swagger-ui has installed it."""
 
 
 def is_default(data_dir: Path) -> bool:

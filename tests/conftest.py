@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import fastjsonschema
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -81,8 +80,8 @@ def _app(
 ) -> web.Application:
     """Create an application. Equal ones share their description, half of the time it takes."""
 
-    def describe_once(_: Graph, settings: Settings, limits: Limits) -> dict[str, Any]:
-        return _describe(resources, replace(settings, mongodb_uri=None, database="any"), limits)
+    def describe_once(_: Graph, settings: Settings) -> dict[str, Any]:
+        return _describe(resources, replace(settings, mongodb_uri=None, database="any"))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("registry.app.describe", describe_once)
@@ -90,10 +89,8 @@ def _app(
 
 
 @cache
-def _describe(
-    resources: tuple[ResourceType, ...], settings: Settings, limits: Limits
-) -> dict[str, Any]:
-    return describe(Graph(resources), settings, limits)
+def _describe(resources: tuple[ResourceType, ...], settings: Settings) -> dict[str, Any]:
+    return describe(Graph(resources), settings)
 
 
 def pytest_collection_finish() -> None:
@@ -105,21 +102,6 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the files with the longest tests first, so that no core is idle in the end."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _openapi_schema_compiled_once() -> Iterator[None]:
-    """Cache the compiled OpenAPI schema: compiling it for every app takes most of a test's time."""
-    compiled: list[Any] = []
-    compile_schema = fastjsonschema.compile
-
-    def compile_once(*arguments: Any, **options: Any) -> Any:
-        compiled[:] = compiled or [compile_schema(*arguments, **options)]
-        return compiled[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastjsonschema, "compile", compile_once)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +99,6 @@ def _notices(settings: Settings) -> Iterator[str]:
     if IS_CHECKOUT:
         return
     if not SWAGGER_UI.is_dir():
-        words = shlex.join(["./scripts/swagger-ui", sys.prefix])
-        yield f"Swagger UI is not the required version, which `{words}` in a checkout installs"
+        yield "Swagger UI is not the required version: install npm, then this package again"
     if settings.mongodb_uri is None:
         yield f"Data: {settings.data_dir.absolute()}"

@@ -71,11 +71,11 @@ def encode_document(
     query: Query,
     graph: Graph,
     links: Mapping[str, str | None],
-    meta: Mapping[str, int] | None = None,
+    meta: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Return a document (sections 4.6 and 4.7 of the service description).
+    """Return a document (JSON:API 1.0, Document Structure).
 
-    data: JSON text: a resource object, an identifier, null, or an array of them. meta: counts.
+    data: JSON text: a resource object, an identifier, null, or an array of them.
     """
     return orjson.dumps(
         {

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
@@ -19,7 +19,8 @@ _MAX_NAME = 255
 class ApiError(Exception):
     """One error of one request (JSON:API 1.0, Error Objects).
 
-    A subclass declares its status and code, and a title if it is not the code in words.
+    A subclass declares its status and code, a title if it is not the code in words, and the
+    arguments of an example for the OpenAPI description.
 
     detail: a sentence about this occurrence. pointer: a JSON Pointer into the request document.
     parameter: the name of a query parameter. headers: added to the response. meta: as in the error
@@ -32,9 +33,12 @@ class ApiError(Exception):
     title: str
     type_url: ClassVar[str | None] = None
     about: str | None = None
+    _example: ClassVar[Mapping[str, Any]]
 
-    def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
-        cls.status, cls.code = status, code
+    def __init_subclass__(
+        cls, *, status: int, code: str, title: str | None = None, example: Mapping[str, Any] = {}
+    ) -> None:
+        cls.status, cls.code, cls._example = status, code, example
         cls.title = title or code.replace("_", " ").capitalize()
 
     def __init__(
@@ -52,6 +56,11 @@ class ApiError(Exception):
         self.parameter = parameter
         self.headers = headers or {}
         self.meta = meta
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return the example of this type."""
+        return cls(**cls._example)
 
     def to_object(self, id_: str) -> dict[str, Any]:
         """Return the error object. id_: of this occurrence."""

@@ -15,21 +15,43 @@ _RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
 _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 
 
-class MalformedRequest(ApiError, status=400, code="malformed_request"):
+class MalformedRequest(
+    ApiError,
+    status=400,
+    code="malformed_request",
+    example={"detail": "The host that the request names is not valid."},
+):
     """The request is not valid HTTP, or its body cannot be decoded."""
 
 
-class MalformedDocument(ApiError, status=400, code="malformed_document"):
+class MalformedDocument(
+    ApiError,
+    status=400,
+    code="malformed_document",
+    example={"detail": "`data` must be a resource object.", "pointer": "/data"},
+):
     """The body is not valid JSON, or not a JSON:API request document."""
 
 
 class InvalidParameter(
-    ApiError, status=400, code="invalid_parameter", title="Invalid query parameter"
+    ApiError,
+    status=400,
+    code="invalid_parameter",
+    title="Invalid query parameter",
+    example={
+        "detail": "`page[total]` must be `true` or `false`, not `1`.",
+        "parameter": "page[total]",
+    },
 ):
     """A query parameter is unknown, or its value is not valid."""
 
 
-class PageTooLarge(ApiError, status=400, code="page_too_large"):
+class PageTooLarge(
+    ApiError,
+    status=400,
+    code="page_too_large",
+    example={"parameter": "page[size]", "max_size": 1000},
+):
     """The requested page size exceeds the maximum."""
 
     type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
@@ -40,7 +62,10 @@ class PageTooLarge(ApiError, status=400, code="page_too_large"):
 
 
 class RangeNotSupported(
-    ApiError, status=400, code="range_not_supported", title="Range pagination not supported"
+    ApiError,
+    status=400,
+    code="range_not_supported",
+    title="Range pagination not supported",
 ):
     """Both `page[after]` and `page[before]` are set; pages between cursors are not supported."""
 
@@ -51,7 +76,12 @@ class RangeNotSupported(
         super().__init__(detail, parameter="page[before]")
 
 
-class InvalidAuthorization(ApiError, status=400, code="invalid_request"):
+class InvalidAuthorization(
+    ApiError,
+    status=400,
+    code="invalid_request",
+    example={"detail": "There is no access token in the header `Authorization`."},
+):
     """The request has more than one access token, or the form of `Authorization` is not valid."""
 
     def __init__(self, detail: str) -> None:
@@ -67,14 +97,24 @@ class AuthenticationRequired(ApiError, status=401, code="authentication_required
         )
 
 
-class TokenRejected(ApiError, status=401, code="invalid_token"):
+class TokenRejected(
+    ApiError, status=401, code="invalid_token", example={"detail": "The access token is malformed."}
+):
     """The access token is malformed, unknown, expired or revoked."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, headers=_challenge(error="invalid_token"))
 
 
-class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
+class InsufficientScope(
+    ApiError,
+    status=403,
+    code="insufficient_scope",
+    example={
+        "detail": "This requires the scope `persons:write`, which the access token lacks.",
+        "scope": "persons:write",
+    },
+):
     """The access token does not allow this request."""
 
     def __init__(
@@ -95,7 +135,9 @@ class CrossSiteRequest(ApiError, status=403, code="cross_site_request"):
         )
 
 
-class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"):
+class InvalidIdempotencyKey(
+    ApiError, status=400, code="invalid_idempotency_key", example={"max_length": 255}
+):
     """`Idempotency-Key` is not a valid key, or sent more than once."""
 
     def __init__(self, max_length: int) -> None:
@@ -106,7 +148,12 @@ class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"
         )
 
 
-class NotFound(ApiError, status=404, code="not_found"):
+class NotFound(
+    ApiError,
+    status=404,
+    code="not_found",
+    example={"detail": "There is no `person` with the id `999`."},
+):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
 
     @classmethod
@@ -116,26 +163,59 @@ class NotFound(ApiError, status=404, code="not_found"):
         return cls(detail, pointer=pointer)
 
 
-class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
+class MethodNotAllowed(
+    ApiError,
+    status=405,
+    code="method_not_allowed",
+    example={
+        "detail": "`/persons` supports GET, HEAD, OPTIONS, POST, not PUT.",
+        "headers": {"Allow": "GET, HEAD, OPTIONS, POST"},
+    },
+):
     """The path does not support this method; `Allow` lists the supported ones."""
 
 
-class NotAcceptable(ApiError, status=406, code="not_acceptable"):
+class NotAcceptable(
+    ApiError,
+    status=406,
+    code="not_acceptable",
+    example={
+        "detail": "Every `application/vnd.api+json` in the header `Accept` has parameters; send "
+        "one without parameters, or no `Accept`."
+    },
+):
     """Every JSON:API media type in `Accept` has parameters."""
 
 
-class RequestTimeout(ApiError, status=408, code="request_timeout"):
+class RequestTimeout(
+    ApiError, status=408, code="request_timeout", example={"part": "head", "seconds": 30}
+):
     """The head or the body of the request did not arrive in time."""
 
     def __init__(self, part: str, seconds: float) -> None:
         super().__init__(f"The {part} of the request did not arrive within {seconds:g} s.")
 
 
-class TypeConflict(ApiError, status=409, code="type_conflict"):
+class TypeConflict(
+    ApiError,
+    status=409,
+    code="type_conflict",
+    example={"detail": "The type must be `person`, not `computer`.", "pointer": "/data/type"},
+):
     """The type of a resource is not the expected one."""
 
 
-class ValueTaken(ApiError, status=409, code="value_taken"):
+class ValueTaken(
+    ApiError,
+    status=409,
+    code="value_taken",
+    example={
+        "type_name": "person",
+        "attribute": "email",
+        "pointer": "/data/attributes/email",
+        "about": "/persons/1",
+    },
+):
     """Another resource has this value of a unique attribute; `links.about` leads to it."""
 
     def __init__(self, type_name: str, attribute: str, pointer: str, about: str | None) -> None:
@@ -151,7 +231,7 @@ class PreconditionFailed(ApiError, status=412, code="precondition_failed"):
         super().__init__("`If-Match` or `If-None-Match` does not hold; read the resource again.")
 
 
-class BodyTooLarge(ApiError, status=413, code="body_too_large"):
+class BodyTooLarge(ApiError, status=413, code="body_too_large", example={"max_bytes": 2**20}):
     """The body exceeds the size limit."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -168,7 +248,15 @@ class ResultTooLarge(ApiError, status=413, code="result_too_large"):
         )
 
 
-class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
+class UnsupportedMediaType(
+    ApiError,
+    status=415,
+    code="unsupported_media_type",
+    example={
+        "detail": "The body must be sent as `Content-Type: application/vnd.api+json`, without "
+        "other parameters such as `; charset=utf-8`, not as `application/json`."
+    },
+):
     """`Content-Type` is not JSON:API without parameters, or the encoding is not supported."""
 
 
@@ -179,7 +267,9 @@ class ExpectationFailed(ApiError, status=417, code="expectation_failed"):
         super().__init__("The only supported expectation is `100-continue`.")
 
 
-class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
+class MisdirectedRequest(
+    ApiError, status=421, code="misdirected_request", example={"host": "other.example.org"}
+):
     """The host that the request names is not one of this service."""
 
     def __init__(self, host: str) -> None:
@@ -189,7 +279,12 @@ class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
         )
 
 
-class InvalidField(ApiError, status=422, code="invalid_field"):
+class InvalidField(
+    ApiError,
+    status=422,
+    code="invalid_field",
+    example={"detail": "Field may not be null.", "pointer": "/data/attributes/first_name"},
+):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
 
 
@@ -203,7 +298,9 @@ class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
         )
 
 
-class HeaderFieldsTooLarge(ApiError, status=431, code="header_fields_too_large"):
+class HeaderFieldsTooLarge(
+    ApiError, status=431, code="header_fields_too_large", example={"max_bytes": 2**16}
+):
     """The header fields exceed the size limit."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -217,7 +314,9 @@ class InternalError(ApiError, status=500, code="internal_error"):
         super().__init__("The service failed to process the request; its log contains the cause.")
 
 
-class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
+class ServiceUnavailable(
+    ApiError, status=503, code="unavailable", title="Service unavailable", example={}
+):
     """The database did not respond in time; the change may or may not have been applied."""
 
     def __init__(self) -> None:
@@ -229,14 +328,24 @@ class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Servic
         )
 
 
-class IssuerUnavailable(ApiError, status=503, code="issuer_unavailable"):
+class IssuerUnavailable(
+    ApiError,
+    status=503,
+    code="issuer_unavailable",
+    example={"detail": "The keys of the OpenID Connect issuer cannot be read.", "seconds": 5},
+):
     """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified."""
 
     def __init__(self, detail: str, seconds: float) -> None:
         super().__init__(detail, headers={"Retry-After": str(ceil(seconds))})
 
 
-class Overloaded(ApiError, status=503, code="overloaded"):
+class Overloaded(
+    ApiError,
+    status=503,
+    code="overloaded",
+    example={"detail": "The limit of small requests in progress is reached.", "seconds": 5},
+):
     """A limit of requests in progress is reached; nothing was changed."""
 
     def __init__(self, detail: str, seconds: float) -> None:
@@ -245,7 +354,7 @@ class Overloaded(ApiError, status=503, code="overloaded"):
         )
 
 
-class DiskFull(ApiError, status=503, code="disk_full"):
+class DiskFull(ApiError, status=503, code="disk_full", example={"reserve": 2**26}):
     """The disk of the database has too little free space; nothing was changed."""
 
     def __init__(self, reserve: int) -> None:
@@ -256,7 +365,7 @@ class DiskFull(ApiError, status=503, code="disk_full"):
         )
 
 
-class QueryTimedOut(ApiError, status=503, code="query_timeout"):
+class QueryTimedOut(ApiError, status=503, code="query_timeout", example={"seconds": 5}):
     """The database did not filter, sort or count the resources within the time limit."""
 
     def __init__(self, seconds: float) -> None:

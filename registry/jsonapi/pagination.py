@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote_plus
 
 from registry.jsonapi.cursors import END, Cursors, Position
@@ -169,25 +169,45 @@ def _with_page(base: str, **members: str | int) -> str:
     return base + "&".join([f"page%5B{name}%5D={value}" for name, value in members.items()])
 
 
+def page_meta(page: Page | None, window: Window) -> dict[str, Any]:
+    """Return `meta`: the number of resources in `data`, on all pages if counted, and cursors."""
+    meta: dict[str, Any] = {"count": len(window.records)}
+    if window.total is not None:
+        meta["total"] = window.total
+    if isinstance(page, CursorPage):
+        meta["page"] = _neighbours(page, window)
+    return meta
+
+
 def _cursor_links(page: CursorPage, window: Window, base: str) -> dict[str, str | None]:
     """Return the links of the cursor profile; null beyond the ends of the collection."""
 
-    def link(**member: Position) -> str:
-        cursors = {name: page.cursors.encode(position) for name, position in member.items()}
-        return _with_page(base, size=page.size, **cursors)
+    def link(**cursor: str) -> str:
+        return _with_page(base, size=page.size, **cursor)
 
-    first, last = link(), link(before=END)
-    preceding = link(before=window.first) if window.first is not None else last
-    following = link(after=window.last) if window.last is not None else first
+    cursors = _neighbours(page, window)
+    before, after = cursors["before"], cursors["after"]
+    # The page before the first one is empty and has no cursor; the first one follows it.
+    follows = page.backwards and page.position != END and window.last is None
+    return {
+        "first": link(),
+        "last": link(before=page.cursors.encode(END)),
+        "prev": None if before is None else link(before=before),
+        "next": link(after=after) if after is not None else link() if follows else None,
+    }
+
+
+def _neighbours(page: CursorPage, window: Window) -> dict[str, str | None]:
+    """Return the cursors of the pages before and after, null where there is none."""
     if page.backwards:
         has_preceding, has_following = window.more, page.position != END
     else:
         has_preceding, has_following = page.position is not None, window.more
+    before = window.first if window.first is not None else END
+    after = window.last if has_following else None
     return {
-        "first": first,
-        "last": last,
-        "prev": preceding if has_preceding else None,
-        "next": following if has_following else None,
+        "before": page.cursors.encode(before) if has_preceding else None,
+        "after": None if after is None else page.cursors.encode(after),
     }
 
 

@@ -59,9 +59,3 @@ def or_null(schema: Json) -> Json:
     first, *others = schema["oneOf"]
     # Beside `oneOf` it has no effect in OpenAPI 3.0, but some generators look for it there.
     return {"oneOf": [or_null(first), *others], "nullable": True}
-
-
-def query_parameter(name: str, description: str, schema: Json) -> Json:
-    """Return a query parameter; items of an array are separated by commas."""
-    style = {"style": "form", "explode": False} if schema.get("type") == "array" else {}
-    return {"name": name, "in": "query", "description": description, "schema": schema, **style}

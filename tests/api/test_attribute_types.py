@@ -17,7 +17,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 
-from registry.http.limits import Limits
 from registry.model.graph import Graph
 from registry.openapi.description import describe
 from registry.settings import Settings
@@ -337,7 +336,7 @@ async def test_lists_and_null_agree_with_python(
 
 
 def test_the_description_matches_requests_and_responses() -> None:
-    description = describe(Graph(WITH_DEVICES), Settings(), Limits())
+    description = describe(Graph(WITH_DEVICES), Settings())
     schemas = description["components"]["schemas"]
 
     def errors(attributes_schema: Any, attributes: Any) -> list[str]:

@@ -7,24 +7,26 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from tests.system.service import TIMEOUT
 
-SCRIPT = Path(__file__).parents[2] / "scripts/swagger-ui"
-TOOLS = ("bash", "dirname", "mkdir", "mktemp", "mv", "rm", "tar", "gzip")
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts/swagger-ui"
+TOOLS = ("bash", "dirname", "mkdir", "mktemp", "mv", "rm", "tar", "gzip", "sha512sum")
+INSTALLED = "registry/openapi/swagger-ui"
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a virtual environment and its own PATH, which has no npm."""
-    for directory in ("scripts", ".venv/bin", "bin"):
-        (tmp_path / directory).mkdir(parents=True)
+    """A checkout with its own PATH, which has no npm."""
+    for directory in ("scripts", "bin"):
+        (tmp_path / directory).mkdir()
     shutil.copy(SCRIPT, tmp_path / "scripts")
-    (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     for tool in TOOLS:
         program = shutil.which(tool)
         assert program
@@ -71,30 +73,26 @@ def test_a_failure_is_reported_in_one_line_and_leaves_no_files(
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line == f"swagger-ui: cannot install Swagger UI 3.45.0: {reason}"
-    assert list(checkout.glob(".venv/share/*")) == []
+    assert list((checkout / INSTALLED).parent.glob("*")) == []
 
 
 def test_installed_files_are_not_downloaded_again(checkout: Path, run: Run) -> None:
-    installed = checkout / ".venv/share/swagger-ui"
-    installed.mkdir(parents=True)
-    (installed / "VERSION").write_text("3.45.0\n")
+    (checkout / INSTALLED).mkdir(parents=True)
+    (checkout / INSTALLED / "VERSION").write_text("3.45.0\n")
     done = run()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_another_environment_can_be_named(checkout: Path, run: Run) -> None:
-    (checkout / ".venv").rename(checkout / "other")
-    install_npm(checkout, "echo x > swagger-ui-dist-3.45.0.tgz")
-    assert "the sha512 of the downloaded package does not match" in run("other").stderr
-    assert (checkout / "other/share").is_dir()
-    assert not (checkout / ".venv").exists()
-
-
-def test_a_missing_virtual_environment_is_reported_and_not_created(
-    checkout: Path, run: Run
-) -> None:
-    shutil.rmtree(checkout / ".venv")
-    done = run()
-    assert done.returncode == 1
-    assert "there is no virtual environment" in done.stderr
-    assert not (checkout / ".venv").exists()
+def test_a_wheel_contains_the_installed_files(checkout: Path) -> None:
+    shutil.copy(ROOT / "setup.py", checkout)
+    shutil.copytree(ROOT / "registry", checkout / "registry", dirs_exist_ok=True)
+    (checkout / INSTALLED).mkdir(exist_ok=True)
+    (checkout / INSTALLED / "VERSION").write_text("3.45.0\n")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-input"]
+    subprocess.run([*pip, "--wheel-dir", "wheels", "."], cwd=checkout, check=True, timeout=TIMEOUT)  # noqa: S603 - of this environment
+    (wheel,) = (checkout / "wheels").iterdir()
+    with ZipFile(wheel) as archive:
+        assert archive.read(f"{INSTALLED}/VERSION") == b"3.45.0\n"
+        assert {
+            f"registry/openapi/page/{name}" for name in ("index.html", "page.css", "page.js")
+        } <= (set(archive.namelist()))

@@ -19,7 +19,7 @@ from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
 from registry.jsonapi.error_types import PreconditionFailed
-from registry.jsonapi.pagination import Window, page_links
+from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import load
 from registry.jsonapi.resource_objects import array, resource_objects
@@ -72,10 +72,11 @@ async def respond_with_listing(
     window, url = await listing.window(query.page), view.url
     compound = await view.resolve(resource, window.records, query, snapshot)
     links = {"self": url, **page_links(query.page, window, url)}
+    meta = page_meta(query.page, window)
 
     def encode() -> bytes:
         data = array(resource_objects(resource, window.records, compound.linkage, query))
-        return encode_document(data, compound, query, view.graph, links, counts(window))
+        return encode_document(data, compound, query, view.graph, links, meta)
 
     return await view.respond(encode, len(window.records) + compound.size)
 
@@ -131,9 +132,3 @@ async def _first_bytes(pieces: AsyncIterator[bytes], least: int) -> bytes:
         if len(beginning) >= least:
             break
     return beginning
-
-
-def counts(window: Window) -> dict[str, int]:
-    """Return `meta`: the number of resources in `data`, and on all pages if it was counted."""
-    count = {"count": len(window.records)}
-    return count if window.total is None else {**count, "total": window.total}

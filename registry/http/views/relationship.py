@@ -13,11 +13,11 @@ from registry.http.app_keys import LINKAGE
 from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import DocumentResponse
 from registry.http.views.base import Encoded, ResourceView
-from registry.http.views.collection import counts, respond_with_listing
+from registry.http.views.collection import respond_with_listing
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.documents import encode_document, encode_linkage
-from registry.jsonapi.pagination import Page, Window, page_links
+from registry.jsonapi.pagination import Page, Window, page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.jsonapi.resource_objects import (
@@ -175,7 +175,7 @@ class LinkageView(_RelationshipView):
         def encode() -> bytes:
             type_name, ids = target.type, [record["_id"] for record in window.records]
             if self.relationship.to_many:
-                data, meta = linkage(type_name, ids), counts(window)
+                data, meta = linkage(type_name, ids), page_meta(query.page, window)
             else:
                 data, meta = identifier(type_name, ids[0]) if ids else "null", None
             return encode_document(data, compound, query, self.graph, links, meta)

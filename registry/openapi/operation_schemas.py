@@ -1,55 +1,23 @@
-"""The operation for atomic operations (JSON:API extension Atomic Operations)."""
+"""The schemas of atomic operations and of their results (JSON:API extension Atomic Operations)."""
 
 from collections.abc import Iterator
 
-from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.operation_documents import EXTENSION, MAX_OPERATIONS, OPERATIONS, RESULTS
+from registry.jsonapi.operation_documents import MAX_OPERATIONS, OPERATIONS, RESULTS
 from registry.jsonapi.resource_objects import collection_path, relationship_path, resource_path
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
-from registry.openapi import examples
-from registry.openapi.error_examples import ErrorExamples
-from registry.openapi.operations import REPLAYED, Operation, body, response
-from registry.openapi.parameters import IDEMPOTENCY
-from registry.openapi.resource_schemas import (
+from registry.openapi.schema_objects import Json, object_of, reference, schema_of, text, title
+from registry.openapi.schemas import (
     IDENTITIES,
     identifier,
     linkage,
     request_relationships,
     request_resource,
 )
-from registry.openapi.schema_objects import Json, object_of, reference, schema_of, text, title
-
-TAG: Json = {"name": "Operations", "description": "Several changes in one request, all or none."}
 
 
-def operations_item(graph: Graph, errors: ErrorExamples) -> Json:
-    """Return the Path Item Object of the path for operations."""
-    extended = media_type(EXTENSION)
-    results = response(
-        "The results, in the order of the operations.",
-        reference("schemas", "Results"),
-        {"results": examples.results(graph)},
-        REPLAYED,
-        extended,
-    )
-    post = Operation(
-        tag=TAG["name"],
-        operation_id="perform_operations",
-        summary="Perform operations",
-        description=f"Up to {MAX_OPERATIONS} operations, performed in order, all or none. A `lid` "
-        "identifies a resource that a preceding operation adds. Media type: JSON:API with the "
-        "extension Atomic Operations.",
-        parameters=IDEMPOTENCY,
-        responses={"200": results},
-        errors=errors.operations(graph),
-        body=body(reference("schemas", "Operations"), examples.operations(graph), extended),
-    )
-    return {"post": post.to_object()}
-
-
-def operations_schemas(graph: Graph) -> Json:
+def operation_schemas(graph: Graph) -> Json:
     """Return the schemas of documents of operations and of results."""
     components: Json = {}
     for resource in graph.values():
@@ -95,33 +63,22 @@ def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
     """
     for resource in graph.values():
         for relationship in resource.relationships.values():
-            yield from _of_relationship(resource, relationship, graph)
-    for resource in graph.values():
-        yield from _by_ref_or_href(resource)
-    for resource in graph.values():
-        yield from _by_data(resource)
-
-
-def _by_ref_or_href(resource: ResourceType) -> Iterator[tuple[str, Json]]:
-    """Yield the name and the schema of each operation on a resource that is not in `data`."""
+            yield from _relationship_operations(resource, relationship, graph)
     # Members that exclude each other are not described: generators of clients drop `not`.
-    name, path = title(resource), resource_path(resource, "{id}")
-    revised = schema_of(resource, "Revision")
-    yield from _by_target(f"Update{name}", "update", _ref(resource), path, data=revised)
-    yield from _by_target(f"Remove{name}", "remove", _ref(resource), path)
+    for resource in graph.values():
+        name, path = title(resource), resource_path(resource, "{id}")
+        revised = schema_of(resource, "Revision")
+        yield from _by_target(f"Update{name}", "update", _ref(resource), path, data=revised)
+        yield from _by_target(f"Remove{name}", "remove", _ref(resource), path)
+    for resource in graph.values():
+        addition = _operation("add", data=schema_of(resource, "Addition"))
+        addition["properties"]["href"] = _href(collection_path(resource))
+        yield f"Add{title(resource)}", addition
+        identified = [schema_of(resource, f"RevisionBy{identity}") for identity in IDENTITIES]
+        yield f"Update{title(resource)}", _operation("update", data={"oneOf": identified})
 
 
-def _by_data(resource: ResourceType) -> Iterator[tuple[str, Json]]:
-    """Yield the name and the schema of each operation on the resource in `data`."""
-    name = title(resource)
-    addition = _operation("add", data=schema_of(resource, "Addition"))
-    addition["properties"]["href"] = _href(collection_path(resource))
-    yield f"Add{name}", addition
-    identified = [schema_of(resource, f"RevisionBy{identity}") for identity in IDENTITIES]
-    yield f"Update{name}", _operation("update", data={"oneOf": identified})
-
-
-def _of_relationship(
+def _relationship_operations(
     resource: ResourceType, relationship: Relationship, graph: Graph
 ) -> Iterator[tuple[str, Json]]:
     """Yield the name and the schema of each operation on a relationship."""

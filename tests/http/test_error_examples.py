@@ -1,0 +1,134 @@
+"""The example of each error in the description is what the service sends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from registry.access.token_errors import KeysUnavailable
+from registry.jsonapi import error_types as errors
+from registry.jsonapi.cursors import END as END_POSITION
+from registry.jsonapi.cursors import Cursors
+from registry.jsonapi.documents import encode_errors
+from registry.jsonapi.error_objects import ApiError
+from registry.jsonapi.sorting import BY_ID
+from registry.settings import Settings
+from registry.storage import (
+    BulkheadFull,
+    DiskNearlyFull,
+    QueryTimeout,
+    StoredResultTooLarge,
+)
+from registry.storage.errors import Unavailable
+from tests.conftest import Grant, Serve
+from tests.http.conftest import Start, exchange
+from tests.http.test_error_middleware import raising
+from tests.support import MEDIA_TYPE
+
+ADA: Any = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
+GRACE: Any = {"type": "person", "attributes": {**ADA["attributes"], "email": "grace@example.com"}}
+NAMELESS: Any = {"type": "person", "attributes": {"first_name": None}}
+END = Cursors("person", BY_ID).encode(END_POSITION)
+KEY = {"Idempotency-Key": "k"}
+
+REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
+    errors.MalformedDocument: ("POST", "/persons", {"data": None}, {}),
+    errors.InvalidParameter: ("GET", "/persons?page[number]=1&page[total]=1", None, {}),
+    errors.PageTooLarge: ("GET", "/persons?page[size]=1001", None, {}),
+    errors.RangeNotSupported: ("GET", f"/persons?page[after]={END}&page[before]={END}", None, {}),
+    errors.InvalidIdempotencyKey: ("POST", "/persons", {"data": ADA}, {"Idempotency-Key": "a b"}),
+    errors.CrossSiteRequest: ("GET", "/persons", None, {"Sec-Fetch-Site": "cross-site"}),
+    errors.NotFound: ("GET", "/persons/999", None, {}),
+    errors.MethodNotAllowed: ("PUT", "/persons", None, {}),
+    errors.NotAcceptable: ("GET", "/persons", None, {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}),
+    errors.TypeConflict: ("POST", "/persons", {"data": {**ADA, "type": "computer"}}, {}),
+    errors.ValueTaken: ("POST", "/persons", {"data": GRACE}, {}),
+    errors.PreconditionFailed: ("DELETE", "/persons/1", None, {"If-Match": '"stale"'}),
+    errors.BodyTooLarge: ("POST", "/persons", b"x" * (2**20 + 1), {}),
+    errors.UnsupportedMediaType: (
+        "POST",
+        "/persons",
+        {"data": ADA},
+        {"Content-Type": "application/json"},
+    ),
+    errors.ExpectationFailed: ("GET", "/persons", None, {"Expect": "200-ok"}),
+    errors.MisdirectedRequest: ("GET", "/persons", None, {"Host": "other.example.org"}),
+    errors.InvalidField: ("PATCH", "/persons/1", {"data": NAMELESS}, {}),
+    errors.IdempotencyKeyReused: ("POST", "/persons", {"data": ADA}, KEY),
+    errors.HeaderFieldsTooLarge: (
+        "GET",
+        "/persons",
+        None,
+        {f"X-{n}": "x" * 2**12 for n in range(17)},
+    ),
+    errors.AuthenticationRequired: ("GET", "/persons", None, {}),
+    errors.TokenRejected: ("GET", "/persons", None, {"Authorization": "Bearer x"}),
+    errors.InvalidAuthorization: ("GET", "/persons", None, {"Authorization": "Bearer"}),
+    errors.InsufficientScope: ("POST", "/persons", {"data": ADA}, {}),
+}
+"""A request for each error, with what the service holds in the test."""
+
+RAISED: dict[type[ApiError], Exception] = {
+    errors.InternalError: RuntimeError(),
+    errors.ServiceUnavailable: Unavailable(),
+    errors.Overloaded: BulkheadFull("The limit of small requests in progress is reached.", 5),
+    errors.DiskFull: DiskNearlyFull(2**26),
+    errors.QueryTimedOut: QueryTimeout(5),
+    errors.ResultTooLarge: StoredResultTooLarge(),
+    errors.IssuerUnavailable: KeysUnavailable(5),
+}
+"""What the code below the views raises for the other errors; tests of each provoke it."""
+
+
+def check(error: type[ApiError], status: int, headers: Any, document: Any) -> None:
+    """Compare a response with the example."""
+    example = error.example()
+    (sent,) = document["errors"]
+    (expected,) = json.loads(encode_errors([example], sent["id"]))["errors"]
+    assert (status, sent) == (error.status, expected)
+    assert headers.items() >= example.headers.items()
+
+
+@pytest.mark.parametrize("error", REQUESTS, ids=lambda one: one.code)
+async def test_an_example_is_the_response_of_the_service(
+    error: type[ApiError], serve: Serve, settings: Settings, grant: Grant
+) -> None:
+    method, path, body, headers = REQUESTS[error]
+    is_access = 400 < error.status < 404 and error is not errors.CrossSiteRequest
+    api = await serve(settings=replace(settings, unique=("person.email",)))
+    assert (await api.request("POST", "/persons", {"data": GRACE}, KEY)).status == 201
+    if is_access or error is errors.InvalidAuthorization:
+        api = await serve(settings=replace(settings, auth="on"))
+    if error is errors.InsufficientScope:
+        headers = {"Authorization": f"Bearer {await grant('persons:read')}"}
+    response = await api.request(method, path, body, headers)
+    check(error, response.status, response.headers, response.document)
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda one: one.code)
+async def test_an_example_is_the_response_to_a_failure(error: type[ApiError], start: Start) -> None:
+    client = await start(raising(RAISED[error]))
+    async with client.get("/") as response:
+        document = await response.json(content_type=MEDIA_TYPE)
+    check(error, response.status, response.headers, document)
+
+
+RAW: dict[type[ApiError], bytes] = {
+    errors.MalformedRequest: b"GET /persons HTTP/1.1\r\nHost: a..b:x\r\nConnection: close\r\n\r\n",
+    errors.RequestTimeout: b"GET /persons HTTP/1.1\r\n",
+}
+
+
+@pytest.mark.parametrize("error", RAW, ids=lambda one: one.code)
+async def test_an_example_is_the_response_to_bytes(error: type[ApiError], start: Start) -> None:
+    client = await start(raising(AssertionError()))
+    head, _, body = (await exchange(client, RAW[error])).partition(b"\r\n\r\n")
+    text = body.decode().replace("within 0.3 s", "within 30 s")  # the limit of these tests
+    check(error, int(head.split()[1]), {}, json.loads(text))
+
+
+def test_every_error_has_an_example_that_is_compared() -> None:
+    assert {*REQUESTS, *RAISED, *RAW} == {*errors.error_types()}

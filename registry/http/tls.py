@@ -9,7 +9,7 @@ from typing import NoReturn
 from cryptography import x509
 
 from registry.settings import Settings, flag
-from registry.start_error import StartError
+from registry.start_error import InvalidSetting
 
 _log = logging.getLogger("registry")
 
@@ -25,7 +25,7 @@ class Certificate:
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Load the files. Raises StartError with the flag of the one that is not usable."""
+        """Load the files. Raises InvalidSetting with the flag of the one that is not usable."""
         assert settings.tls_certificate and settings.tls_key  # noqa: S101, PT018 - set together
         self._certificate, self._key = settings.tls_certificate, settings.tls_key
         self._loaded = self.context = self._load()
@@ -41,7 +41,7 @@ class Certificate:
         """
         try:
             self._loaded = self._load()
-        except (StartError, OSError) as error:
+        except (InvalidSetting, OSError) as error:
             _log.error("The previous TLS certificate remains in use: %s", error)
         else:
             _log.info("The TLS certificate was reloaded")
@@ -61,23 +61,25 @@ class Certificate:
             raise self._error(error.reason) from error
         return context
 
-    def _error(self, reason: str | None) -> StartError:
+    def _error(self, reason: str | None) -> InvalidSetting:
         """Return the error for the reason that OpenSSL gives, None if it cannot read the key."""
         if reason is None:
-            return StartError(f"{flag('tls_key')}: {self._key} has no private key (PEM)")
+            return InvalidSetting(f"{flag('tls_key')}: {self._key} has no private key (PEM)")
         if reason in _MISMATCHES:
-            return StartError(f"{flag('tls_key')}: {self._key} does not belong to the certificate")
+            return InvalidSetting(
+                f"{flag('tls_key')}: {self._key} does not belong to the certificate"
+            )
         text = reason.lower().replace("_", " ")  # such as "ee key too small", of the end entity
-        return StartError(f"{flag('tls_certificate')}: {self._certificate} is refused: {text}")
+        return InvalidSetting(f"{flag('tls_certificate')}: {self._certificate} is refused: {text}")
 
 
 def _check_certificate(path: Path) -> None:
-    """Raise StartError if the file has no certificate; log if it is not valid at this time."""
+    """Raise InvalidSetting if the file has no certificate; log if it is not valid at this time."""
     name = flag("tls_certificate")
     try:
         certificate, *_ = x509.load_pem_x509_certificates(_read(path, "tls_certificate"))
     except ValueError as error:
-        raise StartError(f"{name}: {path} has no valid certificate (PEM)") from error
+        raise InvalidSetting(f"{name}: {path} has no valid certificate (PEM)") from error
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not begin <= datetime.now(UTC) <= end:
         _log.warning("%s: %s is valid only from %s to %s", name, path, begin, end)
@@ -87,9 +89,9 @@ def _read(path: Path, setting: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise StartError(f"{flag(setting)}: cannot read {path} ({error.strerror})") from error
+        raise InvalidSetting(f"{flag(setting)}: cannot read {path} ({error.strerror})") from error
 
 
 def _refuse() -> NoReturn:
     """Refuse a key with a passphrase, for which OpenSSL would ask on the terminal."""
-    raise StartError(f"{flag('tls_key')}: the private key is encrypted; remove its passphrase")
+    raise InvalidSetting(f"{flag('tls_key')}: the private key is encrypted; remove its passphrase")

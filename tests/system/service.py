@@ -40,9 +40,9 @@ def environment(**variables: str) -> dict[str, str]:
     return unrelated | {"REGISTRY_PORT": "0"} | variables
 
 
-def start_error(*arguments: str | Path, **variables: str) -> str:
+def start_error(*arguments: str | Path, status: int = 1, **variables: str) -> str:
     """Start the service, which must fail; return the error message."""
-    return error_message([*COMMAND, *arguments], environment(**variables))
+    return error_message([*COMMAND, *arguments], environment(**variables), status)
 
 
 def run_command(

@@ -108,7 +108,7 @@ def test_the_names_in_a_backup_cannot_control_the_terminal(
 def test_wrong_arguments_are_reported_in_one_line(
     command: str, tmp_path: Path, mongodb_uri: str
 ) -> None:
-    assert "FILE" in error_message([*COMMAND, command], environment())
+    assert "FILE" in error_message([*COMMAND, command], environment(), status=2)
     missing = tmp_path / "missing" / "file"
     message = error_message(
         [*COMMAND, command, "--mongodb-uri", mongodb_uri, missing], environment()

@@ -84,7 +84,7 @@ def test_help_lists_all_commands(monkeypatch: pytest.MonkeyPatch, capsys: Captur
 
 
 def test_an_unknown_command_is_reported_with_the_known_ones() -> None:
-    message = error_message([*COMMAND, "chekc"], environment())
+    message = error_message([*COMMAND, "chekc"], environment(), status=2)
     assert "invalid choice: 'chekc' (choose from 'serve', 'seed'," in message
 
 

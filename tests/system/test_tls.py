@@ -77,8 +77,8 @@ def test_a_certificate_that_is_not_usable_is_reported_before_anything_is_created
     certificate, *_ = authority.issue("used")
     _, other, _ = authority.issue("other")
     options = ("--data-dir", tmp_path / "data", "--tls-certificate", certificate)
-    message = start_error(*options, "--tls-key", other)
+    message = start_error(*options, "--tls-key", other, status=2)
     assert f"registry: --tls-key: {other} does not belong to the certificate" in message
-    message = start_error(*options, REGISTRY_TLS_KEY="missing")
+    message = start_error(*options, REGISTRY_TLS_KEY="missing", status=2)
     assert "--tls-key: cannot read missing (No such file or directory)" in message
     assert not (tmp_path / "data").exists()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from registry.settings import Settings
 from tests.support import Database
-from tests.system.service import TIMEOUT, Service
-
-Start = Callable[..., Service]
+from tests.system.conftest import Start
+from tests.system.service import Service
 
 
 @pytest.fixture
@@ -25,18 +23,12 @@ def start(
     services: list[Service] = []
 
     def start(*arguments: str) -> Service:
-        uri = settings.mongodb_uri or ""
-        database = settings.database
-        service = Service(tmp_path, *arguments, MONGODB_URI=uri, REGISTRY_DATABASE=database)
+        uri, name = settings.mongodb_uri or "", settings.database
+        service = Service(tmp_path, *arguments, MONGODB_URI=uri, REGISTRY_DATABASE=name)
         services.append(service)
         service.wait_until_ready()
-        assert service.process.stderr
-        # The log has a line for every error response: a pipe that nobody reads would fill up.
-        Thread(target=service.process.stderr.read, daemon=True).start()
         return service
 
     yield start
     for service in services:
-        with service.process as process:
-            process.terminate()
-            assert process.wait(TIMEOUT) == 0
+        assert service.stop()[0] == 0

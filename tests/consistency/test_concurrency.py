@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from tests.consistency.checker import violations
-from tests.consistency.conftest import Start
 from tests.consistency.load import record
 from tests.consistency.scale import SCALE
+from tests.system.conftest import Start
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -21,7 +21,6 @@ from hypothesis.stateful import (
 )
 
 from tests.consistency import strategies
-from tests.consistency.conftest import Start
 from tests.consistency.model import (
     ATTRIBUTES,
     RELATIONSHIPS,
@@ -34,6 +33,7 @@ from tests.consistency.model import (
 from tests.consistency.queries import Query
 from tests.consistency.scale import SCALE
 from tests.support import MEDIA_TYPE, check_document
+from tests.system.conftest import Start
 
 MISSING = 10**15
 """An id that no resource has."""

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any
 from urllib.error import HTTPError
@@ -107,9 +108,10 @@ def person(name: str) -> dict[str, Any]:
 
 
 class Service:
-    """A running service. url: empty until it is ready.
+    """A running service. url, announcement: empty until it is ready.
 
-    command: what starts it. process_group: of a new session by default.
+    command: what starts it. process_group: of a new session by default. reads_log: whether its log
+    is read while it runs, as the pipe could become full.
     """
 
     def __init__(
@@ -118,10 +120,12 @@ class Service:
         *arguments: str | Path,
         command: Sequence[str | Path] = COMMAND,
         process_group: int | None = None,
+        reads_log: bool = True,
         **variables: str,
     ) -> None:
         self.data_dir = data_dir
         self.url = ""
+        self.announcement = ""
         self.process = subprocess.Popen(  # noqa: S603 - the service
             [*command, "--data-dir", data_dir, *arguments],
             cwd=ROOT,
@@ -132,31 +136,26 @@ class Service:
             start_new_session=process_group is None,
             process_group=process_group,
         )
+        self._announced = _lines_of(self.process.stdout)
+        self._log = _lines_of(self.process.stderr) if reads_log else SimpleQueue[str]()
 
     @property
     def mongod(self) -> int:
         """The process id of the embedded mongod."""
         return int((self.data_dir / "mongodb" / "mongod.lock").read_text())
 
-    def wait_until_ready(self) -> str:
-        """Return the line that the service prints when it is ready."""
-        line = self.read_line(self.process.stdout)
-        match = re.search(r"API (\S+)/persons,", line)
-        assert match, (line, self.process.communicate(timeout=TIMEOUT))
+    def wait_until_ready(self) -> None:
+        self.announcement = self._announced.get(timeout=TIMEOUT)
+        match = re.search(r"API (\S+)/persons,", self.announcement)
+        assert match, (self.announcement, self.end())
         self.url = match[1]
-        return line
 
-    @staticmethod
-    def read_line(stream: IO[str] | None) -> str:
-        """Return the first line of standard output or standard error."""
-        assert stream
-        # In a thread: `select` does not know of lines that have been read already with another one.
-        lines: SimpleQueue[str] = SimpleQueue()
-        Thread(target=lambda: lines.put(stream.readline()), daemon=True).start()
-        try:
-            return lines.get(timeout=TIMEOUT)
-        except Empty:
-            raise AssertionError(f"no output within {TIMEOUT} s") from None
+    def log_line(self, text: str = "") -> str:
+        """Return the next line of the log that contains the text."""
+        while line := self._log.get(timeout=TIMEOUT):
+            if text in line:
+                return line
+        raise AssertionError(f"the log has no line with {text!r}")
 
     def request(self, path: str, document: Any = None) -> Any:
         """GET a path, or POST a document to it; return the document of the response."""
@@ -181,12 +180,40 @@ class Service:
         persons = self.read("/persons")["data"]
         return [person["attributes"]["first_name"] for person in persons]
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and return the exit status."""
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; return the exit status, and the lines of the log not taken before."""
         self.process.send_signal(number)
-        return self.wait()
+        return self.end()
 
-    def wait(self) -> int:
-        """Return the exit status; the service must not print anything else before it exits."""
-        assert self.process.communicate(timeout=TIMEOUT) == ("", "")
-        return self.process.returncode
+    def end(self) -> tuple[int, str]:
+        """Wait until the service ends; return as `stop`. It must not print anything else."""
+        status = self.process.wait(TIMEOUT)
+        assert not any(_rest_of(self._announced))
+        return status, "".join(_rest_of(self._log))
+
+    def close(self) -> None:
+        """Stop the service at the end of a test, in whatever state the test has left it."""
+        with self.process as process, suppress(ProcessLookupError):
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+
+
+def _lines_of(stream: IO[str] | None) -> SimpleQueue[str]:
+    """Return a queue that gets all lines of a stream, and an empty text at its end."""
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        assert stream
+        for line in stream:
+            lines.put(line)
+        lines.put("")
+
+    Thread(target=read, daemon=True).start()
+    return lines
+
+
+def _rest_of(lines: SimpleQueue[str]) -> Iterator[str]:
+    while line := lines.get(timeout=TIMEOUT):
+        yield line
+    lines.put("")  # for those who ask again

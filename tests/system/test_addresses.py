@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
-from uuid import uuid4
 
 import pytest
 
+from tests.databases import new_name
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, WORKERS, Service, environment, error_message
 
@@ -27,15 +27,14 @@ registry.__main__.main()
 
 
 @pytest.fixture
-def start_on(launch: Start, mongodb_uri: str) -> Start:
-    """Start the service on an address, without waiting for it."""
+def start_on(start: Start, mongodb_uri: str) -> Start:
+    """Start the service on an address."""
 
-    def start(*arguments: str) -> Service:
-        database = f"test_{uuid4().hex}"
-        variables = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": database}
-        return launch("--auth", "off", *arguments, **variables)
+    def start_on(*arguments: str) -> Service:
+        variables = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": new_name()}
+        return start("--auth", "off", *arguments, **variables)
 
-    return start
+    return start_on
 
 
 def status(url: str, **headers: str) -> int:
@@ -47,7 +46,7 @@ def status(url: str, **headers: str) -> int:
 @pytest.mark.parametrize("workers", WORKERS)
 def test_all_addresses_are_those_of_ipv4_and_ipv6(start_on: Start, workers: str) -> None:
     service = start_on("--host", "::", "--workers", workers, "--metrics-port", "0")
-    line = service.wait_until_ready()
+    line = service.announcement
     metrics = re.search(r"Metrics: (http://127\.0\.0\.1:\d+/metrics)\n", line)
     assert metrics, line
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", service.url)
@@ -60,16 +59,15 @@ def test_all_addresses_are_those_of_ipv4_and_ipv6(start_on: Start, workers: str)
 
 def test_ipv4_clients_are_known_by_their_own_address_on_all_addresses(start_on: Start) -> None:
     service = start_on("--host", "[::]", "--access-log", "on", "--trusted-proxy", "127.0.0.1")
-    service.wait_until_ready()
     status(f"{service.url}/persons")
-    assert " remote=127.0.0.1\n" in service.read_line(service.process.stderr)
+    assert " remote=127.0.0.1\n" in service.log_line()
     status(f"{service.url}/persons", **{"X-Forwarded-For": "198.51.100.7"})
-    assert " remote=198.51.100.7\n" in service.read_line(service.process.stderr)
+    assert " remote=198.51.100.7\n" in service.log_line()
 
 
 def test_an_address_of_ipv6_is_printed_in_brackets(start_on: Start) -> None:
     service = start_on("--host", "[::1]")
-    line = service.wait_until_ready()
+    line = service.announcement
     assert re.fullmatch(r"http://\[::1\]:\d+", service.url)
     assert "all addresses" not in line
     assert status(f"{service.url}/persons") == 200
@@ -77,7 +75,7 @@ def test_an_address_of_ipv6_is_printed_in_brackets(start_on: Start) -> None:
 
 def test_of_all_ipv4_addresses_one_to_visit_is_printed(start_on: Start) -> None:
     service = start_on("--host", "0.0.0.0")  # noqa: S104 - what is tested
-    line = service.wait_until_ready()
+    line = service.announcement
     assert urlsplit(service.url).hostname == "127.0.0.1"
     assert "It listens on all addresses" in line
     assert "0.0.0.0" not in line  # noqa: S104 - compared

@@ -52,7 +52,7 @@ def test_a_backup_of_a_running_service_is_restored_into_another_directory(
     assert exists.startswith(f"registry: cannot write the backup: {file} exists: ")
     not_empty = error_message([*COMMAND, "restore", "--data-dir", other, file], environment())
     assert "the database registry is not empty" in not_empty
-    assert service.stop() == 0
+    assert service.stop() == (0, "")
 
     restored = start(data_dir=other)
     assert restored.request("/persons")["data"] == before

@@ -111,7 +111,7 @@ async def test_the_registry_needs_the_password_of_a_user_with_few_rights(
     service = start(MONGODB_URI=uri)
     service.request("/persons", person("Grace"))
     assert service.names() == ["Grace"]
-    assert service.stop() == 0
+    assert service.stop() == (0, "")
     message = start_error(MONGODB_URI=uri.replace(PASSWORDS["MONGODB_PASSWORD"], "wrong"))
     assert "Authentication failed" in message
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.system.conftest import Start
 from tests.system.service import (
-    ROOT,
-    TIMEOUT,
     WORKERS,
     children,
-    environment,
     eventually,
     has_exited,
     person,
@@ -41,9 +36,8 @@ def test_the_service_continues_when_mongod_was_killed(workers: str, start: Start
     assert service.names() == ["Grace", "Ada"]
     assert service.mongod != killed
     mongod = service.mongod
-    service.process.terminate()
-    output, log = service.process.communicate(timeout=TIMEOUT)
-    assert (output, service.process.returncode) == ("", 0)
+    status, log = service.stop()
+    assert status == 0
     assert "mongod exited unexpectedly: signal 9 (Killed)" in log
     assert "mongod has been restarted" in log
     assert has_exited(mongod)
@@ -57,31 +51,20 @@ def test_the_service_continues_when_the_shell_that_runs_mongod_was_killed(start:
     os.kill(shell, signal.SIGKILL)
     assert eventually(lambda: has_exited(killed))
     assert service.names() == ["Grace"]
-    service.process.terminate()
-    service.process.communicate(timeout=TIMEOUT)
-    assert service.process.returncode == 0
+    assert service.stop()[0] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", WORKERS)
 def test_the_service_exits_with_the_reason_when_mongod_cannot_be_restarted(
-    workers: str, tmp_path: Path
+    workers: str, start: Start
 ) -> None:
-    data = tmp_path / "data"
-    with subprocess.Popen(  # noqa: S603 - the service
-        [sys.executable, "-c", IMPATIENT, "--data-dir", data, "--workers", workers],
-        cwd=ROOT,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout
-        assert process.stdout.readline().startswith("Registry ready")
-        (data / "mongodb" / "WiredTiger.turtle").write_text("garbage")
-        os.kill(int((data / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
-        _, log = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 1
+    service = start("--workers", workers, command=(sys.executable, "-c", IMPATIENT))
+    mongod = service.mongod
+    (service.data_dir / "mongodb" / "WiredTiger.turtle").write_text("garbage")
+    os.kill(mongod, signal.SIGKILL)
+    status, log = service.end()
+    assert status == 1
     last = log.splitlines()[-1]
     assert last.startswith("registry: mongod exited again after 2 restarts: ")
     assert "WiredTiger.turtle" in last

@@ -125,7 +125,7 @@ def test_lines_that_cannot_be_written_wait_until_there_are_too_many(
 
 
 def test_a_service_whose_standard_error_is_not_read_serves_and_stops(start: Start) -> None:
-    service = start("--access-log", "on")
+    service = start("--access-log", "on", reads_log=False)
     assert service.process.stderr
     fcntl.fcntl(service.process.stderr, fcntl.F_SETPIPE_SZ, 4_096)
     for _ in range(50):  # more than the pipe can hold
@@ -182,8 +182,7 @@ def test_refused_requests_leave_few_short_lines(start: Start) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(refuse, range(300)))
-    service.process.terminate()
-    _, log = service.process.communicate(timeout=TIMEOUT)
+    _, log = service.stop()
     lines = log.splitlines()
     assert 100 < len(lines) < 210  # two periods at most
     assert max(len(line.encode()) for line in lines) <= 500

@@ -25,17 +25,17 @@ def scrape(url: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
-def metrics_url(service: Service, line: str) -> str:
+def metrics_url(service: Service) -> str:
     """Return the URL in the line of the start, which is on the same host."""
-    match = re.search(r"\. Metrics: (\S+)$", line)
+    match = re.search(r"\. Metrics: (\S+)$", service.announcement)
     assert match
     assert urlsplit(match[1]).hostname == urlsplit(service.url).hostname
     return match[1]
 
 
-def test_the_metrics_of_workers_are_added_up_and_survive_a_worker(launch: Start) -> None:
-    service = launch(*TWO, "--metrics-port", "0")
-    url = metrics_url(service, service.wait_until_ready())
+def test_the_metrics_of_workers_are_added_up_and_survive_a_worker(start: Start) -> None:
+    service = start(*TWO, "--metrics-port", "0")
+    url = metrics_url(service)
     create_persons(service, 40)
     assert eventually(lambda: scrape(url).get(CREATED) == 40)
     assert scrape(url)["registry_workers"] == 2
@@ -57,9 +57,9 @@ def test_every_worker_shows_the_sums_on_the_port_of_the_api(start: Start) -> Non
     )
 
 
-def test_restarts_of_mongod_are_counted(launch: Start) -> None:
-    service = launch("--metrics-port", "0")
-    url = metrics_url(service, service.wait_until_ready())
+def test_restarts_of_mongod_are_counted(start: Start) -> None:
+    service = start("--metrics-port", "0")
+    url = metrics_url(service)
     assert scrape(url)["registry_mongod_restarts_total"] == 0
     os.kill(service.mongod, signal.SIGKILL)
     assert eventually(lambda: scrape(url)["registry_mongod_restarts_total"] == 1)

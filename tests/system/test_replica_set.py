@@ -13,10 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from pathlib import Path
-from threading import Thread
 
 import pytest
 import pytest_asyncio
@@ -26,6 +24,7 @@ from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, three_members
 from tests.storage.waiting import eventually
 from tests.support import Database
+from tests.system.conftest import Start
 from tests.system.ledger import (
     Client,
     Connect,
@@ -87,39 +86,19 @@ async def database(replica_set: ReplicaSet) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def serve(replica_set: ReplicaSet, database: Database, tmp_path: Path) -> Iterator[Serve]:
+def serve(replica_set: ReplicaSet, database: Database, start: Start) -> Iterator[Serve]:
     """A function that starts the service on the replica set, any number of times."""
     variables = {"MONGODB_URI": replica_set.uri, "REGISTRY_DATABASE": database.name}
     group = replica_set.processes.group
-    with ExitStack() as stack:
+    services: list[Service] = []
 
-        def serve(*arguments: str) -> Service:
-            service = Service(tmp_path, *arguments, process_group=group, **variables)
-            stack.enter_context(service.process)
-            stack.callback(service.process.kill)
-            service.wait_until_ready()
-            stack.enter_context(_logged(service, tmp_path / f"{service.process.pid}.log"))
-            return service
+    def serve(*arguments: str) -> Service:
+        services.append(start(*arguments, process_group=group, **variables))
+        return services[-1]
 
-        yield serve
-
-
-@contextmanager
-def _logged(service: Service, path: Path) -> Iterator[None]:
-    """Write the log to a file, as a full pipe would block the service; kill that at the end."""
-
-    def copy() -> None:
-        assert service.process.stderr
-        with path.open("w") as log:
-            log.writelines(service.process.stderr)
-
-    thread = Thread(target=copy)
-    thread.start()
-    try:
-        yield
-    finally:
+    yield serve
+    for service in services:
         service.process.kill()
-        thread.join()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import re
 import resource
 import shlex
 import socket
-import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,8 +18,6 @@ from tests.mongods import client_of, other_mongod
 from tests.system.conftest import Start
 from tests.system.service import (
     COMMAND,
-    TIMEOUT,
-    Service,
     environment,
     error_message,
     person,
@@ -31,7 +28,7 @@ from tests.system.service import (
 def test_data_survives_a_restart(start: Start) -> None:
     first = start()
     first.request("/persons", person("Grace"))
-    assert first.stop() == 0
+    assert first.stop() == (0, "")
     second = start()
     assert second.names() == ["Grace"]
     second.request("/persons", person("Ada"))
@@ -41,23 +38,23 @@ def test_data_survives_a_restart(start: Start) -> None:
 def test_a_moved_data_directory_keeps_its_data(start: Start, tmp_path: Path) -> None:
     first = start()
     first.request("/persons", person("Grace"))
-    assert first.stop() == 0
+    assert first.stop() == (0, "")
     moved = tmp_path / f"Größe, {'x' * 120}"
     (tmp_path / "data").rename(moved)
     second = start(data_dir=moved)
     assert second.names() == ["Grace"]
-    assert second.stop() == 0
+    assert second.stop() == (0, "")
 
 
-def test_the_service_prints_its_urls_in_one_line(launch: Start) -> None:
-    service = launch("--host", "localhost")
-    line = service.wait_until_ready()
+def test_the_service_prints_its_urls_in_one_line(start: Start) -> None:
+    service = start("--host", "localhost")
+    line = service.announcement
     assert re.fullmatch(
         rf"Registry ready: API {service.url}/persons, Swagger UI {service.url}/api/swagger/ .*\n",
         line,
     )
     assert service.request("/persons")["meta"] == {"count": 0}
-    assert service.stop() == 0
+    assert service.stop() == (0, "")
 
 
 def test_more_connections_are_served_than_a_shell_allows_open_files(
@@ -79,24 +76,18 @@ def test_more_connections_are_served_than_a_shell_allows_open_files(
     ("redirection", "reason"), [(">/dev/full", "No space left on device"), (">&-", "closed")]
 )
 def test_a_service_whose_output_cannot_be_written_logs_its_urls(
-    redirection: str, reason: str, tmp_path: Path
+    redirection: str, reason: str, start: Start
 ) -> None:
-    command = shlex.join([*COMMAND, "--data-dir", str(tmp_path)])
-    process = subprocess.Popen(  # noqa: S603 - the service
-        ["bash", "-c", f"exec {command} {redirection}"],  # noqa: S607 - bash is on the PATH
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    line = Service.read_line(process.stderr)
-    assert f"WARNING Standard output ({reason}): Registry ready: API http" in line
-    process.terminate()
-    assert (process.communicate(timeout=TIMEOUT)[1], process.returncode) == ("", 0)
+    script = f'exec {shlex.join(COMMAND)} "$@" {redirection}'
+    service = start(command=("bash", "-c", script, "bash"), waits=False)
+    warning = f"WARNING Standard output ({reason}): Registry ready: API http"
+    assert warning in service.log_line()
+    assert service.stop() == (0, "")
 
 
-def test_the_service_prints_the_public_url_if_set(launch: Start) -> None:
-    service = launch(REGISTRY_PUBLIC_URL="https://registry.example.com/", REGISTRY_AUTH="off")
-    assert "API https://registry.example.com/persons," in service.wait_until_ready()
+def test_the_service_prints_the_public_url_if_set(start: Start) -> None:
+    service = start(REGISTRY_PUBLIC_URL="https://registry.example.com/", REGISTRY_AUTH="off")
+    assert "API https://registry.example.com/persons," in service.announcement
 
 
 async def test_no_mongod_is_started_if_a_cluster_is_configured(
@@ -106,7 +97,7 @@ async def test_no_mongod_is_started_if_a_cluster_is_configured(
     service = start(MONGODB_URI=mongodb_uri, REGISTRY_DATABASE=database)
     service.request("/persons", person("Grace"))
     assert not service.data_dir.exists()
-    assert service.stop() == 0
+    assert service.stop() == (0, "")
     async with client_of(mongodb_uri) as client:
         stored = await client[database].persons.find_one()
         await client.drop_database(database)

@@ -93,4 +93,4 @@ def test_the_service_runs_with_the_system_calls_that_the_unit_allows(
         check=False,
     )
     assert backup.returncode == 0
-    assert service.stop() == 0
+    assert service.stop() == (0, "")

@@ -73,16 +73,16 @@ def statuses(service: Service, token: str | None) -> set[int]:
 
 
 def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
-    launch: Start, tmp_path: Path, command: Command
+    start: Start, tmp_path: Path, command: Command
 ) -> None:
     data_dir = tmp_path / ("long" * 30)  # its socket is elsewhere
-    service = launch(
+    service = start(
         *("--workers", "2", "--metrics-port", "0", *ON_ALL_ADDRESSES), data_dir=data_dir
     )
     command_line = (
         f"./scripts/registry token create --name NAME --scope write --data-dir {data_dir}"
     )
-    line = service.wait_until_ready()
+    line = service.announcement
     assert f". No access token exists yet; `{command_line}` creates one. Metrics: http://" in line
     assert statuses(service, None) == {401}
     token = command.create("ci", "--data-dir", data_dir)
@@ -91,8 +91,7 @@ def test_tokens_are_managed_while_several_workers_run_and_after_they_stopped(
     command.run("revoke", "ci", "--data-dir", data_dir)
     sleep(1)
     assert statuses(service, token) == {401}
-    service.process.terminate()
-    _, log = service.process.communicate(timeout=TIMEOUT)
+    _, log = service.stop()
     assert "401" in log
     assert token not in log
     listed, _ = command.run("list", "--data-dir", data_dir)  # starts mongod itself

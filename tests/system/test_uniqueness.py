@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import TIMEOUT, Service, start_error
+from tests.system.service import Service, start_error
 
 UNIQUE = ("--workers", "2", "--unique", "computer.serial")
 
@@ -31,9 +31,8 @@ def create(service: Service, serial: str) -> tuple[int, str]:
 
 def stop(service: Service) -> str:
     """Stop a service and return its log."""
-    service.process.terminate()
-    _, log = service.process.communicate(timeout=TIMEOUT)
-    assert service.process.returncode == 0
+    status, log = service.stop()
+    assert status == 0
     return log
 
 

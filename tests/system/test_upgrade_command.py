@@ -33,10 +33,10 @@ def test_the_data_of_a_service_is_upgraded_while_it_runs_or_is_stopped(
 ) -> None:
     asyncio.run(create_data(tmp_path, earlier_mongod.install()))
     service = start(data_dir=tmp_path)
-    line = service.read_line(service.process.stderr)
+    line = service.log_line()
     assert "keeps the data in the format of MongoDB 5.0, " in line
     assert upgrade(tmp_path) == "Raised the format of the data from MongoDB 5.0 to 6.0.\n"
-    assert service.stop() == 0
+    assert service.stop() == (0, "")
     assert upgrade(tmp_path) == "The data have the format of MongoDB 6.0 already.\n"
 
 

@@ -80,7 +80,7 @@ def exercise(service: Service) -> None:
     wrong["data"]["attributes"]["email"] = "ada@localhost"
     with pytest.raises(HTTPError, match="422"):
         service.request("/persons", wrong)
-    assert json.loads(service.read_line(service.process.stderr))
+    assert json.loads(service.log_line())
     assert service.request("/api/swagger/openapi.json")["openapi"] == "3.0.0"
     with urlopen(f"{service.url}/api/swagger/", timeout=TIMEOUT) as page:  # noqa: S310 - http
         assert b"swagger-ui" in page.read()
@@ -103,7 +103,7 @@ def test_the_service_runs_with_the_versions_that_setup_py_allows(
     arguments += ["--metrics-port", "0", "--log-format", "json"]
     service = start(*arguments, command=command)
     exercise(service)
-    assert service.stop() == 0
+    assert service.stop() == (0, "")
 
 
 def test_setup_py_has_a_range_for_each_requirement_which_contains_the_pin() -> None:

@@ -60,9 +60,9 @@ def create_persons(service: Service, count: int) -> list[int]:
         return list(pool.map(create, range(count)))
 
 
-def test_workers_share_data_and_print_their_urls_once(launch: Start) -> None:
-    service = launch(*TWO)
-    line = service.wait_until_ready()
+def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:
+    service = start(*TWO)
+    line = service.announcement
     assert line.startswith(f"Registry ready: API {service.url}/persons, Swagger UI ")
     assert len(workers_of(service)) == listener_count(service) == 2
     mongod = service.mongod
@@ -70,7 +70,7 @@ def test_workers_share_data_and_print_their_urls_once(launch: Start) -> None:
     for _ in range(10):  # whichever worker responds
         id_ = service.request("/persons", person("Ada"))["data"]["id"]
         assert service.request(f"/persons/{id_}")["data"]["attributes"]["first_name"] == "Ada"
-    assert service.stop() == 0
+    assert service.stop() == (0, "")
     assert has_exited(mongod)
 
 
@@ -98,12 +98,9 @@ def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start) -> Non
     assert killed not in workers_of(service)
     assert other in workers_of(service)
     assert create_persons(service, 8)
-    service.process.terminate()
-    output, log = service.process.communicate(timeout=TIMEOUT)
-    assert output == ""
+    status, log = service.stop()
     assert f"ERROR Worker (pid:{killed}) was sent SIGKILL!" in log
-    assert log.count("\n") == 1
-    assert service.process.returncode == 0
+    assert (status, log.count("\n")) == (0, 1)
 
 
 def inodes(process: int) -> set[str]:
@@ -156,7 +153,7 @@ def test_a_killed_service_leaves_no_processes(start: Start) -> None:
     url = urlsplit(service.url)
     with socket.create_connection((url.hostname, url.port), TIMEOUT) as idle:
         idle.sendall(b"GET /persons HTTP/1.1\r\n")  # the rest of the request does not arrive
-        assert service.stop(signal.SIGKILL) == -signal.SIGKILL
+        assert service.stop(signal.SIGKILL) == (-signal.SIGKILL, "")
         assert eventually(lambda: all(map(has_exited, processes)))
 
 
@@ -164,10 +161,9 @@ def test_a_killed_gunicorn_stops_the_service_with_an_error(start: Start) -> None
     service = start(*TWO)
     processes = [service.mongod, *workers_of(service)]
     os.kill(gunicorn_of(service), signal.SIGKILL)
-    _, log = service.process.communicate(timeout=TIMEOUT)
+    status, log = service.end()
     assert log.startswith("registry: gunicorn has exited unexpectedly")
-    assert log.count("\n") == 1
-    assert service.process.returncode == 1
+    assert (status, log.count("\n")) == (1, 1)
     assert eventually(lambda: all(map(has_exited, processes)))
 
 

@@ -31,4 +31,6 @@ def start(
 
     yield start
     for service in services:
-        assert service.stop()[0] == 0
+        status, _ = service.stop()
+        service.close()
+        assert status == 0

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from queue import SimpleQueue
@@ -193,10 +192,11 @@ class Service:
 
     def close(self) -> None:
         """Stop the service at the end of a test, in whatever state the test has left it."""
-        with self.process as process, suppress(ProcessLookupError):
+        with self.process as process:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.terminate()
+                process.wait(TIMEOUT)
 
 
 def _lines_of(stream: IO[str] | None) -> SimpleQueue[str]:

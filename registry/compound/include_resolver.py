@@ -169,7 +169,7 @@ class _IncludeResolver:
         targets = _without_none(keys.values())
         if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
-            found = await self._snapshot.find(target, "_id", unknown, attributes)
+            found = await self._snapshot.read_by_ids(target, unknown, attributes)
             loaded |= {record["_id"]: record for record in found}
         if missing := targets - loaded.keys():
             keys |= {id_: None for id_, key in keys.items() if key in missing}
@@ -210,11 +210,9 @@ class _IncludeResolver:
 
         The one more reveals whether others follow.
         """
-        target, key = self._graph[relationship.target], relationship.foreign_key
-        attributes = self._query.attributes(target)
-        if size is None:
-            return await self._snapshot.find(target, key, ids, attributes)
-        return await self._snapshot.find_first(resource, relationship, ids, size + 1, attributes)
+        attributes = self._query.attributes(self._graph[relationship.target])
+        limit = None if size is None else size + 1
+        return await self._snapshot.read_members(resource, relationship, ids, attributes, limit)
 
 
 def _without_none(ids: Iterable[Any]) -> set[int]:

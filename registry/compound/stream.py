@@ -87,7 +87,7 @@ class CompoundStream:
                 if not end.include:  # the path ends: resources in the document are not needed again
                     chunk = [id_ for id_ in chunk if id_ not in seen]
                 attributes = self._query.attributes(end.resource)
-                records = await self._snapshot.find(end.resource, "_id", chunk, attributes)
+                records = await self._snapshot.read_by_ids(end.resource, chunk, attributes)
                 new = [record for record in records if record["_id"] not in seen]
                 linkage = await self._resolve_step(path, records)
                 if new:

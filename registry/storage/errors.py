@@ -1,8 +1,7 @@
 """Errors of reading and writing stored resources, independent of the driver and the protocol."""
 
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, Self
 
 from pymongo.errors import ExecutionTimeout, PyMongoError
@@ -132,16 +131,24 @@ class QueryTimeout(StorageError):
         self.seconds = seconds
 
 
-@contextmanager
-def translated_errors(query_seconds: float | None = None) -> Iterator[None]:
-    """Raise Unavailable for every error of the driver, and log its cause.
+class translated_errors:  # noqa: N801 - called as a function; a generator takes twice the calls
+    """Context that raises Unavailable for every error of the driver, and logs its cause.
 
     query_seconds: the time limit of a query; exceeding it is a QueryTimeout instead.
     """
-    try:
-        yield
-    except PyMongoError as error:
-        if query_seconds is not None and isinstance(error, ExecutionTimeout):
-            raise QueryTimeout(query_seconds) from error
+
+    __slots__ = ("_query_seconds",)
+
+    def __init__(self, query_seconds: float | None = None) -> None:
+        self._query_seconds = query_seconds
+
+    def __enter__(self) -> None:
+        """Do nothing yet."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, PyMongoError):
+            return
+        if self._query_seconds is not None and isinstance(error, ExecutionTimeout):
+            raise QueryTimeout(self._query_seconds) from error
         _log.error("MongoDB failed: %s", error)
         raise Unavailable from error

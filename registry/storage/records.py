@@ -1,6 +1,7 @@
-"""Records: the stored form of resources, their versions, and the updates that write them."""
+"""Records: the stored form of resources, what reads return of them, and updates that write them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -52,18 +53,36 @@ def key_of(record: Record, field: str) -> int | None:
 
 
 def by_id(records: Iterable[Record]) -> list[Record]:
-    """Return the records by ascending id; non-numeric ids of external writers come last."""
-    result = list(records)
-    try:
-        result.sort(key=itemgetter("_id"))
-    except TypeError:
-        result.sort(key=_sort_key)
-    return result
+    """Return the records by ascending id."""
+    return sorted(records, key=itemgetter("_id"))
 
 
-def _sort_key(record: Record) -> tuple[bool, Any]:
-    id_ = record["_id"]
-    return (False, id_) if isinstance(id_, int | float) else (True, str(id_))
+@lru_cache(maxsize=1024)  # bounded, as clients choose the names
+def fields_of(resource: ResourceType, names: frozenset[str]) -> tuple[str, ...]:
+    """Return the stored fields of the named attributes, without duplicates.
+
+    All foreign keys are among them. A computed attribute is represented by its parts, as
+    serialization computes it from them.
+    """
+    parts = {name: attribute.parts for name, attribute in resource.computed.items()}
+    selected = [name for name in resource.readable if name in names]
+    fields = [part for name in selected for part in parts.get(name, (name,))]
+    foreign_keys = (link.foreign_key for link in resource.links)
+    return tuple(dict.fromkeys([*fields, *foreign_keys]))
+
+
+@lru_cache(maxsize=64)
+def visible_fields(resource: ResourceType) -> tuple[str, ...]:
+    """Return all stored fields that responses are built from, besides `_id`.
+
+    Hidden fields never leave the database.
+    """
+    return (*fields_of(resource, frozenset(resource.readable)), VERSION)
+
+
+def projection(fields: Iterable[str]) -> dict[str, bool]:
+    """Return the projection to these fields and the id; an empty one would return all fields."""
+    return dict.fromkeys(("_id", *fields), True)
 
 
 def new_record(resource: ResourceType, id_: int, change: Change, time: str) -> Record:
@@ -81,7 +100,7 @@ def new_record(resource: ResourceType, id_: int, change: Change, time: str) -> R
     return record | {name: text.compute(record) for name, text in resource.computed.items()}
 
 
-def one_of(ids: Sequence[int]) -> Any:
+def id_condition(ids: Sequence[int]) -> Any:
     """Return the condition that a field has one of these ids, at least one."""
     # At 1 connection, a list of one id takes 17.5 % more CPU time of mongod.
     return {"$in": ids} if len(ids) > 1 else ids[0]

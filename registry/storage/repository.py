@@ -16,11 +16,9 @@ from registry.storage.errors import DuplicateValue, IdTaken, Unavailable
 from registry.storage.mongo.availability import Availability
 from registry.storage.mongo.client import Database, require_complete
 from registry.storage.mongo.disk_space import DiskSpace
-from registry.storage.mongo.read_commands import PointInTime, ReadCommands
+from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
-from registry.storage.reads.lookups import Lookups
-from registry.storage.reads.read_context import ReadContext
-from registry.storage.reads.snapshot import Snapshot
+from registry.storage.reads.snapshot import Reads, Snapshot
 from registry.storage.records import version_of
 from registry.storage.schema.computed_fields import ComputedFields
 from registry.storage.schema.maintenance import Maintenance
@@ -54,8 +52,7 @@ class Repository:
         self.bulkheads.expose()
         self._backlog = Backlog()
         commands = ReadCommands(database)
-        self._lookups = Lookups(commands, graph)
-        self._reads = ReadContext(commands, graph, capacity, self.bulkheads, self._backlog)
+        self._reads = Reads(commands, graph, capacity, self.bulkheads, self._backlog)
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, commands)
         self._group_commit = GroupCommit(self._transactions, graph)
@@ -101,7 +98,7 @@ class Repository:
 
         time: that of a write whose result the document shows; None for the latest state.
         """
-        return Snapshot(self._lookups, self._reads, PointInTime(time))
+        return self._reads.snapshot(time)
 
     async def snapshot_for(self, resource: ResourceType, query: Query) -> Snapshot:
         """Complete the computed fields that a query uses, and return a snapshot for it.

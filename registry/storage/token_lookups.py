@@ -18,7 +18,7 @@ from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.client import Database
-from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.mongo.read_commands import ReadCommands, find_command
 from registry.storage.tokens import COLLECTION, PROJECTION, Token
 
 _VALID_SECONDS = 0.9
@@ -104,7 +104,7 @@ class TokenLookups:
         sent, now = monotonic(), datetime.now(UTC)
         query = {"_id": {"$in": list(set(digests))}}
         with translated_errors():
-            found = await self._commands.find(COLLECTION, query, PROJECTION)
+            found = await self._commands.run(find_command(COLLECTION, query, PROJECTION))
         if len(self._known) > _MAX_KNOWN:
             self._known.clear()
         records = {record["_id"]: record for record in found.records}

@@ -143,7 +143,7 @@ class Exporter:
         if self._has_related:
             ids = {key for key in keys if key is not None}
             fields = frozenset(self._names(self._persons))
-            found = await self._snapshot.find(self._persons, "_id", ids, fields)
+            found = await self._snapshot.read_by_ids(self._persons, ids, fields)
             for record, each in zip(found, self._attributes(self._persons, found), strict=True):
                 owners[key_of(record, "_id")] = each
         computers = self._attributes(self._computers, records)

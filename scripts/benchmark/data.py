@@ -18,10 +18,9 @@ from registry.resources import RESOURCES
 from registry.resources.computer import computer
 from registry.resources.person import person
 from registry.settings import Settings
-from registry.storage.records import new_record, recompute
+from registry.storage.records import new_record, projection, recompute
 from registry.storage.repository import Repository
 from registry.storage.text_blocks import BLOCK_SIZE, block, collection_of, searched_names
-from registry.storage.visible_fields import only
 
 Database = AsyncIOMotorDatabase[dict[str, Any]]
 
@@ -137,7 +136,7 @@ async def _store_text_blocks(database: Database, resource: ResourceType) -> None
     """Store the text blocks, as the service would: it needs ten times as long to move records."""
     collection = database[collection_of(resource)]
     await collection.drop()
-    names = only([TEXT_BLOCK, *searched_names(resource)])
+    names = projection([TEXT_BLOCK, *searched_names(resource)])
     records = database[resource.collection].find({TEXT_BLOCK: {"$gt": 0}}, names, sort=[("_id", 1)])
     while some := await records.to_list(_BLOCKS_AT_A_TIME * BLOCK_SIZE):
         groups = groupby(some, itemgetter(TEXT_BLOCK))

@@ -14,13 +14,8 @@ import pytest
 
 from registry.compound import stream
 from registry.settings import Settings
-from registry.storage.mongo.read_commands import Found, ReadCommands
-from registry.storage.reads import (
-    joined_reads,
-    listings,
-    related_order,
-    totals,
-)
+from registry.storage.mongo.read_commands import ReadCommands, ReadResult
+from registry.storage.reads import joined_reads, listings
 from tests.conftest import LIMITS, Serve
 from tests.support import Api, Database
 
@@ -252,10 +247,9 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     if request.param == "few":
         return
     most = {"several": 5, "many": 0}[request.param]
-    for module in (joined_reads, related_order):
-        monkeypatch.setattr(module, "MAX_IDS", most)
+    monkeypatch.setattr(joined_reads, "MAX_IDS", most)
     monkeypatch.setattr(listings, "MAX_BATCH", 0)
-    monkeypatch.setattr(totals, "_MAX_IDS", most)
+    monkeypatch.setattr(listings, "_MAX_IDS", most)
     monkeypatch.setattr(joined_reads, "MAX_BATCH", 7)
     monkeypatch.setattr(joined_reads, "_MAX_SORTED", most)
     for module in (listings, stream):
@@ -343,27 +337,6 @@ async def test_a_dangling_foreign_key_links_no_owner(api: Api, database: Databas
     assert (await api.get("/computers?filter[owner.email]=null")).ids == ["3"]
 
 
-@pytest.mark.usefixtures("number_of_related")
-async def test_resources_with_external_ids_are_filtered_by_related_attributes(
-    api: Api, database: Database
-) -> None:
-    await api.computer("A", await api.person())
-    names = {"first_name": "Ada", "last_name": "Byron"}
-    await database.persons.insert_many([{"_id": "x", **names}, {"_id": {"x": 1}, **names}])
-    await database.computers.insert_one({"_id": 2, "serial": "A", "person": "x"})
-    related = {"name": "computers.serial", "op": "eq", "val": "A"}
-    own = {"name": "last_name", "op": "eq", "val": "Byron"}
-    for condition, count in (
-        (related, 1),
-        ({"not": related}, 2),
-        ({"or": [related, own]}, 3),
-        ({"or": [{"not": related}, {"and": [related, own]}]}, 2),
-    ):
-        response = await api.get(f"/persons?filter={quote(json.dumps([condition]))}")
-        assert len(response.data) == count, condition
-    assert (await api.get("/computers?filter[owner.last_name]=Byron")).ids == []
-
-
 async def test_computed_attributes_that_external_writers_left_out_are_compared(
     api: Api, database: Database
 ) -> None:
@@ -381,7 +354,7 @@ async def test_related_attributes_are_those_at_the_time_of_the_document(
         await api.computer(first, await api.person(first, "Liskov"))
     run, is_first = ReadCommands.run, True
 
-    async def run_then_write(*arguments: Any) -> Found:
+    async def run_then_write(*arguments: Any) -> ReadResult:
         nonlocal is_first
         found = await run(*arguments)
         if is_first:

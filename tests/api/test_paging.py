@@ -241,26 +241,6 @@ async def test_page_links_start_with_the_public_url(serve: Serve, settings: Sett
         assert all(link.startswith(expected) for link in links.values()), links
 
 
-@pytest.mark.parametrize(("sort", "link"), [("-first_name", "next"), ("first_name", "prev")])
-async def test_values_of_several_types_by_external_writers_do_not_make_pages_repeat(
-    api: Api, database: Database, sort: str, link: str
-) -> None:
-    values: list[Any] = ["a", "b", 1, 2.5, True, None]
-    await database.persons.insert_many(
-        {"_id": number, "first_name": value, "last_name": "L"}
-        for number, value in enumerate(values, 1)
-    )
-    page = await api.get(f"/persons?sort={sort}&page[size]=1")
-    if link == "prev":
-        page = await follow(api, page, "last")
-    found = page.ids
-    while page.document["links"][link]:
-        page = await follow(api, page, link)
-        found += page.ids
-        assert len(found) <= len(values)
-    assert found == ["5", "2", "1", "4", "3", "6"]
-
-
 Write = Callable[[Database, random.Random], Awaitable[object]]
 
 

@@ -98,21 +98,6 @@ async def test_unrelated_resources_are_not_included(fleet: Api, database: Databa
     assert all(one["relationships"]["computers"]["data"] == [] for one in whole["data"])
 
 
-async def test_ids_of_external_writers_do_not_break_a_stream(
-    fleet: Api, database: Database
-) -> None:
-    await database.computers.insert_many(
-        [{"_id": one, "serial": "x", "person": 5} for one in (-3, 2.5, "abc", 2**63 - 1)]
-    )
-    await database.persons.insert_one({"_id": "p", "first_name": "P", "last_name": "P"})
-    whole = (await fleet.get("/persons?include=computers")).document
-    assert whole["meta"] == {"count": PERSONS + 1}
-    included = {one["id"] for one in whole["included"]}
-    assert {"-3", str(2**63 - 1)} <= included
-    whole = (await fleet.get("/computers?include=owner")).document
-    assert whole["meta"] == {"count": COMPUTERS + 4}
-
-
 @pytest.mark.parametrize("path", ["/persons", "/persons?include=computers"])
 async def test_a_client_that_disconnects_ends_the_query(
     fleet: Api, database: Database, path: str

@@ -8,7 +8,7 @@ from bisect import bisect_left
 import pytest
 
 from registry.model.record import MAX_ID
-from registry.storage.reads.block_counts import BlockCounts
+from registry.storage.reads.id_index import BlockCounts
 
 
 def check(counts: BlockCounts, numbers: list[int]) -> None:

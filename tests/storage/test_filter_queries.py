@@ -15,7 +15,7 @@ from registry.model.attributes import Operator
 from registry.model.record import Record
 from registry.model.resource_type import Relationship
 from registry.resources.person import person
-from registry.storage.reads.filter_queries import match
+from registry.storage.reads.filters import to_query
 from tests.support import Database
 
 TEXTS = [
@@ -110,7 +110,7 @@ async def check(database: Database, *conditions: Filter) -> None:
     for condition in conditions:
         expected = [record["_id"] for record in RECORDS if satisfies(condition, record)]
         for hint in ([("$natural", 1)], None):
-            cursor = database.persons.find(match(condition), {"_id": 1}, hint=hint)
+            cursor = database.persons.find(to_query(condition), {"_id": 1}, hint=hint)
             ids = [record["_id"] async for record in cursor]
             assert sorted(ids) == expected, condition
 
@@ -144,7 +144,7 @@ async def test_in_matches_any_value_of_the_list(stored: Database) -> None:
 @pytest.mark.parametrize("compared", [one for one in Operator if one is not Operator.IN])
 async def test_not_matches_all_other_records(stored: Database, compared: Operator) -> None:
     inner = Condition("last_name", compared, "Hopper")
-    counts = [await stored.persons.count_documents(match(one)) for one in (inner, Not(inner))]
+    counts = [await stored.persons.count_documents(to_query(one)) for one in (inner, Not(inner))]
     assert sum(counts) == len(RECORDS)
     await check(stored, Not(inner), Not(Not(inner)))
 
@@ -166,7 +166,7 @@ async def test_filters_are_combined(stored: Database) -> None:
 def test_a_condition_on_another_collection_is_not_a_query() -> None:
     owner = Relationship("owner", "person", "person", to_many=False)
     with pytest.raises(TypeError, match="owner"):
-        match(Not(Related(owner, person, AllOf(()))))
+        to_query(Not(Related(owner, person, AllOf(()))))
 
 
 def cased_pairs() -> list[tuple[str, str]]:
@@ -195,7 +195,7 @@ async def containing(database: Database, pairs: list[tuple[str, str]]) -> list[t
         )
         for number, (sought, _) in enumerate(pairs)
     )
-    cursor = database.persons.find(match(AnyOf(tuple(conditions))), {"_id": 1})
+    cursor = database.persons.find(to_query(AnyOf(tuple(conditions))), {"_id": 1})
     return sorted([pairs[record["_id"]] async for record in cursor])
 
 
@@ -225,7 +225,7 @@ async def test_contains_takes_the_longest_value_that_fits_a_url(
     database: Database, text: str
 ) -> None:
     await database.persons.insert_one({"_id": 1, "last_name": text})
-    query = match(Condition("last_name", Operator.CONTAINS, text))
+    query = to_query(Condition("last_name", Operator.CONTAINS, text))
     assert await database.persons.count_documents(query) == 1
 
 
@@ -243,7 +243,7 @@ async def test_contains_takes_the_longest_value_that_fits_a_url(
 async def test_index_bounds_are_exact(
     stored: Database, condition: Condition, bounds: list[str]
 ) -> None:
-    plan = await stored.persons.find(match(AllOf((condition,)))).explain()
+    plan = await stored.persons.find(to_query(AllOf((condition,)))).explain()
     assert "IXSCAN" in str(plan["queryPlanner"]["winningPlan"])
     assert _bounds(plan["queryPlanner"]["winningPlan"]) == bounds
 

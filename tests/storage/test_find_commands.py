@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
-from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.mongo.read_commands import (
+    ReadCommands,
+    aggregate_command,
+    find_command,
+)
 from tests.mongods import client_of
 from tests.proxy import Effect, Proxy
 from tests.support import CommandLog, Database, open_cursors
@@ -26,11 +30,13 @@ async def numbered(database: Database) -> Database:
 
 
 async def test_a_query_takes_one_command(numbered: Database, commands: CommandLog) -> None:
-    records, _ = await ReadCommands(numbered).find("computers", QUERY, ID, sort={"_id": -1})
+    records, _ = await ReadCommands(numbered).run(
+        find_command("computers", QUERY, ID, sort={"_id": -1})
+    )
     assert [record["_id"] for record in records] == list(range(COUNT - 1, 1, -1))
     assert commands.names() == ["find"]
     stages: list[dict[str, Any]] = [{"$match": QUERY}, {"$sort": {"_id": 1}}]
-    records, _ = await ReadCommands(numbered).aggregate("computers", stages)
+    records, _ = await ReadCommands(numbered).run(aggregate_command("computers", stages))
     assert [record["_id"] for record in records] == list(range(2, COUNT))
     assert commands.names() == ["aggregate"]
 
@@ -38,16 +44,16 @@ async def test_a_query_takes_one_command(numbered: Database, commands: CommandLo
 async def test_a_collection_that_does_not_exist_is_empty_at_some_time(numbered: Database) -> None:
     await numbered.computers.drop()
     commands = ReadCommands(numbered)
-    records, time = await commands.find("computers", QUERY, ID)
+    records, time = await commands.run(find_command("computers", QUERY, ID))
     assert records == []
-    assert await commands.find("computers", QUERY, ID, time) == ([], time)
+    assert await commands.run(find_command("computers", QUERY, ID), time) == ([], time)
 
 
 async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open(
     numbered: Database, commands: CommandLog
 ) -> None:
-    records, _ = await ReadCommands(numbered).find(
-        "computers", QUERY, ID, sort={"_id": 1}, batchSize=3
+    records, _ = await ReadCommands(numbered).run(
+        find_command("computers", QUERY, ID, sort={"_id": 1}, batchSize=3)
     )
     assert [record["_id"] for record in records] == list(range(2, COUNT))
     assert commands.names()[:3] == ["find", "killCursors", "find"]
@@ -57,7 +63,7 @@ async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open
 async def test_more_records_than_a_reply_has_room_for_are_all_found(database: Database) -> None:
     text = "x" * 1_000_000
     await database.computers.insert_many({"_id": number, "serial": text} for number in range(20))
-    records, _ = await ReadCommands(database).find("computers", {}, {"serial": True})
+    records, _ = await ReadCommands(database).run(find_command("computers", {}, {"serial": True}))
     assert sorted(record["_id"] for record in records) == list(range(20))
 
 
@@ -70,7 +76,9 @@ async def test_a_query_is_sent_again_if_its_connection_is_lost(
         async with client_of(proxy.uri) as client:
             await client.admin.command("ping")  # the driver sends `hello` before
             proxy.verb, proxy.effect, proxy.once = verb, effect, True
-            records, _ = await ReadCommands(client[numbered.name]).find("computers", QUERY, ID)
+            records, _ = await ReadCommands(client[numbered.name]).run(
+                find_command("computers", QUERY, ID)
+            )
     assert proxy.affected
     assert len(records) == COUNT - 2
 
@@ -84,7 +92,7 @@ async def test_an_unavailable_database_is_waited_for_once(
             proxy.stop()
             caplog.set_level("DEBUG", "pymongo.serverSelection")
             with pytest.raises(ServerSelectionTimeoutError):
-                await ReadCommands(client.nothing).find("computers", {}, ID)
+                await ReadCommands(client.nothing).run(find_command("computers", {}, ID))
             assert caplog.text.count("Server selection failed") == 1
 
 
@@ -92,7 +100,7 @@ async def test_a_query_that_the_database_refuses_is_not_sent_again(
     database: Database, commands: CommandLog
 ) -> None:
     with pytest.raises(OperationFailure):
-        await ReadCommands(database).find("computers", {"$nonsense": 1}, ID)
+        await ReadCommands(database).run(find_command("computers", {"$nonsense": 1}, ID))
     assert commands.names() == ["find"]
 
 

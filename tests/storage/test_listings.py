@@ -21,10 +21,9 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.mongo.read_commands import PointInTime, ReadCommands
-from registry.storage.reads.collection_queries import CollectionQuery
+from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.reads.listings import Listing
-from registry.storage.reads.read_context import ReadContext
+from registry.storage.reads.snapshot import Reads
 from tests.support import Api, CommandLog, Database, Response
 
 GRAPH = Graph(RESOURCES)
@@ -201,13 +200,10 @@ async def with_concurrent_write(
         database = client[settings.database]
         capacity = Capacity.of(settings)
         bulkheads = Bulkheads.of(capacity)
-        context = ReadContext(ReadCommands(database), GRAPH, capacity, bulkheads, Backlog())
-        person, point = GRAPH["person"], PointInTime()
+        reads = Reads(ReadCommands(database), GRAPH, capacity, bulkheads, Backlog())
+        listing = reads.snapshot().listing(GRAPH["person"], Query(order=order))
         try:
-            yield (
-                Listing(context, CollectionQuery(context, person, [], Query(order=order), point)),
-                Cursors("person", order),
-            )
+            yield listing, Cursors("person", order)
         finally:
             client.close()
     assert not listener._writes

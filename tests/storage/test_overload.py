@@ -325,7 +325,7 @@ async def test_the_wait_for_an_equal_page_in_progress_is_limited(
     async def load() -> Any:
         return await never.wait()
 
-    pages, key = repository._reads.pages, (*listing._query.key, page, None)
+    pages, key = listing._collection.pages, (*listing._query.key, page, None)
     in_progress = asyncio.create_task(pages.load(key, load))
     await asyncio.sleep(0)
     with pytest.raises(QueryTimeout, match=r"0\.1 s"):

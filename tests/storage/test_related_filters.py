@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.storage.mongo.read_commands import Command, Found, ReadCommands
-from registry.storage.reads import totals
+from registry.storage.mongo.read_commands import Command, ReadCommands, ReadResult
+from registry.storage.reads import listings
 from tests.conftest import Serve
 from tests.storage.test_overload import bulkheads
 from tests.support import Api, CommandLog, Database
@@ -123,7 +123,7 @@ async def test_a_few_resources_are_read_before_all_related_ones(
 async def test_no_query_scans_a_collection(
     stored: Api, database: Database, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(totals, "_MAX_IDS", COUNT)
+    monkeypatch.setattr(listings, "_MAX_IDS", COUNT)
     reads = await recorded(stored, path, monkeypatch)
     assert reads
     for command, _ in reads:
@@ -139,11 +139,11 @@ async def test_no_query_scans_a_collection(
 
 async def recorded(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
-) -> list[tuple[Command, Found]]:
+) -> list[tuple[Command, ReadResult]]:
     """Return the commands that a request for a collection runs, with what they found."""
-    reads: list[tuple[Command, Found]] = []
+    reads: list[tuple[Command, ReadResult]] = []
 
-    async def run(self: ReadCommands, command: Command, *arguments: Any) -> Found:
+    async def run(self: ReadCommands, command: Command, *arguments: Any) -> ReadResult:
         found = await original(self, command, *arguments)
         reads.append((command, found))
         return found

@@ -20,7 +20,7 @@ from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
 from registry.storage.reads import joined_reads
-from registry.storage.reads.filter_queries import match
+from registry.storage.reads.filters import to_query
 from registry.storage.schema import maintenance, text_indexing
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from tests.conftest import Serve
@@ -39,7 +39,7 @@ TEXT = st.text(
 
 
 def contains(name: str, text: str) -> dict[str, Any]:
-    return match(Condition(name, Operator.CONTAINS, text))
+    return to_query(Condition(name, Operator.CONTAINS, text))
 
 
 @hypothesis_settings(

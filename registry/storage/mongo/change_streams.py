@@ -7,7 +7,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from bson.int64 import Int64
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import (
@@ -19,6 +18,7 @@ from pymongo.errors import (
 )
 
 from registry.storage.mongo.client import Database
+from registry.storage.mongo.read_commands import aggregate_command
 from registry.storage.records import Stage
 
 _CHANGES = {"insert": 1, "delete": -1}
@@ -46,7 +46,10 @@ _TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 
 
 class ChangesUnavailable(Exception):
-    """The collection was replaced, or its changes are not available, or take too long to read."""
+    """The collection was replaced, or its changes are not available, or take too long to read.
+
+    Also if an id is not an integer.
+    """
 
 
 class ChangeStream:
@@ -67,10 +70,8 @@ class ChangeStream:
 
     async def read(
         self, until: Timestamp, max_events: int, open_seconds: float
-    ) -> Mapping[int | None, int]:
+    ) -> Mapping[int, int]:
         """Return by how much the number of records has changed, by id.
-
-        The key None stands for all ids that are not integers.
 
         until: the time of a snapshot, which `time` then reaches or passes. max_events: of them,
         stored and deleted records. open_seconds: the time limit to open a cursor, which reads what
@@ -103,8 +104,8 @@ class ChangeStream:
 
     async def _read(
         self, until: Timestamp, max_events: int, open_seconds: float
-    ) -> Mapping[int | None, int]:
-        changes, events = Counter[int | None](), 0
+    ) -> Mapping[int, int]:
+        changes, events = Counter[int](), 0
         deadline = monotonic() + open_seconds + _LAG_SECONDS
         is_intact, self._is_intact = self._is_intact, False
         while True:
@@ -112,11 +113,12 @@ class ChangeStream:
             cursor, is_intact = reply["cursor"], True
             self._cursor = cursor["id"]
             batch = cursor["nextBatch"] if "nextBatch" in cursor else cursor["firstBatch"]
-            ids = [_add(event, changes) for event in batch]
+            for event in batch:
+                _add(event, changes)
             events += len(batch)
             time = _time_of(reply, self.time)
-            # A batch of so many or of so large events may end within a transaction.
-            if time >= until and len(batch) < _BATCH_SIZE and None not in ids:
+            # A batch of so many events may end within a transaction.
+            if time >= until and len(batch) < _BATCH_SIZE:
                 self.time, self._is_intact = time, True
                 return changes
             if events > max_events or monotonic() > deadline:
@@ -127,13 +129,13 @@ class ChangeStream:
             client = self._database.client
             self._session = await client.start_session(causal_consistency=False)
         stages = [{"$changeStream": {"startAtOperationTime": _next(self.time)}}, *_STAGES]
-        command = {
-            "aggregate": self._collection,
-            "pipeline": stages,
-            "cursor": {"batchSize": _BATCH_SIZE},
-            "readConcern": {"level": "majority"},
-            "maxTimeMS": max(1, round(seconds * 1_000)),
-        }
+        command = aggregate_command(
+            self._collection,
+            stages,
+            _BATCH_SIZE,
+            readConcern={"level": "majority"},
+            maxTimeMS=max(1, round(seconds * 1_000)),
+        )
         return await self._database.command(command, session=self._session)
 
     async def _get_more(self) -> Mapping[str, Any]:
@@ -146,20 +148,12 @@ class ChangeStream:
         return await self._database.command(command, session=self._session)
 
 
-def is_integer(id_: Any) -> bool:
-    """Whether MongoDB stores an id as an integer, as the service does."""
-    return type(id_) in {int, Int64}
-
-
-def _add(event: Mapping[str, Any], changes: Counter[int | None]) -> int | None:
-    """Add an event to the changes; return its id, or None if it is not an integer."""
-    change = _CHANGES.get(event["operationType"])
-    if change is None:
+def _add(event: Mapping[str, Any], changes: Counter[int]) -> None:
+    """Add an event to the changes."""
+    id_ = event["documentKey"]["_id"] if event["operationType"] in _CHANGES else None
+    if not isinstance(id_, int):
         raise ChangesUnavailable
-    id_ = event["documentKey"]["_id"]
-    known = id_ if is_integer(id_) else None
-    changes[known] += change
-    return known
+    changes[id_] += _CHANGES[event["operationType"]]
 
 
 def _time_of(reply: Mapping[str, Any], after: Timestamp) -> Timestamp:

@@ -1,14 +1,13 @@
 """Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCommandCursor
+from pymongo import MongoClient
 from pymongo.errors import (
     ConnectionFailure,
     NetworkTimeout,
@@ -19,7 +18,6 @@ from pymongo.errors import (
 from pymongo.topology_description import TopologyDescription
 
 from registry.model.record import Record
-from registry.storage.mongo.change_streams import ChangeStream
 from registry.storage.mongo.client import Database
 from registry.storage.mongo.command_durations import observed
 from registry.storage.mongo.session_pool import SessionPool
@@ -28,12 +26,7 @@ from registry.storage.records import ONE_BATCH, Stage
 Command: TypeAlias = dict[str, Any]
 """A `find` or `aggregate` command."""
 
-RunCommand: TypeAlias = Callable[[Command], Awaitable[list[Record]]]
-"""Returns what a command finds, at the point in time of the document. Raises PyMongoError."""
-
 Session: TypeAlias = AsyncIOMotorClientSession
-
-_Reply = TypeVar("_Reply")
 
 _Primary: TypeAlias = list[tuple[Any, Any]]
 """The address and the election id of a primary; empty while there is none."""
@@ -48,17 +41,28 @@ _SNAPSHOT_UNAVAILABLE = 246
 """MongoDB's error code for a read at a time before its collection or index was created."""
 
 
-@dataclass(slots=True)
-class PointInTime:
-    """The point in time of a document: that of its first read, or of the write it shows.
+def find_command(
+    collection: str, query: Mapping[str, Any], projection: Mapping[str, Any], **options: Any
+) -> Command:
+    """Return the command for the records that match a query. options: such as `limit`."""
+    return {
+        "find": collection,
+        "filter": query,
+        "projection": projection,
+        "batchSize": ONE_BATCH,
+        **options,
+    }
 
-    time: None until the first read has returned. Until then, no other read may begin.
-    """
 
-    time: Timestamp | None = None
+def aggregate_command(
+    collection: str, stages: list[Stage], batch_size: int = ONE_BATCH, **options: Any
+) -> Command:
+    """Return the command for the results of a pipeline. options: such as `allowDiskUse`."""
+    cursor = {"batchSize": batch_size}
+    return {"aggregate": collection, "pipeline": stages, "cursor": cursor, **options}
 
 
-class Found(NamedTuple):
+class ReadResult(NamedTuple):
     """The records that a command has found. time: when the database was in this state."""
 
     records: list[Record]
@@ -66,7 +70,7 @@ class Found(NamedTuple):
 
 
 class ReadCommands:
-    """The read commands of one database. The methods raise PyMongoError.
+    """Runs read commands in one database. The methods raise PyMongoError.
 
     time: that of the snapshot to read; None for the latest, which has every write acknowledged
     before the call, whichever service or process sent it. session: that of a `cancellable_session`;
@@ -74,7 +78,8 @@ class ReadCommands:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
+        self._codec_options = database.codec_options
         self._latest = _LatestSnapshot(database)
         self._sessions = SessionPool(database)
 
@@ -82,35 +87,16 @@ class ReadCommands:
         """End the sessions."""
         await self._sessions.close()
 
-    async def find(
-        self,
-        collection: str,
-        query: Mapping[str, Any],
-        projection: Mapping[str, Any],
-        time: Timestamp | None = None,
-        **options: Any,
-    ) -> Found:
-        """Return all records of a query. options: those of the command."""
-        arguments = {"filter": query, "projection": projection, "batchSize": ONE_BATCH}
-        return await self.run({"find": collection, **arguments, **options}, time)
-
-    async def aggregate(
-        self, collection: str, stages: list[Stage], time: Timestamp | None = None
-    ) -> Found:
-        """Return all records of an aggregation pipeline."""
-        arguments = {"pipeline": stages, "cursor": {"batchSize": ONE_BATCH}}
-        return await self.run({"aggregate": collection, **arguments}, time)
-
     async def run(
         self, command: Command, time: Timestamp | None = None, session: Session | None = None
-    ) -> Found:
+    ) -> ReadResult:
         """Return all records that a command finds."""
         command.setdefault("maxTimeMS", _LOOKUP_MILLISECONDS)
         while time is None:
             primary = self._latest.primary()
-            found = await self._run(command, await self._latest.read_concern(primary), session)
+            result = await self._run(command, await self._latest.read_concern(primary), session)
             if primary == self._latest.primary():
-                return found
+                return result
             # Elected meanwhile: the former primary may not have known of the latest writes.
         return await self._run(command, _read_concern_at(time), session)
 
@@ -123,8 +109,9 @@ class ReadCommands:
         """
         command.setdefault("maxTimeMS", _STREAM_MILLISECONDS)
         command["readConcern"] = _read_concern_at(time)
-        options = self._database.codec_options
-        opening = self._database.cursor_command(command, codec_options=options, session=session)
+        opening = self.database.cursor_command(
+            command, codec_options=self._codec_options, session=session
+        )
         return await observed(next(iter(command)), opening)
 
     @asynccontextmanager
@@ -140,16 +127,12 @@ class ReadCommands:
             except asyncio.CancelledError:
                 command = {"killSessions": [session.session_id]}
                 with suppress(PyMongoError):  # the time limit then ends them
-                    await self._database.client.admin.command(command)
+                    await self.database.client.admin.command(command)
                 raise
 
     async def now(self) -> Timestamp:
         """Return the time of the latest snapshot."""
-        return (await self.find("counters", {}, {"_id": True}, limit=1)).time
-
-    def changes(self, collection: str, time: Timestamp) -> ChangeStream:
-        """Return the changes of a collection after a time."""
-        return ChangeStream(self._database, collection, time)
+        return (await self.run(find_command("counters", {}, {"_id": True}, limit=1))).time
 
     @property
     def is_sharded(self) -> bool:
@@ -158,35 +141,87 @@ class ReadCommands:
 
     async def _run(
         self, command: Command, read_concern: Mapping[str, Any], session: Session | None
-    ) -> Found:
+    ) -> ReadResult:
         """Return the records that a command finds, which is sent again if its connection is lost.
 
         A cursor of motor takes a call for each record: 100 us more CPU for a batch of 32 reads, 400
         us for one of 12 pages.
         """
         command["readConcern"] = read_concern
-        reply = await _repeated(partial(self._send, command, session))
-        if not reply["id"]:
-            return Found(reply["firstBatch"], reply["atClusterTime"])
-        # Too large for one reply.
-        name = command.get("find") or command["aggregate"]
-        await self._database.command({"killCursors": name, "cursors": [reply["id"]]})
-        cursor = await self.stream(command, reply["atClusterTime"], session)
-        cursor.batch_size(ONE_BATCH)
-        records: list[Record] = []
-        while some := await cursor.to_list(ONE_BATCH):
-            records += some
-        return Found(records, reply["atClusterTime"])
-
-    async def _send(self, command: Command, session: Session | None) -> dict[str, Any]:
-        database = self._database
-        sent = database.command(command, codec_options=database.codec_options, session=session)
-        reply = await observed(next(iter(command)), sent)
+        verb, options = next(iter(command)), self._codec_options
+        try:
+            sent = self.database.command(command, codec_options=options, session=session)
+            reply = await observed(verb, sent)
+        except PyMongoError as error:
+            if not _is_worth_repeating(error):
+                raise
+            sent = self.database.command(command, codec_options=options, session=session)
+            reply = await observed(verb, sent)
         cursor: dict[str, Any] = reply["cursor"]
-        # Missing if there is no such collection, for example because it was dropped.
-        time = command["readConcern"].get("atClusterTime", reply["operationTime"])
-        cursor.setdefault("atClusterTime", time)
-        return cursor
+        time: Timestamp | None = cursor.get("atClusterTime")
+        if time is None:  # there is no such collection, for example because it was dropped
+            time = read_concern.get("atClusterTime", reply["operationTime"])
+        if not cursor["id"]:
+            return ReadResult(cursor["firstBatch"], time)
+        # Too large for one reply.
+        kill = {"killCursors": command[verb], "cursors": [cursor["id"]]}
+        await self.database.command(kill)
+        opened = await self.stream(command, time, session)
+        opened.batch_size(ONE_BATCH)
+        records: list[Record] = []
+        while some := await opened.to_list(ONE_BATCH):
+            records += some
+        return ReadResult(records, time)
+
+
+class SnapshotReader:
+    """Reads for one document: all at the same point in time, within the time limit of a query.
+
+    time: of the write to show, or of the first read; None until it has returned. Until then, no
+    other read may begin.
+    """
+
+    __slots__ = ("_commands", "_milliseconds", "_session", "time")
+
+    def __init__(self, commands: ReadCommands, seconds: float, time: Timestamp | None) -> None:
+        self._commands = commands
+        self._milliseconds = round(seconds * 1_000)
+        self._session: Session | None = None
+        self.time = time
+
+    @asynccontextmanager
+    async def cancellable(self) -> AsyncIterator[None]:
+        """Let MongoDB end the commands in this context if the caller is cancelled."""
+        async with self._commands.cancellable_session() as session:
+            self._session = session
+            try:
+                yield
+            finally:
+                self._session = None
+
+    async def read(self, command: Command) -> list[Record]:
+        """Return what a command finds. Raises PyMongoError, or ExecutionTimeout."""
+        command["maxTimeMS"] = self._milliseconds
+        records, self.time = await self._commands.run(command, self.time, self._session)
+        return records
+
+    async def stream(
+        self, command: Command, batch_size: int, *, is_limited: bool
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield what a command finds, in batches. Raises as `read` does.
+
+        is_limited: whether the time limit applies; it would truncate long streams.
+        """
+        if is_limited:
+            command["maxTimeMS"] = self._milliseconds
+        self.time = self.time or await self._commands.now()
+        cursor = await self._commands.stream(command, self.time, self._session)
+        try:
+            cursor.batch_size(batch_size)
+            while records := await cursor.to_list(batch_size):
+                yield records
+        finally:
+            await cursor.close()
 
 
 class _LatestSnapshot:
@@ -200,6 +235,7 @@ class _LatestSnapshot:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._client: MongoClient[dict[str, Any]] = database.client.delegate
         self._topology: TopologyDescription | None = None
         self._primary: _Primary = []
         self._confirmed: _Primary | None = None
@@ -207,12 +243,11 @@ class _LatestSnapshot:
 
     def topology(self) -> TopologyDescription:
         """Return what the driver knows of the servers."""
-        # Motor's annotations take this property for a method.
-        return self._database.client.topology_description  # type: ignore[return-value]
+        return self._client.topology_description
 
     def primary(self) -> _Primary:
         """Return what identifies the current primary and its election."""
-        topology = self.topology()
+        topology = self._client.topology_description
         if topology is not self._topology:
             servers = topology.server_descriptions().values()
             self._primary = [(one.address, one.election_id) for one in servers if one.is_writable]
@@ -222,7 +257,12 @@ class _LatestSnapshot:
     async def read_concern(self, primary: _Primary) -> Mapping[str, Any]:
         """Return the read concern for a read from this primary."""
         if primary != self._confirmed:
-            hello = await _repeated(partial(self._database.command, "hello"))
+            try:
+                hello = await self._database.command("hello")
+            except PyMongoError as error:
+                if not _is_worth_repeating(error):
+                    raise
+                hello = await self._database.command("hello")
             written = hello.get("lastWrite")
             after = {"afterClusterTime": written["opTime"]["ts"]} if written else {}
             self._read_concern = {"level": "snapshot", **after}
@@ -230,17 +270,13 @@ class _LatestSnapshot:
         return self._read_concern
 
 
-async def _repeated(send: Callable[[], Awaitable[_Reply]]) -> _Reply:
-    """Return the reply to a command, which is sent again if its connection is lost."""
-    try:
-        return await send()
-    except (ServerSelectionTimeoutError, NetworkTimeout):
-        raise  # the time to wait is over
-    except (ConnectionFailure, OperationFailure) as error:
-        is_lost = isinstance(error, ConnectionFailure)
-        if not is_lost and getattr(error, "code", None) != _SNAPSHOT_UNAVAILABLE:
-            raise
-    return await send()
+def _is_worth_repeating(error: PyMongoError) -> bool:
+    """Whether a command that has failed may succeed at once: if its connection is lost."""
+    if isinstance(error, ServerSelectionTimeoutError | NetworkTimeout):
+        return False  # the time to wait is over
+    return isinstance(error, ConnectionFailure) or (
+        isinstance(error, OperationFailure) and error.code == _SNAPSHOT_UNAVAILABLE
+    )
 
 
 def _read_concern_at(time: Timestamp) -> Mapping[str, Any]:

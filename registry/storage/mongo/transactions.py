@@ -26,7 +26,7 @@ from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.mongo.client import Database
 from registry.storage.mongo.command_durations import observed
 from registry.storage.mongo.orphaned_transactions import SUSPECT_SECONDS, OrphanedTransactions
-from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.mongo.read_commands import ReadCommands, find_command
 from registry.storage.mongo.session_pool import SessionPool
 from registry.storage.records import ONE_BATCH
 
@@ -165,7 +165,7 @@ class SingleCommand(Transaction):
         limit: int = 0,  # noqa: ARG002 - one record is found at most
     ) -> list[Record]:
         """Return the record of a query, as the majority has acknowledged it."""
-        found = await self._reads.find(collection, query, projection or {})
+        found = await self._reads.run(find_command(collection, query, projection or {}))
         self.time = found.time
         for record in found.records:
             # The texts as well: external writers need not increment the version.

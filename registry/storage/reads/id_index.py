@@ -5,8 +5,10 @@ To count a million records takes 270 ms of mongod, and to skip them as well.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import NamedTuple
 
 from bson.timestamp import Timestamp
@@ -15,8 +17,13 @@ from pymongo.errors import PyMongoError
 from registry.capacity import POSITIONS
 from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.change_streams import ChangeStream, ChangesUnavailable
-from registry.storage.mongo.read_commands import Command, ReadCommands
-from registry.storage.reads.block_counts import BlockCounts, Place
+from registry.storage.mongo.read_commands import (
+    Command,
+    ReadCommands,
+    aggregate_command,
+    find_command,
+)
+from registry.storage.records import Stage, projection
 
 _MIN_BLOCK_BITS = 8
 """A block has 256 ids or more. If it has gaps, a page skips half of it on average."""
@@ -57,10 +64,22 @@ class IdPosition(NamedTuple):
     descending: bool
 
 
-class Located(NamedTuple):
+class Place(NamedTuple):
+    """The range in which the integer at a position of the set is: from `first` to `last`.
+
+    before, after: how many other integers of the set are in the range, below and above that one.
+    """
+
+    first: int
+    last: int
+    before: int
+    after: int
+
+
+class PositionResult(NamedTuple):
     """The record at a position. total: of all records. time: of the snapshot with this state.
 
-    place: where its id is; None beyond the last record, and if some ids are not integers.
+    place: where its id is; None beyond the last record.
     """
 
     total: int
@@ -68,14 +87,64 @@ class Located(NamedTuple):
     place: Place | None
 
 
-class _Loaded(NamedTuple):
-    """The ids at the time of the stream: counts of integers, and the number of other ids.
+class BlockCounts:
+    """How many integers of a set are in each block of adjacent ones.
 
-    seconds: how long they took to load.
+    size: integers per block. counts: by the first integer of each block; blocks that are not there
+    are empty.
     """
 
+    def __init__(self, size: int, counts: Mapping[int, int]) -> None:
+        self._size = size
+        self._counts = dict(counts)
+        self._starts = sorted(counts)
+        # The integers up to the end of each block; of the last ones, only where it is needed.
+        self._cumulative: list[int] = []
+        self.total = sum(counts.values())
+
+    def __len__(self) -> int:
+        """Return the number of blocks that are not empty."""
+        return len(self._starts)
+
+    def change(self, number: int, by: int) -> None:
+        """Add an integer that is not in the set (1), or remove one that is (-1)."""
+        start = number - number % self._size
+        index = bisect_left(self._starts, start)
+        count = self._counts.get(start, 0) + by
+        if count == by:
+            self._starts.insert(index, start)
+        self._counts[start] = count
+        if not count:
+            del self._counts[start], self._starts[index]
+        del self._cumulative[index:]
+        self.total += by
+
+    def place(self, position: int) -> Place:
+        """Return where the integer at a position is. position: in ascending order, below `total`.
+
+        In a block without gaps the place is exact.
+        """
+        self._accumulate()
+        index = bisect_right(self._cumulative, position)
+        start = self._starts[index]
+        count, after = self._counts[start], self._cumulative[index] - position - 1
+        before = count - after - 1
+        if count == self._size:
+            return Place(start + before, start + before, 0, 0)
+        return Place(start, start + self._size - 1, before, after)
+
+    def _accumulate(self) -> None:
+        cumulative = self._cumulative
+        known = len(cumulative)
+        if known < len(self._starts):
+            counts = map(self._counts.__getitem__, self._starts[known:])
+            cumulative += list(accumulate(counts, initial=cumulative[-1] if known else 0))[1:]
+
+
+class _Loaded(NamedTuple):
+    """The ids at the time of the stream. seconds: how long they took to load."""
+
     counts: BlockCounts
-    non_integers: int
     stream: ChangeStream
     seconds: float
 
@@ -100,34 +169,34 @@ class IdIndex:
         self._called_at = self._retry_at = 0.0
         self._polling: asyncio.Task[None] | None = None
         # A batch is not cancelled with its callers: a later one would have to load it all again.
-        self._batcher = Batcher(self._locate_batch, name="positions", limits=POSITIONS)
+        self._batcher = Batcher(self._read_batch, name="positions", limits=POSITIONS)
 
-    def expect(self, position: IdPosition) -> Located | None:
+    def expected(self, position: IdPosition) -> PositionResult | None:
         """Return what was at a position; None if writes since then are likely.
 
-        It is right if a snapshot that is not older than the request has the same time. A page that
-        is read on this assumption takes a round trip less.
+        Valid only if the page is then read at this same time, which takes a round trip less.
         """
         if not self._loaded or not self._is_quiet:
             return None
         self._called_at = time.monotonic()
-        return _locate(self._loaded, position)
+        return _result_at(self._loaded, position)
 
-    async def locate(self, position: IdPosition) -> Located | None:
+    async def read(self, position: IdPosition) -> PositionResult | None:
         """Return what is at a position, in a snapshot that is not older than the call.
 
-        None if loading takes long, or MongoDB does not report the changes. Raises PyMongoError.
+        None if loading takes long, MongoDB does not report the changes, or an id is not an integer.
+        Raises PyMongoError.
         """
         self._called_at = time.monotonic()
         if self._called_at < self._retry_at or self._commands.is_sharded:
             return None
-        located = None
+        result = None
         with suppress(TimeoutError):
             async with asyncio.timeout(None if self._loaded else _MAX_WAIT_SECONDS):
-                located = await self._batcher.load(position)
-        if located and (self._polling is None or self._polling.done()):
+                result = await self._batcher.load(position)
+        if result and (self._polling is None or self._polling.done()):
             self._polling = asyncio.create_task(self._poll())
-        return located
+        return result
 
     async def close(self) -> None:
         """Stop reading changes."""
@@ -147,7 +216,7 @@ class IdIndex:
                 if self._loaded:
                     await self._loaded.stream.close()
 
-    async def _locate_batch(self, positions: Sequence[IdPosition]) -> Sequence[Located | None]:
+    async def _read_batch(self, positions: Sequence[IdPosition]) -> Sequence[PositionResult | None]:
         async with self._lock:
             for _ in range(2):
                 try:
@@ -155,7 +224,7 @@ class IdIndex:
                 except ChangesUnavailable:
                     await self._forget()
                 else:
-                    return [_locate(loaded, position) for position in positions]
+                    return [_result_at(loaded, position) for position in positions]
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             return [None] * len(positions)
 
@@ -167,41 +236,38 @@ class IdIndex:
         self._is_quiet = self._loaded is not None and now <= loaded.stream.time
         if self._is_quiet:
             return loaded
-        counts, non_integers = loaded.counts, loaded.non_integers
+        counts = loaded.counts
         max_events = _MIN_EVENTS + counts.total // _RECORDS_PER_EVENT
         seconds = max(loaded.seconds, _MIN_OPEN_SECONDS)
         self._loaded = loaded
         changes = await loaded.stream.read(now, max_events, seconds)
         for id_, change in changes.items():
-            if id_ is None:
-                non_integers += change
-            elif change:
+            if change:
                 counts.change(id_, change)
         if len(counts) > _MAX_GROWTH * _MAX_BLOCKS:
             raise ChangesUnavailable
-        self._loaded = loaded._replace(non_integers=non_integers)
-        return self._loaded
+        return loaded
 
     async def _load(self) -> _Loaded:
         started, now = time.monotonic(), await self._commands.now()
         size = await self._block_size(now)
         found = await self._commands.run(_count_blocks(self._collection, size), now)
         counts = {group["_id"]: group["records"] for group in found.records}
-        non_integers = counts.pop(None, 0)
-        stream = self._commands.changes(self._collection, now)
-        return _Loaded(BlockCounts(size, counts), non_integers, stream, time.monotonic() - started)
+        if None in counts:
+            raise ChangesUnavailable
+        stream = ChangeStream(self._commands.database, self._collection, now)
+        return _Loaded(BlockCounts(size, counts), stream, time.monotonic() - started)
 
     async def _block_size(self, now: Timestamp) -> int:
-        integers, ends = {"_id": {"$type": ["int", "long"]}}, []
+        integers, ends = {"_id": {"$type": ["int", "long"]}}, list[int]()
         for direction in (1, -1):
-            options = {"sort": {"_id": direction}, "limit": 1}
-            found = await self._commands.find(
-                self._collection, integers, {"_id": True}, now, **options
-            )
+            sort = {"_id": direction}
+            command = find_command(self._collection, integers, projection(()), sort=sort, limit=1)
+            found = await self._commands.run(command, now)
             ends += [record["_id"] for record in found.records]
         if not ends:
             return 1 << _MIN_BLOCK_BITS
-        least, greatest = map(int, ends)
+        least, greatest = ends
         bits = ((greatest - least) // _MAX_BLOCKS).bit_length()
         return 1 << max(_MIN_BLOCK_BITS, bits)
 
@@ -212,23 +278,21 @@ class IdIndex:
 
 
 def _count_blocks(collection: str, size: int) -> Command:
-    """Return the command that counts the records of each block by its first id, others by None."""
+    """Return the command that counts the records of each block by its first id.
+
+    Those whose ids are not integers are counted by None.
+    """
     remainder = {"$mod": ["$_id", size]}  # has the sign of the id
     start = {"$subtract": ["$_id", {"$mod": [{"$add": [remainder, size]}, size]}]}
     is_integer = {"$in": [{"$type": "$_id"}, ["int", "long"]]}
     group = {"_id": {"$cond": [is_integer, start, None]}, "records": {"$sum": 1}}
-    return {
-        "aggregate": collection,
-        "pipeline": [{"$sort": {"_id": 1}}, {"$group": group}],
-        "cursor": {"batchSize": 2 * _MAX_BLOCKS},
-        "maxTimeMS": _LOAD_MILLISECONDS,
-    }
+    stages: list[Stage] = [{"$sort": {"_id": 1}}, {"$group": group}]
+    return aggregate_command(collection, stages, 2 * _MAX_BLOCKS, maxTimeMS=_LOAD_MILLISECONDS)
 
 
-def _locate(loaded: _Loaded, position: IdPosition) -> Located:
-    counts, total = loaded.counts, loaded.counts.total + loaded.non_integers
-    place = None
-    if position.offset < total and not loaded.non_integers:
+def _result_at(loaded: _Loaded, position: IdPosition) -> PositionResult:
+    total, place = loaded.counts.total, None
+    if position.offset < total:
         is_reversed = position.descending
-        place = counts.place(total - 1 - position.offset if is_reversed else position.offset)
-    return Located(total, loaded.stream.time, place)
+        place = loaded.counts.place(total - 1 - position.offset if is_reversed else position.offset)
+    return PositionResult(total, loaded.stream.time, place)

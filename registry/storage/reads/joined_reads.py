@@ -5,31 +5,41 @@ each with the records on the other side of the relationship, until the page is f
 no index serves, such as `owner.last_name,serial`, is that of the database: `$lookup` and `$sort`.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
 
 from registry.jsonapi.cursors import END, Position
-from registry.jsonapi.filtering import Filter
+from registry.jsonapi.filtering import Filter, Related, conjuncts
 from registry.jsonapi.sorting import Order
 from registry.model.record import Record
-from registry.storage.reads.bounded_sorts import find_after
-from registry.storage.reads.collection_queries import CollectionQuery
+from registry.model.resource_type import Relationship
+from registry.model.stored_fields import ID
+from registry.storage.reads.collection_query import CollectionQuery
+from registry.storage.reads.filters import Conditions, to_query
 from registry.storage.reads.related_filters import (
     MAX_IDS,
     SemiJoin,
-    with_ids,
+    read_linked_ids,
+    with_linked_ids,
 )
-from registry.storage.reads.related_order import (
-    MAX_BATCH,
-    PER_RESULT,
-    InvalidKey,
-    RelatedOrder,
-    sorted_relationship,
-)
-from registry.storage.reads.sort_keys import position_of
+from registry.storage.reads.sorted_reads import RELATED, SortedReads, beyond, equal, position_of
 
 _MAX_SORTED = 200
 """Records that are joined and sorted as a whole, which takes 5 ms."""
+
+MAX_BATCH = 1_000
+"""Records, or targets, that are read at a time."""
+
+_PER_RESULT = 10
+"""Records that are read at a time for each that is needed."""
+
+_MORE = 16
+"""Targets in the first batch beyond the records that are needed: some targets have none."""
+
+_UNLINKED: Record = {ID: None}
+"""Stands for the target of records without one. All its fields are null, so it is at one end."""
 
 
 async def read(
@@ -37,12 +47,12 @@ async def read(
 ) -> list[Record]:
     """Return at most `size` records in an order, after a position and an offset.
 
-    query: has a slot. position: END for the start. Raises PyMongoError.
+    query: is admitted. position: END for the start. Raises PyMongoError.
     """
-    if not query.names_related and sorted_relationship(order) is None:
+    if not query.names_related and _sorted_relationship(order) is None:
         if offset:
-            return await query.find(query.conditions, order, size, offset)
-        return await find_after(query.find, query.conditions, order, position, size)
+            return await query.records.read_first(query.conditions, order, size, offset)
+        return await query.records.read_after(query.conditions, order, position, size)
     records: list[Record] = []
     needed = min(offset + size, MAX_BATCH)
     async with aclosing(in_order(query, order, position, needed)) as batches:
@@ -64,7 +74,7 @@ async def in_order(
 ) -> AsyncGenerator[list[Record]]:
     """Yield all records after a position in batches, which may be empty.
 
-    query: has a slot. size: records that are needed. is_counted: whether more than MAX_IDS related
+    query: is admitted. size: records that are needed. is_counted: whether more than MAX_IDS related
     records are known to match the filters; otherwise they are counted if the first batch does not
     suffice. Raises PyMongoError.
     """
@@ -76,7 +86,7 @@ async def in_order(
     last = END
     async for records in _sorted(join.base, order, position, size, join.filters):
         if last and not is_counted:
-            is_counted, by_ids = True, await with_ids(query, MAX_IDS)
+            is_counted, by_ids = True, await with_linked_ids(query, MAX_IDS)
             if by_ids.filters != query.filters:
                 async for batch in in_order(by_ids, order, last, size, is_counted=True):
                     yield batch
@@ -90,19 +100,14 @@ async def _sorted(
     query: CollectionQuery, order: Order, position: Position, size: int, filters: Sequence[Filter]
 ) -> AsyncGenerator[list[Record]]:
     """Yield all records after a position, except that filters on related resources may apply."""
-    relationship = sorted_relationship(order)
+    relationship = _sorted_relationship(order)
     if relationship and await query.has_more_than(_MAX_SORTED):
-        related_order = RelatedOrder(query, order, relationship, filters)
-        try:
-            async for records in related_order.batches(position, size):
-                yield records
-                position = position_of(records[-1], order) if records else position
-        except InvalidKey:
-            pass  # MongoDB joins the others
-        else:
-            return
-    size = min(PER_RESULT * size, MAX_BATCH) if filters else size
-    while records := await find_after(query.find, query.conditions, order, position, size):
+        related_order = _RelatedOrder(query, order, relationship, filters)
+        async for records in related_order.batches(position, size):
+            yield records
+        return
+    size = min(_PER_RESULT * size, MAX_BATCH) if filters else size
+    while records := await query.records.read_after(query.conditions, order, position, size):
         yield records
         if len(records) < size:
             return
@@ -112,8 +117,8 @@ async def _sorted(
 
 async def in_chunks(query: CollectionQuery, size: int) -> AsyncGenerator[list[Record]]:
     """Yield all records of a query in batches of this size, the last of which may be shorter."""
-    if not query.names_related and sorted_relationship(query.order) is None:
-        batches = query.sorted_batches(size)
+    if not query.names_related and _sorted_relationship(query.order) is None:
+        batches = query.batches(size)
     else:
         batches = in_order(query, query.order, size=size)
     records: list[Record] = []
@@ -125,3 +130,167 @@ async def in_chunks(query: CollectionQuery, size: int) -> AsyncGenerator[list[Re
                 del records[:size]
     if records:
         yield records
+
+
+def _sorted_relationship(order: Order) -> Relationship | None:
+    """Return the to-one relationship by whose targets, and then by id, an order sorts.
+
+    None for other orders, such as those with an own field after a related one.
+    """
+    *keys, _ = order
+    relationships = {key.relationship for key in keys}
+    if len(relationships) != 1 or len({key.descending for key in order}) > 1:
+        return None
+    return keys[-1].relationship if keys[-1].stored_name == ID else None
+
+
+class _RelatedOrder:
+    """Reads the records of a query in an order that has a `_sorted_relationship`.
+
+    query: runs the commands; it has no filters on related resources. filters: those, which may
+    reduce the targets to read, but have to be checked for each record.
+
+    Records whose target does not exist are left out: they are in no index of the targets.
+    """
+
+    def __init__(
+        self,
+        query: CollectionQuery,
+        order: Order,
+        relationship: Relationship,
+        filters: Iterable[Filter],
+    ) -> None:
+        self._query = query
+        self._name, self._foreign_key = relationship.name, relationship.foreign_key
+        self._own_key = order[-1]
+        self._order = tuple(replace(key, relationship=None) for key in order[:-1])
+        graph = query.collection.graph
+        self._target = graph[relationship.target]
+        self._targets = SortedReads(query.reader, self._target, graph, self._order, ())
+        self._parts = [
+            part.part
+            for part in conjuncts(filters)
+            if isinstance(part, Related) and part.relationship == relationship
+        ]
+
+    async def batches(self, position: Position, size: int) -> AsyncGenerator[list[Record]]:
+        """Yield all records after a position in batches, the first probably of `size` or more.
+
+        Raises PyMongoError.
+        """
+        limit = _PER_RESULT * (size + _MORE)
+        if position:
+            async for records in self._rest(position, limit):
+                yield records
+        async for targets in self._target_batches(position[:-1], size):
+            async for records in self._linked(targets, None, limit):
+                yield records
+
+    async def _rest(self, position: Position, limit: int) -> AsyncGenerator[list[Record]]:
+        """Yield the records after a position that link to the same target."""
+        targets = [_UNLINKED]
+        if not _is_unlinked(position[:-1]):
+            there = [equal(*pair) for pair in zip(self._order, position, strict=False)]
+            targets = await self._targets.read_first(there, self._order, 1)
+        async for records in self._linked(targets, position[-1], limit):
+            yield records
+
+    async def _target_batches(self, place: Position, size: int) -> AsyncGenerator[list[Record]]:
+        """Yield all targets after a place in batches, with _UNLINKED.
+
+        If the first batch has too few records, only targets that have any are read after it,
+        unless there are many of these.
+        """
+        unlinked = [] if self._parts else [_UNLINKED]
+        first, last = ([], unlinked) if self._own_key.descending else (unlinked, [])
+        if place:
+            first = []
+            if _is_unlinked(place):
+                if self._own_key.descending:
+                    return
+                place = ()
+        conditions = await self._conditions()
+        number, is_first = size + _MORE, True
+        while True:
+            targets = await self._targets.read_after(conditions, self._order, place, number)
+            if len(targets) < number:
+                yield [*first, *targets, *last]
+                return
+            yield [*first, *targets]
+            if is_first:
+                is_first = False
+                conditions += await self._having_records()
+            first, place = [], position_of(targets[-1], self._order)
+            number = min(2 * number, max(number, MAX_BATCH))
+
+    async def _conditions(self) -> list[Mapping[str, Any]]:
+        """Return the conditions on targets: filters, and those on the foreign key."""
+        parts = await self._query.with_candidates(self._target, self._parts)
+        related = [to_query(part) for part in parts]
+        keys = [
+            {ID: condition[self._foreign_key]}
+            for condition in self._query.conditions
+            if condition.keys() == {self._foreign_key}
+        ]
+        return [*filter(None, related), *keys]
+
+    async def _having_records(self) -> Conditions:
+        """Return the condition for targets with records of the query; none if they are many."""
+        query = self._query
+        ids = await read_linked_ids(
+            query.reader, query.resource, query.conditions, self._foreign_key, MAX_IDS
+        )
+        return [] if ids is None else [{ID: {"$in": sorted(ids)}}]
+
+    async def _linked(
+        self, targets: Sequence[Record], after: int | None, limit: int
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield the records that link to targets, at most so many at a time.
+
+        after: the id of a record of the first target; only later ones of that target are read.
+        """
+        most = len(targets)
+        while targets:
+            batch = targets[: most if after is None else 1]
+            groups, complete = await self._read_linked(batch, after, limit)
+            read, targets, after = batch[:complete], targets[complete:], None
+            if complete < len(batch) and (begun := groups.get(batch[complete][ID])):
+                read, after = batch[: complete + 1], begun[-1][ID]
+            yield [
+                {**record, RELATED: {self._name: target}}
+                for target in read
+                for record in groups.get(target[ID], ())
+            ]
+            most = 2 * most if read else max(1, most // _PER_RESULT)
+
+    async def _read_linked(
+        self, targets: Sequence[Record], after: int | None, limit: int
+    ) -> tuple[dict[int | None, list[Record]], int]:
+        """Return records by target, and the number of the first targets that have all of theirs.
+
+        If the limit is too low for all, the next one has none, or the first ones in order.
+        """
+        key, by_id = self._foreign_key, self._own_key
+        ids = [target[ID] for target in targets]
+        following = [] if after is None else beyond(by_id, after)
+        conditions = [*self._query.conditions, {key: {"$in": ids}}, *following]
+        order = replace(by_id, stored_name=key), by_id
+        found = await self._query.records.read(conditions, order, limit)
+        groups: dict[int | None, list[Record]] = {}
+        for record in found:
+            groups.setdefault(record.get(key), []).append(record)
+        if len(found) < limit:
+            return groups, len(ids)
+        *_, last = groups
+        in_order = sorted(ids, key=_null_first, reverse=by_id.descending)
+        incomplete = set(in_order[in_order.index(last) :])
+        return groups, next(number for number, id_ in enumerate(ids) if id_ in incomplete)
+
+
+def _null_first(id_: int | None) -> tuple[bool, int]:
+    return id_ is not None, id_ or 0
+
+
+def _is_unlinked(place: Position) -> bool:
+    """Whether a place among the targets is that of _UNLINKED. place: ends with the id."""
+    return place[-1] is None

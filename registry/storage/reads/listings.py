@@ -1,27 +1,38 @@
-"""Collections as a client lists them: whole, or page by page."""
+"""Collections as a client lists them: streamed as a whole, or page by page."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from registry.jsonapi.pagination import NumberedPage, Page, Window
+from bson.timestamp import Timestamp
+
+from registry.jsonapi.cursors import END
+from registry.jsonapi.filtering import related_filters
+from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
+from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import Record
+from registry.model.stored_fields import ID
 from registry.storage.errors import QueryTimeout, translated_errors
-from registry.storage.mongo.read_commands import PointInTime
-from registry.storage.reads.collection_queries import CollectionQuery
-from registry.storage.reads.joined_reads import in_chunks
-from registry.storage.reads.keyset_pages import keyset_page
-from registry.storage.reads.numbered_pages import numbered_page
-from registry.storage.reads.read_context import ReadContext
-from registry.storage.reads.related_filters import are_counted_by_indexes, with_ids
-from registry.storage.reads.related_order import MAX_BATCH
+from registry.storage.reads.collection_query import CollectionQuery
+from registry.storage.reads.filters import Conditions
+from registry.storage.reads.id_index import Place
+from registry.storage.reads.joined_reads import MAX_BATCH, in_chunks, in_order, read
+from registry.storage.reads.plans import MAX_OFFSET
+from registry.storage.reads.related_filters import with_linked_ids
+from registry.storage.reads.sorted_reads import position_of
 
 _Result = TypeVar("_Result")
 
 CHUNK = 1_000
 """Records of a streamed collection in memory at a time."""
+
+_MAX_IDS = 500_000
+"""Ids in the conditions of a total: each takes up to 18 bytes of a command of at most 16 MiB."""
+
+_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
 
 class Listing:
@@ -31,39 +42,28 @@ class Listing:
     BulkheadFull.
     """
 
-    def __init__(self, context: ReadContext, query: CollectionQuery) -> None:
-        self._context = context
+    def __init__(self, query: CollectionQuery) -> None:
         self._query = query
+        self._collection = query.collection
 
     @asynccontextmanager
     async def chunks(self, client: str | None = None) -> AsyncIterator[AsyncIterator[list[Record]]]:
         """Yield an iterator over all records, CHUNK at a time.
 
-        The response counts as a stream until the context ends, unless it is small. client: the one
-        that it waits for, as of a Bulkhead.
+        The response counts as a stream until the context ends; if few records can satisfy the
+        filters, only if they are more than one chunk. client: the one that it waits for, as of a
+        Bulkhead.
         """
-        with translated_errors(self._context.seconds):
+        with translated_errors(self._collection.seconds):
             query = await self._query_by_ids()
-        async with (
-            query.stream(in_chunks(query, CHUNK), CHUNK, client) as batches,
-            aclosing(self._translate_errors(batches)) as chunks,
-        ):
-            yield chunks
-
-    async def _translate_errors(
-        self, batches: AsyncIterator[list[Record]]
-    ) -> AsyncGenerator[list[Record]]:
-        with translated_errors(self._context.seconds):
-            async for records in batches:
-                yield records
-
-    async def _query_by_ids(self) -> CollectionQuery:
-        """Return the query by ids instead of related resources, if indexes find few of these."""
-        query = self._query
-        if query.names_related and are_counted_by_indexes(query.filters):
-            async with self._context.bulkheads.small_requests:
-                query = await with_ids(query, MAX_BATCH)
-        return query
+        async with AsyncExitStack() as slots:
+            if not query.plan.has_few_values:
+                await slots.enter_async_context(self._collection.bulkheads.streams.slot(client))
+            async with (
+                aclosing(in_chunks(query, CHUNK)) as read,
+                aclosing(self._admitted(query, read, slots, client)) as chunks,
+            ):
+                yield chunks
 
     async def all(self) -> AsyncGenerator[list[Record]]:
         """Yield all records as `chunks` does; the response counts as a stream until the last."""
@@ -74,19 +74,50 @@ class Listing:
     async def window(self, page: Page) -> Window:
         """Return a page. Concurrent requests for the same page share its queries and records.
 
-        So callers must not modify the records, except by `make_ids_hashable`.
+        So callers must not modify the records.
         """
-        point = self._query.point
-        key = *self._query.key, page, point.time
-        load = self._context.pages.load(key, partial(self._window, page))
-        is_limited = isinstance(page, NumberedPage) or not self._query.is_indexed
-        window, shared = await (self._in_time(load) if is_limited else load)
-        point.time = shared.time
+        query = self._query
+        key = *query.key, page, query.reader.time
+        load = self._collection.pages.load(key, partial(self._window, page))
+        is_limited = isinstance(page, NumberedPage) or query.plan.is_heavy()
+        window, query.reader.time = await (self._in_time(load) if is_limited else load)
         return window
+
+    async def _query_by_ids(self) -> CollectionQuery:
+        """Return the query by ids instead of related resources, if indexes find few of these."""
+        query = self._query
+        if query.names_related and query.plan.finds_related:
+            async with self._collection.bulkheads.small_requests:
+                query = await with_linked_ids(query, MAX_BATCH)
+        return query
+
+    async def _admitted(
+        self,
+        query: CollectionQuery,
+        chunks: AsyncGenerator[list[Record]],
+        slots: AsyncExitStack,
+        client: str | None,
+    ) -> AsyncGenerator[list[Record]]:
+        """Yield the chunks, each of which is read in a slot if the query is heavy."""
+        bulkheads, is_heavy = self._collection.bulkheads, query.plan.is_heavy()
+        with translated_errors(self._collection.seconds):
+            async with query.reader.cancellable() if is_heavy else nullcontext():
+                async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
+                    if is_heavy:
+                        await query.search()
+                    records: list[Record] = await anext(chunks, [])
+                if query.plan.has_few_values and len(records) == CHUNK:
+                    await slots.enter_async_context(bulkheads.streams.slot(client))
+                while len(records) == CHUNK:
+                    yield records
+                    async with bulkheads.heavy_queries.readmit() if is_heavy else nullcontext():
+                        records = await anext(chunks, [])
+        if records:
+            yield records
 
     async def _in_time(self, load: Awaitable[_Result]) -> _Result:
         """Limit the time of a page, also of the wait for an equal one that is in progress."""
-        seconds = self._context.total_seconds
+        seconds = self._collection.total_seconds
         try:
             async with asyncio.timeout(seconds) as limit:
                 return await load
@@ -95,12 +126,122 @@ class Listing:
                 raise
             raise QueryTimeout(seconds) from error
 
-    async def _window(self, page: Page) -> tuple[Window, PointInTime]:
-        with translated_errors(self._context.seconds):
+    async def _window(self, page: Page) -> tuple[Window, Timestamp | None]:
+        with translated_errors(self._collection.seconds):
             query = await self._query_by_ids()
             if isinstance(page, NumberedPage):
-                window = await numbered_page(query, page)
+                window = await _numbered_page(query, page)
             else:
-                async with query.slot(is_heavy=not query.is_indexed):
-                    window = await keyset_page(query, page)
-        return window, query.point
+                async with query.admitted(is_heavy=query.plan.is_heavy()):
+                    window = await _keyset_page(query, page)
+        return window, query.reader.time
+
+
+async def _keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
+    """Return the records after or before the position of a page: by values of its last record."""
+    if page.position == END and not page.backwards:
+        return Window((), more=False)  # nothing follows the end
+    order = _reversed(query.order) if page.backwards else query.order
+    size = page.size + 1  # one more reveals whether others follow
+    following = await read(query, order, size, page.position or END)
+    records = following[: page.size]
+    if page.backwards:
+        records.reverse()
+    if not records:
+        return Window((), more=False)
+    first, last = (position_of(record, query.order) for record in (records[0], records[-1]))
+    return Window(records, len(following) > page.size, first, last)
+
+
+async def _numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
+    """Return a page, read by skipping few records, and the total if it is requested."""
+    offset, total, place = (page.number - 1) * page.size, None, None
+    if page.total or offset > MAX_OFFSET:
+        if expected := query.expected_position(offset):
+            window = await _counted_page(query, page, expected.total, expected.place)
+            if query.reader.time == expected.time:
+                return window
+            query.reader.time = None
+        if position := await query.position(offset):
+            total, place = position.total, position.place
+        elif page.total:
+            total = await _total(query)
+    if total is not None:
+        return await _counted_page(query, page, total, place)
+    following = await _read_at(query, page.size + 1, offset)
+    return Window(following[: page.size], len(following) > page.size)
+
+
+async def _counted_page(
+    query: CollectionQuery, page: NumberedPage, total: int, place: Place | None
+) -> Window:
+    """Return a page. place: of its first record in the order of the ids, if it is known."""
+    offset = (page.number - 1) * page.size
+    size, after = min(page.size, total - offset), max(0, total - offset - page.size)
+    if size <= 0:
+        records = []
+    elif place and query.is_by_id:
+        records = await _read_from(query, place, size)
+    elif offset <= after:
+        records = await _read_at(query, size, offset)
+    else:
+        records = await _read_at(query, size, after, backwards=True)
+    return Window(records, after > 0, total=total if page.total else None)
+
+
+async def _read_at(
+    query: CollectionQuery, size: int, offset: int, *, backwards: bool = False
+) -> list[Record]:
+    """Return the records that follow the first ones, or precede the last ones if `backwards`."""
+    order = _reversed(query.order) if backwards else query.order
+    async with query.admitted(is_heavy=query.plan.is_heavy(offset)):
+        records = await read(query, order, size, offset=offset)
+    return records[::-1] if backwards else records
+
+
+async def _read_from(query: CollectionQuery, place: Place, size: int) -> list[Record]:
+    """Return the records from a place on, in the order of the ids."""
+    conditions: Conditions = []
+    # There is nothing beyond the ends of the range of integers.
+    if query.order[0].descending:
+        skip = place.after
+        if place.last < _MAX_INT64:
+            conditions = [{ID: {"$lt": place.last + 1}}]
+    else:
+        skip = place.before
+        if place.first > _MIN_INT64:
+            conditions = [{ID: {"$gt": place.first - 1}}]
+    async with query.admitted(is_heavy=query.plan.is_heavy(skip)):
+        return await query.records.read_first(conditions, query.order, size, skip)
+
+
+def _reversed(order: Order) -> Order:
+    return tuple(replace(key, descending=not key.descending) for key in order)
+
+
+async def _total(query: CollectionQuery) -> int:
+    """Return how many records satisfy the filters. Concurrent requests share one count."""
+    key = tuple(query.filters), query.reader.time
+    total, query.reader.time = await query.collection.totals.load(key, partial(_count, query))
+    return total
+
+
+async def _count(query: CollectionQuery) -> tuple[int, Timestamp | None]:
+    """Count few index keys as a small request, which most totals are; more as a heavy one."""
+    if not query.plan.is_heavy_total(0):
+        async with query.admitted(is_heavy=False):
+            total = await query.count(MAX_OFFSET + 1)
+        if not query.plan.is_heavy_total(total):
+            return total, query.reader.time
+    async with query.admitted(is_heavy=True):
+        total = await (_count_related(query) if query.names_related else query.count())
+    return total, query.reader.time
+
+
+async def _count_related(query: CollectionQuery) -> int:
+    """Count records by the ids that link to related ones; one by one if these are too many."""
+    related = sum(1 for part in query.filters for _ in related_filters(part))
+    by_ids = await with_linked_ids(query, _MAX_IDS // related)
+    if by_ids.names_related:
+        return sum([len(records) async for records in in_order(query, BY_ID)])
+    return await by_ids.count()

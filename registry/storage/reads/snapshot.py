@@ -1,19 +1,166 @@
-"""Snapshots: reads that all show the database at one point in time."""
+"""Snapshots: reads that all show the database at one point in time.
 
-from collections.abc import Collection, Mapping, Sequence
+Look-ups by id or foreign key are batched across requests. Without that, reading a resource takes
+2.8 times the CPU time, a page with `include` 1.5 times.
+"""
 
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from operator import itemgetter
+from typing import TypeAlias
+
+from bson.timestamp import Timestamp
+
+from registry.capacity import (
+    LOOKUPS_OF_MANY,
+    LOOKUPS_OF_ONE,
+    PAST_BATCHES,
+    UNBATCHED_LOOKUPS,
+    Capacity,
+)
 from registry.jsonapi.filtering import Condition
 from registry.jsonapi.query import Query
 from registry.model.attributes import Operator
+from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
-from registry.storage.errors import RecordNotFound
-from registry.storage.mongo.read_commands import PointInTime
-from registry.storage.reads.collection_queries import CollectionQuery
+from registry.model.stored_fields import ID
+from registry.offloading import in_chunks, offload
+from registry.storage.backlog import Backlog
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.errors import RecordNotFound, translated_errors
+from registry.storage.mongo.batching import Batcher
+from registry.storage.mongo.read_commands import (
+    ReadCommands,
+    ReadResult,
+    SnapshotReader,
+    aggregate_command,
+    find_command,
+)
+from registry.storage.reads.collection_query import CollectionQuery, ResourceCollection
 from registry.storage.reads.listings import Listing
-from registry.storage.reads.lookups import Lookups
-from registry.storage.reads.read_context import ReadContext
-from registry.storage.visible_fields import fields_of, visible_fields
+from registry.storage.records import (
+    Stage,
+    by_id,
+    fields_of,
+    id_condition,
+    projection,
+    visible_fields,
+)
+
+_Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
+"""The ids to look up, and the stored fields to return."""
+
+_MAX_SHARED_IDS = 1_000
+"""A look-up of more ids than this is not batched, as it would delay smaller ones."""
+
+_MAX_QUERY_IDS = 100_000
+"""A query document is limited to 16 MiB, and an id takes up to 16 bytes."""
+
+
+class Reads:
+    """The reads of one database: its collections, and look-ups that snapshots share."""
+
+    def __init__(
+        self,
+        commands: ReadCommands,
+        graph: Graph,
+        capacity: Capacity,
+        bulkheads: Bulkheads,
+        backlog: Backlog,
+    ) -> None:
+        self.commands = commands
+        self.graph = graph
+        self.bulkheads = bulkheads
+        self.unbatched = asyncio.Semaphore(UNBATCHED_LOOKUPS)
+        self.collections = {
+            name: ResourceCollection(resource, commands, graph, capacity, bulkheads, backlog)
+            for name, resource in graph.items()
+        }
+        self._seconds = capacity.query_seconds
+        self._past_batches = asyncio.Semaphore(PAST_BATCHES)
+        self._batchers: dict[Hashable, Batcher[_Lookup, ReadResult]] = {}
+
+    async def close(self) -> None:
+        """Stop reading in the background, and end the sessions."""
+        for collection in self.collections.values():
+            await collection.id_index.close()
+        await self.commands.close()
+
+    def snapshot(self, time: Timestamp | None = None) -> "Snapshot":
+        """Return a snapshot. time: of the write to show; None for the latest state."""
+        return Snapshot(self, SnapshotReader(self.commands, self._seconds, time))
+
+    def batcher(
+        self, resource: ResourceType, field: str, is_single: bool, time: Timestamp | None
+    ) -> Batcher[_Lookup, ReadResult]:
+        """Return what batches look-ups in a field at the same point in time."""
+        key = resource, field, is_single, time
+        batcher = self._batchers.get(key)
+        if batcher is None:
+            batcher = self._batchers[key] = Batcher(
+                partial(self._read_batch, resource, field, time),
+                name="lookups",
+                limits=LOOKUPS_OF_ONE if is_single else LOOKUPS_OF_MANY,
+                on_idle=partial(self._batchers.pop, key) if time else None,
+            )
+        return batcher
+
+    async def read_by_keys(
+        self,
+        resource: ResourceType,
+        field: str,
+        keys: Collection[int],
+        fields: Collection[str],
+        time: Timestamp | None,
+    ) -> ReadResult:
+        """Return the records in which a field has one of the keys, at least one, in any order."""
+        name, shown = resource.collection, projection(fields)
+        first, *others = _split(keys)
+        command = find_command(name, {field: id_condition(first)}, shown)
+        result = await self.commands.run(command, time)
+        for batch in others:
+            command = find_command(name, {field: id_condition(batch)}, shown)
+            result.records.extend((await self.commands.run(command, result.time)).records)
+        return result
+
+    async def _read_batch(
+        self, resource: ResourceType, field: str, time: Timestamp | None, lookups: Sequence[_Lookup]
+    ) -> list[ReadResult]:
+        keys, fields = lookups[0]
+        if len(lookups) > 1:
+            keys = set[int]().union(*[keys for keys, _ in lookups])
+            fields = tuple(set[str]().union(*[fields for _, fields in lookups]))
+        with translated_errors():
+            if time:
+                async with self._past_batches:
+                    records, time = await self.read_by_keys(resource, field, keys, fields, time)
+            else:
+                records, time = await self.read_by_keys(resource, field, keys, fields, None)
+        if len(lookups) == 1:
+            return [ReadResult(records, time)]
+        if field == ID:  # which is unique
+            known = dict(zip(map(itemgetter(ID), records), records, strict=True))
+            return [
+                ReadResult(list(filter(None, map(known.get, keys))), time) for keys, _ in lookups
+            ]
+        by_key: dict[int, list[Record]] = defaultdict(list)
+        async for chunk in in_chunks(records):
+            for record in chunk:
+                if not isinstance(key := record[field], int):  # only requests for it should fail
+                    alone = [[lookup] for lookup in lookups]
+                    each = [await self._read_batch(resource, field, time, one) for one in alone]
+                    return [result for (result,) in each]
+                by_key[key].append(record)
+        return [
+            ReadResult(
+                list(chain.from_iterable(map(by_key.__getitem__, by_key.keys() & keys))), time
+            )
+            for keys, _ in lookups
+        ]
 
 
 class Snapshot:
@@ -21,57 +168,104 @@ class Snapshot:
 
     The time is that of the write to show, if there is one. Otherwise the first read determines it,
     and the snapshot has every write acknowledged before that read. The methods raise Unavailable,
-    also when the snapshot is older than MongoDB keeps them (five minutes by default).
+    also when the snapshot is older than MongoDB keeps them (five minutes by default). Records are
+    shared with other requests: callers must not modify them, and they may have more fields.
     """
 
-    __slots__ = ("_context", "_lookups", "_point")
+    __slots__ = ("_reader", "_reads")
 
-    def __init__(self, lookups: Lookups, context: ReadContext, point: PointInTime) -> None:
-        self._lookups = lookups
-        self._context = context
-        self._point = point
+    def __init__(self, reads: Reads, reader: SnapshotReader) -> None:
+        self._reads = reads
+        self._reader = reader
 
     async def get(self, resource: ResourceType, id_: int) -> Record:
         """Return the record with this id. Raises RecordNotFound or BulkheadFull."""
-        fields = visible_fields(resource)
-        async with self._context.bulkheads.small_requests:
-            records = await self._lookups.find(resource, "_id", (id_,), fields, self._point)
+        async with self._reads.bulkheads.small_requests:
+            batcher = self._reads.batcher(resource, ID, True, self._reader.time)
+            records, self._reader.time = await batcher.load(((id_,), visible_fields(resource)))
         if not records:
             raise RecordNotFound.by_id(resource.type, id_)
         return records[0]
 
-    async def find(
-        self, resource: ResourceType, field: str, ids: Collection[int], attributes: frozenset[str]
+    async def read_by_ids(
+        self, resource: ResourceType, ids: Collection[int], attributes: frozenset[str]
     ) -> list[Record]:
-        """Return the records in which the field has one of the ids, by ascending `_id`.
+        """Return the records with these ids, by ascending id. attributes: names of those to return.
 
-        attributes: the names of the attributes to return.
+        The ids of resources that do not exist are ignored.
         """
-        fields = fields_of(resource, attributes)
-        return await self._lookups.find(resource, field, ids, fields, self._point)
+        return await self._look_up(resource, ID, ids, attributes)
 
-    async def find_first(
+    async def read_members(
         self,
         resource: ResourceType,
         relationship: Relationship,
         ids: Sequence[int],
-        limit: int,
         attributes: frozenset[str],
+        limit: int | None = None,
     ) -> list[Record]:
-        """Return the first members, by ascending id, of a to-many relationship of each resource.
+        """Return the members of a to-many relationship of each resource, by ascending id.
 
-        limit: members per resource. attributes: the names of the attributes to return.
+        attributes: names of those to return. limit: return the first members of each resource.
         """
-        return await self._lookups.find_first(
-            resource, relationship, ids, limit, attributes, self._point
-        )
+        target, foreign_key = self._reads.graph[relationship.target], relationship.foreign_key
+        if limit is None:
+            return await self._look_up(target, foreign_key, ids, attributes)
+        lookup: Stage = {
+            "from": target.collection,
+            "localField": ID,
+            "foreignField": foreign_key,
+            "pipeline": [
+                {"$sort": {ID: 1}},
+                {"$limit": limit},
+                {"$project": projection(fields_of(target, attributes))},
+            ],
+            "as": "members",
+        }
+        records: list[Record] = []
+        with translated_errors():
+            for batch in _split(ids):
+                match: Stage = {"$match": {ID: {"$in": batch}}}
+                stages = [match, {"$project": projection(())}, {"$lookup": lookup}]
+                command = aggregate_command(resource.collection, stages)
+                async with self._reads.unbatched:
+                    owners, self._reader.time = await self._reads.commands.run(
+                        command, self._reader.time
+                    )
+                for owner in owners:
+                    records += owner["members"]
+        return by_id(records)
 
     def listing(
         self, resource: ResourceType, query: Query, within: Mapping[str, int] | None = None
     ) -> Listing:
         """Return the collection for a query. within: values of stored fields, by field."""
         common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
+        collection = self._reads.collections[resource.type]
         filters = [*common, *query.filters]
-        return Listing(
-            self._context, CollectionQuery(self._context, resource, filters, query, self._point)
-        )
+        return Listing(CollectionQuery(collection, filters, query, self._reader))
+
+    async def _look_up(
+        self, resource: ResourceType, field: str, keys: Collection[int], attributes: frozenset[str]
+    ) -> list[Record]:
+        """Return the records in which a field has one of the keys, by ascending id."""
+        if not keys:
+            return []
+        reads, fields, time = self._reads, fields_of(resource, attributes), self._reader.time
+        if len(keys) <= _MAX_SHARED_IDS:
+            batcher = reads.batcher(resource, field, len(keys) == 1, time)
+            result = await batcher.load((keys, fields))
+        else:
+            async with reads.unbatched:
+                with translated_errors():
+                    result = await reads.read_by_keys(resource, field, keys, fields, time)
+        records, self._reader.time = result
+        return await offload(partial(by_id, records), size=len(records))
+
+
+def _split(ids: Collection[int]) -> list[list[int]]:
+    """Return the ids in parts, each for one query."""
+    all_ids = list(ids)
+    return [
+        all_ids[start : start + _MAX_QUERY_IDS] for start in range(0, len(all_ids), _MAX_QUERY_IDS)
+    ]

@@ -15,7 +15,7 @@ from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.mongo.client import Database
-from registry.storage.records import Stage
+from registry.storage.records import Stage, projection
 from registry.storage.text_blocks import (
     BLOCK_SIZE,
     NO_BLOCK,
@@ -24,7 +24,6 @@ from registry.storage.text_blocks import (
     fits,
     searched_names,
 )
-from registry.storage.visible_fields import only
 
 SETTLE_SECONDS = 5.0
 """Records that were written within this time stay outside: they may be written again soon, and an
@@ -86,7 +85,9 @@ class TextIndexing:
             UPDATED_AT: {"$not": {"$gte": utc_text(settled)}},
         }
         while True:
-            found = self._records.find(query, only(self._names), sort=_ORDER, limit=BLOCK_SIZE)
+            found = self._records.find(
+                query, projection(self._names), sort=_ORDER, limit=BLOCK_SIZE
+            )
             # MongoDB may choose the index of the ids, and examine all records for few.
             records = await found.hint(_ORDER).batch_size(BLOCK_SIZE + 1).to_list(BLOCK_SIZE)
             others = [record[ID] for record in records if not fits(self._resource, record)]

@@ -20,7 +20,7 @@ from registry.model.resource_type import ResourceType
 from registry.start_error import StartError
 from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
 from registry.storage.mongo.client import Database
-from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.mongo.read_commands import ReadCommands, find_command
 from registry.storage.schema.duplicates import describe_duplicates
 from registry.storage.schema.index_builds import build, complete_indexes
 
@@ -69,7 +69,8 @@ class UniqueIndexes:
         options = {"hint": _index_name(name, attribute), "limit": 1, **_collation(attribute)}
         collection = taken.resource.collection
         with suppress(PyMongoError):  # the value is taken, whoever has it
-            found = await self._commands.find(collection, query, {"_id": True}, **options)
+            command = find_command(collection, query, {"_id": True}, **options)
+            found = await self._commands.run(command)
             ids = [record["_id"] for record in found.records]
             return next((id_ for id_ in ids if isinstance(id_, int)), None)
         return None

@@ -17,7 +17,7 @@ from registry.model.resource_type import ResourceType
 from registry.storage.errors import FingerprintMismatch, StoredResultTooLarge
 from registry.storage.mongo.client import Database
 from registry.storage.mongo.transactions import Transaction
-from registry.storage.visible_fields import visible_fields
+from registry.storage.records import visible_fields
 
 _RETENTION = timedelta(hours=24)
 """The minimum time that a result is kept; MongoDB deletes it about a minute later at most."""

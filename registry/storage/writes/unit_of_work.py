@@ -28,15 +28,16 @@ from registry.storage.mongo.transactions import Transaction, TransactionConflict
 from registry.storage.records import (
     changed_fields,
     foreign_keys,
+    id_condition,
     is_same,
     key_of,
     new_record,
     next_version,
-    one_of,
+    projection,
     version_of,
+    visible_fields,
 )
 from registry.storage.schema.unique_indexes import taken_attribute
-from registry.storage.visible_fields import visible
 from registry.storage.writes.idempotency import StoredResults
 from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
@@ -84,13 +85,13 @@ class UnitOfWork:
         is_alone = all(request.is_alone for request in requests)
         for type_name, by_field in values.items():
             resource = self._graph[type_name]
-            conditions = [{name: one_of(list(ids))} for name, ids in by_field.items() if ids]
+            conditions = [{name: id_condition(list(ids))} for name, ids in by_field.items() if ids]
             if not conditions:
                 continue
             query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
             limit = 0 if is_alone else len(by_field["_id"]) + _MAX_MEMBERS
             records = await self._transaction.find(
-                resource.collection, query, visible(resource), limit
+                resource.collection, query, projection(visible_fields(resource)), limit
             )
             if limit and len(records) == limit:
                 raise TransactionConflict
@@ -170,7 +171,7 @@ class UnitOfWork:
             await self._transaction.insert(name, [one.after for one in changes if one.after])
         elif command == "delete":
             ids = [one.before["_id"] for one in changes if one.before]
-            await self._transaction.delete(name, [{"q": {"_id": one_of(ids)}, "limit": 0}])
+            await self._transaction.delete(name, [{"q": {"_id": id_condition(ids)}, "limit": 0}])
         else:
             await self._transaction.update(name, _statements(changes, resource))
 
@@ -312,7 +313,7 @@ def _statements(changes: Sequence[RecordChange], resource: ResourceType) -> list
 
 
 def _statement(ids: Sequence[Any], update: Any) -> dict[str, Any]:
-    return {"q": {"_id": one_of(ids)}, "u": update, "multi": len(ids) > 1}
+    return {"q": {"_id": id_condition(ids)}, "u": update, "multi": len(ids) > 1}
 
 
 def _rejection(

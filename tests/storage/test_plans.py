@@ -1,6 +1,8 @@
-"""Which queries an index serves, and so count as cheap."""
+"""Which queries indexes serve, and which are heavy."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import pytest
 
@@ -8,7 +10,7 @@ from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.reads.query_cost import is_counted_by_index, is_indexed, is_narrow
+from registry.storage.reads.plans import MAX_OFFSET, QueryPlan, plan
 
 GRAPH = Graph(RESOURCES)
 
@@ -60,13 +62,17 @@ def parse_text(text: str) -> Query:
     )
 
 
+def plan_of(text: str, unindexed: Collection[str] = ()) -> QueryPlan:
+    query = parse_text(text)
+    return plan(GRAPH["computer"], query.filters, query.order, unindexed)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [*((text, True) for text in INDEXED), *((text, False) for text in NOT_INDEXED)],
 )
 def test_a_query_is_cheap_only_if_one_index_serves_it(text: str, expected: bool) -> None:
-    query = parse_text(text)
-    assert is_indexed(query.filters, query.order) is expected
+    assert plan_of(text).is_heavy() is not expected
 
 
 @pytest.mark.parametrize(
@@ -74,8 +80,7 @@ def test_a_query_is_cheap_only_if_one_index_serves_it(text: str, expected: bool)
     [("", False), ("filter[owner]=1", True), ("filter[id]=1,2", True), ("filter[id][gt]=1", False)],
 )
 def test_only_values_make_a_collection_narrow(text: str, expected: bool) -> None:
-    query = parse_text(text)
-    assert is_narrow(query.filters) is expected
+    assert plan_of(text).has_few_values is expected
 
 
 @pytest.mark.parametrize(
@@ -93,4 +98,32 @@ def test_only_values_make_a_collection_narrow(text: str, expected: bool) -> None
     ],
 )
 def test_an_index_counts_conditions_on_one_field_in_any_order(text: str, expected: bool) -> None:
-    assert is_counted_by_index(parse_text(text).filters) is expected
+    assert plan_of(text).is_heavy_total(MAX_OFFSET) is not expected
+
+
+def test_few_index_keys_are_skipped_or_counted_cheaply() -> None:
+    indexed = plan_of("filter[serial]=a")
+    assert not indexed.is_heavy(MAX_OFFSET)
+    assert indexed.is_heavy(MAX_OFFSET + 1)
+    assert indexed.is_heavy_total(MAX_OFFSET + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("filter[owner.email]=a", True),
+        ("filter[owner.last_name][contains]=a", False),
+        ("filter[owner.email]=a&filter[owner.last_name][contains]=a", False),
+    ],
+)
+def test_indexes_find_related_resources_by_indexed_conditions(text: str, expected: bool) -> None:
+    assert plan_of(text).finds_related is expected
+
+
+def test_only_pages_by_id_are_cheap_while_indexes_are_built() -> None:
+    for text in ("", "sort=-id"):
+        assert not plan_of(text, {"computer"}).is_heavy()
+    for text in ("sort=serial", "sort=owner.id", "filter[serial]=a", "filter[owner.email]=a"):
+        assert plan_of(text, {"computer"}).is_heavy()
+    assert plan_of("filter[serial]=a", {"computer"}).is_heavy_total(0)
+    assert not plan_of("filter[owner.email]=a", {"person"}).finds_related

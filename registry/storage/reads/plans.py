@@ -1,0 +1,151 @@
+"""Query plans: which indexes serve a query, and so whether it is heavy.
+
+Each index is of a field and the id. A query is heavy if it may read many more records than it
+returns.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from registry.jsonapi.filtering import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Filter,
+    conjuncts,
+    filtered_fields,
+    related_filters,
+)
+from registry.jsonapi.sorting import BY_ID, Key, Order
+from registry.model.attributes import Operator
+from registry.model.resource_type import ResourceType
+from registry.model.stored_fields import ID, UNINDEXED
+
+MAX_OFFSET = 1_000
+"""Index keys that a page by number may skip, or a total may count, before it is heavy."""
+
+_MAX_VALUES = 100
+"""Values whose records MongoDB merges in the order of the ids; of 200, it sorts the records."""
+
+_VALUES = {Operator.EQ, Operator.IN}
+_RANGES = {Operator.LT, Operator.LE, Operator.GT, Operator.GE, Operator.PREFIX}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """How indexes serve a query.
+
+    is_indexed: one index finds the records in this order and no others. is_counted: one index
+    counts them. has_few_values: a field has to have one of a few values, as the foreign key of
+    related resources. finds_related: indexes find all related records that the filters name.
+    """
+
+    is_indexed: bool
+    is_counted: bool
+    has_few_values: bool
+    finds_related: bool
+
+    def is_heavy(self, offset: int = 0) -> bool:
+        """Whether a page, or a stream, is heavy. offset: records before the page."""
+        return not self.is_indexed or offset > MAX_OFFSET
+
+    def is_heavy_total(self, count: int) -> bool:
+        """Whether it is heavy to count so many records, of which an index has one key each."""
+        return not self.is_counted or count > MAX_OFFSET
+
+
+def plan(
+    resource: ResourceType, filters: Sequence[Filter], order: Order, unindexed: Collection[str]
+) -> QueryPlan:
+    """Return the plan of a query. unindexed: the types whose indexes are not complete yet."""
+    if resource.type in unindexed:
+        is_by_id = order[0].stored_name == ID and not order[0].relationship
+        return QueryPlan(
+            is_indexed=is_by_id and not filters,
+            is_counted=False,
+            has_few_values=False,
+            finds_related=False,
+        )
+    is_indexed = _is_indexed(filters, order)
+    conditions = _conditions(filters)
+    return QueryPlan(
+        is_indexed=is_indexed,
+        is_counted=_is_counted(filters),
+        has_few_values=is_indexed and any(one and one.operator in _VALUES for one in conditions),
+        finds_related=_finds_related(filters, unindexed),
+    )
+
+
+def _is_indexed(filters: Sequence[Filter], order: Order) -> bool:
+    first = order[0]
+    if first.relationship or len(order) > 2 or len({key.descending for key in order}) > 1:
+        return False
+    if first.stored_name in UNINDEXED or _names_unindexed(filters):
+        return False
+    if _is_merged(filters, order):
+        return True
+    conditions = _conditions(filters)
+    if not conditions:
+        return True
+    if None in conditions or len({one.stored_name for one in conditions if one}) > 1:
+        return False
+    return all(one and _is_ordered(one, order) for one in conditions)
+
+
+def _is_counted(filters: Sequence[Filter]) -> bool:
+    if _names_unindexed(filters):
+        return False
+    conditions = _conditions(filters)
+    is_served = all(one and one.operator in _VALUES | _RANGES for one in conditions)
+    return is_served and len({one.stored_name for one in conditions if one}) == 1
+
+
+def _finds_related(filters: Sequence[Filter], unindexed: Collection[str]) -> bool:
+    for related in (one for part in filters for one in related_filters(part)):
+        names = {name for _, name in filtered_fields(related.part, related.target.type)}
+        is_indexed = _is_indexed([related.part], (*map(Key, names - {ID}), *BY_ID))
+        if not is_indexed or related.target.type in unindexed:
+            return False
+    return True
+
+
+def _names_unindexed(filters: Sequence[Filter]) -> bool:
+    """Whether filters compare a field that has no index."""
+    fields = (field for one in filters for _, field in filtered_fields(one, ""))
+    return not UNINDEXED.isdisjoint(fields)
+
+
+def _is_merged(filters: Sequence[Filter], order: Order) -> bool:
+    """Whether records with one of a few values, in any of several fields, are merged by id."""
+    match filters:
+        case [AnyOf(parts)] | [AllOf((AnyOf(parts),))] if order[0].stored_name == ID:
+            counts = [_count_values(part) for part in parts]
+            return None not in counts and sum(filter(None, counts)) <= _MAX_VALUES
+    return False
+
+
+def _count_values(condition: Filter) -> int | None:
+    """Return how many values a condition compares a field with; None if it is another one."""
+    match condition:
+        case Condition(operator=Operator.EQ):
+            return 1
+        case Condition(operator=Operator.IN, value=values):
+            return len(values)
+    return None
+
+
+def _is_ordered(condition: Condition, order: Order) -> bool:
+    """Whether the index that finds the records has them in this order."""
+    name = order[0].stored_name
+    if condition.operator in _VALUES | _RANGES and name == condition.stored_name:
+        return True
+    if name != ID:
+        return False
+    if condition.operator is Operator.IN:
+        return len(condition.value) <= _MAX_VALUES
+    return condition.operator is Operator.EQ
+
+
+def _conditions(filters: Sequence[Filter]) -> list[Condition | None]:
+    """Return the conditions that all have to be satisfied; None for what is more complex."""
+    return [one if isinstance(one, Condition) else None for one in conjuncts(filters)]

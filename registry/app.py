@@ -12,9 +12,9 @@ from registry.http.access_control import (
     AUTHENTICATOR,
     Authenticator,
     access_middleware,
+    access_notice,
     oidc_verifier,
 )
-from registry.http.access_notice import access_notice
 from registry.http.app_keys import (
     CORS,
     DEADLINES,

@@ -21,7 +21,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from pymongo import MongoClient, monitoring
 
-from registry.access.tokens import digest_of, new_token
+from registry.access.token_form import digest_of, new_token
 from registry.app import create_app
 from registry.capacity import Capacity
 from registry.http.app_keys import REPOSITORY

@@ -8,10 +8,10 @@ from pathlib import Path
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from registry.metrics import snapshot
+from registry.metrics import metrics_snapshot
 from registry.metrics.exposition import registry_of
 from registry.metrics.families import FAMILIES, Counter, Gauge, Histogram
-from registry.metrics.snapshot import MetricsSnapshot
+from registry.metrics.metrics_snapshot import MetricsSnapshot
 
 DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
@@ -31,7 +31,7 @@ def test_the_documentation_lists_every_metric_with_its_type_labels_and_meaning()
 
 
 def test_every_metric_is_written_in_the_format_of_prometheus() -> None:
-    text = generate_latest(registry_of(snapshot.take())).decode()
+    text = generate_latest(registry_of(metrics_snapshot.take())).decode()
     written = {family.name for family in text_string_to_metric_families(text)}
     assert written == {family.name.removesuffix("_total") for family in FAMILIES}
 
@@ -55,7 +55,7 @@ def test_a_gauge_with_a_function_has_its_present_value() -> None:
 def test_the_total_of_snapshots_has_the_sum_of_each_sample() -> None:
     one: MetricsSnapshot = {"a": {("x",): [1.0, 2.0], ("y",): [5.0]}, "b": {(): [1.0]}}
     other: MetricsSnapshot = {"a": {("x",): [10.0, 20.0], ("z",): [7.0]}}
-    assert snapshot.total([one, other, {}]) == {
+    assert metrics_snapshot.total([one, other, {}]) == {
         "a": {("x",): [11.0, 22.0], ("y",): [5.0], ("z",): [7.0]},
         "b": {(): [1.0]},
     }
@@ -63,5 +63,5 @@ def test_the_total_of_snapshots_has_the_sum_of_each_sample() -> None:
 
 
 def test_a_process_that_has_ended_leaves_all_metrics_but_its_gauges() -> None:
-    kept = snapshot.without_gauges(snapshot.take())
+    kept = metrics_snapshot.without_gauges(metrics_snapshot.take())
     assert kept.keys() == {one.name for one in FAMILIES if isinstance(one, Counter | Histogram)}

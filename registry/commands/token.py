@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from registry.access.tokens import check_name, check_scopes, digest_of, new_token
+from registry.access.token_form import check_name, check_scopes, digest_of, new_token
 from registry.commands.database import database_options, open_database, run, settings_of
 from registry.commands.output import note, output, require_output
 from registry.installation import program

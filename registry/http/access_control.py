@@ -1,5 +1,6 @@
 """Access control: the access token of a request -> its principal, and what that may do."""
 
+import shlex
 from collections.abc import Sequence
 
 from aiohttp import hdrs, web
@@ -7,14 +8,15 @@ from aiohttp.typedefs import Handler, Middleware
 
 from registry.access.oidc import ClaimRules, OidcVerifier
 from registry.access.principal import Principal, known_scopes
-from registry.access.tokens import PREFIX, check_form, digest_of
+from registry.access.token_form import PREFIX, check_form, digest_of
 from registry.http.app_keys import DEADLINES
 from registry.http.service_urls import HEALTH_PATHS, ROOT_PATH, UI_PATH
+from registry.installation import command, is_default
 from registry.jsonapi.authorization import Requirement, authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph
-from registry.settings import Settings
-from registry.storage import TokenLookups
+from registry.settings import Settings, flag
+from registry.storage import TokenLookups, Tokens
 
 PRINCIPAL = web.RequestKey("principal", Principal)
 """Who has sent the request; set before a view is called, unless nobody has to be known."""
@@ -138,3 +140,21 @@ def _is_public(request: web.Request) -> bool:
     # Without a resource nothing but 404 or 405 follows, so the path as it was sent suffices.
     path = request.path if resource is None else resource.canonical
     return path == ROOT_PATH or path.startswith(_PUBLIC)
+
+
+async def access_notice(settings: Settings, tokens: Tokens) -> str:
+    """Return what the operator may have missed: a sentence without a period, "" if nothing."""
+    if not settings.requires_tokens or settings.oidc_issuer or await tokens.has_any():
+        return ""
+    return f"No access token exists yet; `{_command_for_token(settings)}` creates one"
+
+
+def _command_for_token(settings: Settings) -> str:
+    """Return the command that creates a token in the database that the service uses."""
+    words = [*command("token"), "create", "--name", "NAME", "--scope", "write"]
+    defaults = Settings()
+    if not is_default(settings.data_dir):
+        words += [flag("data_dir"), str(settings.data_dir.absolute())]
+    if settings.database != defaults.database:
+        words += [flag("database"), settings.database]
+    return shlex.join(words)

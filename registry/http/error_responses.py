@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from registry.access.token_errors import InvalidToken, KeysUnavailable
-from registry.access.tokens import redact
+from registry.access.token_form import redact
 from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
 from registry.http.service_urls import UI_PATH
@@ -47,6 +47,12 @@ from registry.storage import (
     StoredResultTooLarge,
     VersionConflict,
 )
+
+_WITHOUT_DETAILS: Mapping[type[StorageError], Callable[[], ApiError]] = {
+    VersionConflict: PreconditionFailed,
+    FingerprintMismatch: IdempotencyKeyReused,
+    StoredResultTooLarge: ResultTooLarge,
+}
 
 _log = logging.getLogger("registry")
 
@@ -155,28 +161,16 @@ def from_storage_error(error: StorageError) -> ApiErrors:
 def _from_single_error(error: StorageError) -> ApiError:
     match error:
         case DuplicateValue():
-            return _from_duplicate_value(error)
+            # Whoever may write a type may read it, so the link needs no scope of its own.
+            about = None if error.id is None else resource_path(error.resource, error.id)
+            return ValueTaken(error.resource.type, error.attribute, error.pointer, about)
         case BulkheadFull():
             return Overloaded(str(error), error.seconds)
         case DiskNearlyFull():
             return DiskFull(error.reserve)
         case QueryTimeout():
             return QueryTimedOut(error.seconds)
-    return _ALWAYS_EQUAL.get(type(error), ServiceUnavailable)()
-
-
-def _from_duplicate_value(error: DuplicateValue) -> ApiError:
-    # Whoever may write a type may read it, so the link needs no scope of its own.
-    about = None if error.id is None else resource_path(error.resource, error.id)
-    return ValueTaken(error.resource.type, error.attribute, error.pointer, about)
-
-
-_ALWAYS_EQUAL: Mapping[type[StorageError], Callable[[], ApiError]] = {
-    VersionConflict: PreconditionFailed,
-    FingerprintMismatch: IdempotencyKeyReused,
-    StoredResultTooLarge: ResultTooLarge,
-}
-"""The errors of those that have no details."""
+    return _WITHOUT_DETAILS.get(type(error), ServiceUnavailable)()
 
 
 def _from_http_exception(request: web.BaseRequest, error: web.HTTPException) -> ApiError:

@@ -16,9 +16,9 @@ from registry.http.proxies import TrustedProxies
 from registry.http.service_urls import METRICS_PATH
 from registry.http.views.site import ReadOnlyView
 from registry.jsonapi.authorization import Requirement
-from registry.metrics import snapshot
+from registry.metrics import metrics_snapshot
 from registry.metrics.exposition import registry_of
-from registry.metrics.snapshot import MetricsSnapshot
+from registry.metrics.metrics_snapshot import MetricsSnapshot
 from registry.settings import Settings
 
 Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
@@ -31,7 +31,7 @@ _SCRAPE: web.AppKey[Scrape] = web.AppKey("scrape")
 
 async def scrape_process() -> MetricsSnapshot:
     """Return the snapshot of this process, for a service that has no other."""
-    return snapshot.take()
+    return metrics_snapshot.take()
 
 
 def mount(app: web.Application, scrape: Scrape) -> None:

@@ -1,4 +1,8 @@
-"""The record of requests that have ended: in the metrics, and in the access log if it is on."""
+"""The record of requests that have ended: in the metrics, and in the access log if it is on.
+
+An entry of the log has the template of the route instead of the path, and nothing of the query
+string or the body, so that no id, filter or attribute value is logged.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -12,6 +16,18 @@ from registry.http.proxies import TrustedProxies, unmapped
 from registry.http.responses import NoResponse, request_id, trace_id
 from registry.jsonapi.error_types import RequestTimeout
 from registry.metrics.families import REQUESTS, Sample
+
+NO_ROUTE = "none"
+"""The route of requests to unknown paths, and of those that are not valid HTTP."""
+
+OTHER_METHOD = "other"
+"""The method of requests whose method is not one of those of aiohttp, or unknown."""
+
+ABORTED = "aborted"
+"""The status of requests whose response was not sent as a whole."""
+
+_Key: TypeAlias = tuple[web.AbstractResource | None, str, int]
+"""Route, method and status; 0 if the response was aborted."""
 
 
 class AccessLog:
@@ -63,19 +79,6 @@ def _text(value: object) -> str:
     if value is None:
         return "-"
     return str(value).lower() if isinstance(value, bool) else "".join(str(value).split())
-
-
-NO_ROUTE = "none"
-"""The route of requests to unknown paths, and of those that are not valid HTTP."""
-
-OTHER_METHOD = "other"
-"""The method of requests whose method is not one of those of aiohttp, or unknown."""
-
-ABORTED = "aborted"
-"""The status of requests whose response was not sent as a whole."""
-
-_Key: TypeAlias = tuple[web.AbstractResource | None, str, int]
-"""Route, method and status; 0 if the response was aborted."""
 
 
 class RequestRecorder:

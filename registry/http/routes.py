@@ -7,8 +7,8 @@ from aiohttp import web
 from registry.http.request_body import defer_continue
 from registry.http.service_urls import OPERATIONS_PATH
 from registry.http.views.atomic import AtomicView
-from registry.http.views.base import ENDPOINTS, Endpoint
 from registry.http.views.collection import CollectionView
+from registry.http.views.document_view import ENDPOINTS, Endpoint
 from registry.http.views.relationship import LinkageView, MembersView, RelatedView
 from registry.http.views.resource import DetailView
 from registry.jsonapi.pagination import PageSizes

@@ -13,7 +13,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from registry.metrics.families import FAMILIES, Family, Gauge, Histogram, Samples
-from registry.metrics.snapshot import MetricsSnapshot
+from registry.metrics.metrics_snapshot import MetricsSnapshot
 
 
 class SnapshotCollector(Collector):

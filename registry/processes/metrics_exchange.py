@@ -10,8 +10,8 @@ import socket
 from contextlib import suppress
 from typing import Any, Self
 
-from registry.metrics import snapshot
-from registry.metrics.snapshot import MetricsSnapshot, without_gauges
+from registry.metrics import metrics_snapshot
+from registry.metrics.metrics_snapshot import MetricsSnapshot, without_gauges
 
 _INTERVAL_SECONDS = 1.0
 
@@ -45,7 +45,9 @@ class Totals:
 
     async def scrape(self) -> MetricsSnapshot:
         """Return the sums. What running workers have counted may be missing for a second."""
-        return snapshot.total([snapshot.take(), self._ended, *self._latest.values()])
+        return metrics_snapshot.total(
+            [metrics_snapshot.take(), self._ended, *self._latest.values()]
+        )
 
     def _accept(self) -> None:
         _, (descriptor, *_), _, _ = socket.recv_fds(self._accepting, 1, 1)
@@ -63,7 +65,7 @@ class Totals:
                         await _write(writer, await self.scrape())
         finally:
             last = self._latest.pop(writer, {})
-            self._ended = snapshot.total([self._ended, without_gauges(last)])
+            self._ended = metrics_snapshot.total([self._ended, without_gauges(last)])
             writer.close()
 
 
@@ -107,7 +109,7 @@ class Reporter:
             return sums
 
     async def _send(self, *, wants_sums: bool) -> None:
-        await _write(self._writer, (snapshot.take(), wants_sums))
+        await _write(self._writer, (metrics_snapshot.take(), wants_sums))
 
 
 async def _write(writer: asyncio.StreamWriter, message: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pymongo.errors import DuplicateKeyError
 
-from registry.access.tokens import check_name
+from registry.access.token_form import check_name
 from registry.model.record import Record
 from registry.storage.errors import TokenNameTaken, TokenNotFound
 from registry.storage.mongo.client import Database

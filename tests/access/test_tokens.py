@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from registry.access.token_errors import InvalidToken
-from registry.access.tokens import (
+from registry.access.token_form import (
     check_form,
     check_name,
     check_scopes,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from registry.http.views.base import DocumentView
+from registry.http.views.document_view import DocumentView
 from tests.support import (
     MEDIA_TYPE,
     Api,

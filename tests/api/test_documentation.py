@@ -16,7 +16,7 @@ from marshmallow import Schema
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import validate
 
-from registry.http.views.base import DocumentView
+from registry.http.views.document_view import DocumentView
 from registry.http.views.site import TrailingSlashView
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.error_types import (

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from registry.http.views import base, collection, relationship
+from registry.http.views import collection, document_view, relationship
 from registry.jsonapi import documents
 from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.mongo.batching import Coalescer
@@ -68,7 +68,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
 async def test_a_large_response_is_built_in_a_thread(
     fleet: Api, threads: Threads, path: str
 ) -> None:
-    for view in (base, collection, relationship):
+    for view in (collection, document_view, relationship):
         threads.record(view, "encode_document")
     response = await fleet.get(path)
     assert response.status == 200
@@ -81,7 +81,7 @@ async def test_the_pieces_of_large_linkage_are_joined_in_a_thread(
     fleet: Api, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relationship, "MAX_INLINE_BYTES", COUNT)
-    threads.record(base, "make_etag")
+    threads.record(document_view, "make_etag")
     assert len((await fleet.get("/persons/1/relationships/computers")).data) == COUNT
     (thread,) = threads.seen
     assert thread is not threading.current_thread()
@@ -148,7 +148,7 @@ async def test_equal_requests_for_linkage_share_a_document(
 
 
 async def test_a_small_response_is_built_in_the_event_loop(fleet: Api, threads: Threads) -> None:
-    threads.record(base, "encode_document")
+    threads.record(document_view, "encode_document")
     await fleet.get("/persons/2?include=computers")
     assert threads.seen == [threading.current_thread()]
 

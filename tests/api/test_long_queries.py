@@ -26,7 +26,7 @@ async def test_long_queries_are_parsed_one_per_iteration_of_the_event_loop(
         iterations.append(ticker.ticks)
         return parse_query(parameters, scope)
 
-    monkeypatch.setattr("registry.http.views.base.parse_query", record)
+    monkeypatch.setattr("registry.http.views.document_view.parse_query", record)
     async with Ticker() as ticker:
         responses = await asyncio.gather(*(api.get(LONG) for _ in range(20)))
     assert {response.status for response in responses} == {200}
@@ -52,8 +52,8 @@ async def test_a_long_query_is_not_parsed_after_its_client_has_disconnected(
         parsed.append(parameters)
         return parse_query(parameters, scope)
 
-    monkeypatch.setattr("registry.http.views.base.pause", wait_for_ever)
-    monkeypatch.setattr("registry.http.views.base.parse_query", record)
+    monkeypatch.setattr("registry.http.views.document_view.pause", wait_for_ever)
+    monkeypatch.setattr("registry.http.views.document_view.parse_query", record)
     _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     writer.write(f"GET {LONG} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     await asyncio.wait_for(waiting.wait(), 10)

@@ -13,7 +13,7 @@ from bson.datetime_ms import DatetimeMS
 
 from registry.access.principal import Principal
 from registry.access.token_errors import InvalidToken
-from registry.access.tokens import digest_of
+from registry.access.token_form import digest_of
 from registry.capacity import Capacity
 from registry.model.graph import Graph
 from registry.resources import RESOURCES

@@ -7,7 +7,7 @@ from aiohttp import hdrs
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import DocumentResponse
-from registry.http.views.base import DocumentView
+from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.content_negotiation import media_type

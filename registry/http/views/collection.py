@@ -13,7 +13,7 @@ from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import is_current
 from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
-from registry.http.views.base import ResourceView
+from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import MEDIA_TYPE

@@ -12,8 +12,8 @@ from registry.compound.stream import CompoundStream
 from registry.http.app_keys import LINKAGE
 from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import DocumentResponse
-from registry.http.views.base import Encoded, ResourceView
 from registry.http.views.collection import respond_with_listing
+from registry.http.views.document_view import Encoded, ResourceView
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Mode, Verb, Write
 from registry.jsonapi.documents import encode_document, encode_linkage

@@ -5,7 +5,7 @@ from functools import partial
 from aiohttp import web
 
 from registry.http.responses import DocumentResponse
-from registry.http.views.base import ResourceView
+from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb, Write
 from registry.jsonapi.request_documents import load

@@ -49,7 +49,7 @@ CPU time. With two in flight, the service applies the writes of one while the da
 of the other."""
 
 SHARING_CALLERS = 256
-"""Requests that share the result of one page, total or document."""
+"""Requests that share one result: a page, a total, a document, a ping."""
 
 PAST_BATCHES = 12
 """Batches in flight of lookups in past snapshots, each of which has batches of its own."""
@@ -60,16 +60,25 @@ UNBATCHED_LOOKUPS = 8
 RETRIED_WRITES = 16
 """Transactions in flight of single requests, which run alone after a conflict."""
 
-THREADS = 50 * max(2, CORES)
+_BATCH_THREADS = (
+    3 * (LOOKUPS_OF_ONE.max_in_flight + LOOKUPS_OF_MANY.max_in_flight)  # two types and a link
+    + 2 * (PAGES_BY_ID.max_in_flight + POSITIONS.max_in_flight)
+    + TOKENS.max_in_flight
+    + GROUPS.max_in_flight
+    + PAST_BATCHES
+    + UNBATCHED_LOOKUPS
+    + RETRIED_WRITES
+)
+
+SLOW_THREADS = 25 * max(2, CORES)
+"""Those of heavy queries, streams and large transactions, which may take seconds."""
+
+THREADS = _BATCH_THREADS + SLOW_THREADS
 """Threads for commands, and connections for them, which start on demand.
 
-With two types, the limits above let 41 batches, 8 lookups, and 19 transactions and commands of
-writes be in flight. Pages in other orders are not batched: they wait for a thread. With motor's
-default, five per core, ten slow queries would block every write on two cores.
+Pages in other orders than that of the ids are not batched: they take what is free, or wait. With
+motor's default, five threads per core, ten slow queries would block every write on two cores.
 """
-
-_SLOW_THREADS = THREADS // 2
-"""Threads of the classes whose operations may take seconds; the others always have the rest."""
 
 # Motor reads it when it is imported, so after this module, and offers no other way.
 os.environ["MOTOR_MAX_WORKERS"] = str(THREADS)
@@ -118,7 +127,7 @@ class Capacity:
         return cls(
             small_requests=requests,
             heavy_queries=half_of_cores,
-            streams=min(max(1, requests // 125), _SLOW_THREADS - 2 * half_of_cores),
+            streams=min(max(1, requests // 125), SLOW_THREADS - 2 * half_of_cores),
             large_transactions=half_of_cores,
             large_bodies=max(1, requests // 30),
             large_documents=2 * CORES,

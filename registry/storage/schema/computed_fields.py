@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
+from registry.capacity import SHARING_CALLERS
 from registry.jsonapi.filtering import filtered_fields
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
@@ -15,9 +16,6 @@ from registry.storage.records import recompute
 _BATCH_SIZE = 10_000
 """Records per update."""
 
-_MAX_CALLERS = 1_000
-"""Requests that share one completion."""
-
 
 class ComputedFields:
     """The computed fields of stored records."""
@@ -25,7 +23,7 @@ class ComputedFields:
     def __init__(self, database: Database, graph: Graph) -> None:
         self._database = database
         self._graph = graph
-        self._completions = Coalescer[None](name="recomputations", max_callers=_MAX_CALLERS)
+        self._completions = Coalescer[None](name="recomputations", max_callers=SHARING_CALLERS)
 
     async def complete(self, resource: ResourceType) -> None:
         """Store the computed fields of records that have none. Raises PyMongoError."""

@@ -261,8 +261,8 @@ async def test_broken_chunked_encoding_is_rejected_at_once(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(POSTING + b"Transfer-Encoding: chunked\r\n\r\n")
-    await asyncio.sleep(0.1)
+    writer.write(POSTING + b"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await reader.readuntil(b"100 Continue\r\n\r\n")  # it reads the body now
     writer.write(b"zz\r\n")
     received = await asyncio.wait_for(reader.read(), timeout=10)
     assert received.startswith(b"HTTP/1.1 400 ")
@@ -274,11 +274,11 @@ async def test_broken_chunked_encoding_is_rejected_at_once(
 async def test_a_client_that_disconnects_while_sending_is_not_logged_as_an_error(
     api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(POSTING + b"Content-Length: 100\r\n\r\n{")
-    await asyncio.sleep(0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
+    writer.write(POSTING + b"Expect: 100-continue\r\nContent-Length: 100\r\n\r\n{")
+    await reader.readuntil(b"100 Continue\r\n\r\n")
     writer.close()
-    await asyncio.sleep(0.1)
+    await writer.wait_closed()
     assert (await api.get("/persons")).data == []
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 

@@ -16,13 +16,7 @@ import pytest
 from tests.databases import new_name
 from tests.mongods import client_of, other_mongod
 from tests.system.conftest import Start
-from tests.system.service import (
-    COMMAND,
-    environment,
-    error_message,
-    person,
-    start_error,
-)
+from tests.system.service import COMMAND, WORKERS, environment, error_message, person, start_error
 
 
 def test_data_survives_a_restart(start: Start) -> None:
@@ -141,16 +135,22 @@ def test_a_missing_mongod_is_reported_with_a_remedy(tmp_path: Path) -> None:
     assert "no mongod for this platform: install MongoDB" in message
 
 
-def test_a_mongod_that_cannot_run_is_reported_with_the_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_mongod_that_cannot_run_is_reported_with_the_reason(workers: str, tmp_path: Path) -> None:
     mongod = tmp_path / "mongod"
     mongod.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
     mongod.chmod(0o755)
-    message = start_error("--data-dir", tmp_path / "data", REGISTRY_MONGOD=str(mongod))
+    options = ("--workers", workers, "--data-dir", tmp_path / "data")
+    message = start_error(*options, REGISTRY_MONGOD=str(mongod))
     assert "mongod does not start: no such library" in message
 
 
-def test_an_unreachable_cluster_is_reported_without_its_password(unused_tcp_port: int) -> None:
-    message = start_error(MONGODB_URI=f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_unreachable_cluster_is_reported_without_its_password(
+    workers: str, unused_tcp_port: int
+) -> None:
+    uri = f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}"
+    message = start_error("--workers", workers, MONGODB_URI=uri)
     assert "MONGODB_URI: 127.0.0.1" in message
     assert "Connection refused" in message
     assert "secret" not in message

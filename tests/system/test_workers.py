@@ -193,15 +193,3 @@ def test_the_port_is_reserved_for_workers_while_none_listens(host: str) -> None:
                 socket.create_server(address, family=family, reuse_port=True),
             ):
                 socket.create_connection(address[:2]).close()
-
-
-def test_an_unreachable_cluster_is_reported_without_its_password(unused_tcp_port: int) -> None:
-    message = start_error(*TWO, MONGODB_URI=f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
-    assert "MONGODB_URI: 127.0.0.1" in message
-    assert "Connection refused" in message
-    assert "secret" not in message
-
-
-def test_a_mongod_that_cannot_run_is_reported(tmp_path: Path) -> None:
-    message = start_error(*TWO, "--data-dir", tmp_path / "data", REGISTRY_MONGOD="/bin/false")
-    assert "mongod does not start" in message

@@ -43,14 +43,15 @@ from tests.support import Api, CommandLog, Database
 LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
 """Short time limits, so that tests of slow and incomplete requests are quick."""
 
-LONGEST = tuple(
-    f"tests/system/test_{name}"
-    for name in (
-        *("bench", "browser", "generated_clients", "replica_set", "schemathesis", "start", "stop"),
-        *("versions", "workers"),
-    )
+LONGEST = (
+    *("tests/system/test_replica_set", "tests/system/test_bench", "tests/system/test_browser"),
+    *("tests/system/test_stop", "tests/storage/test_lost_connections"),
+    *("tests/storage/test_idempotency", "tests/system/test_schemathesis"),
+    *("tests/storage/test_embedded", "tests/system/test_start", "tests/system/test_transfer"),
+    *("tests/system/test_generated_clients", "tests/system/test_versions"),
+    *("tests/system/test_workers", "tests/storage/test_overload", "tests/storage/test_uniqueness"),
 )
-"""The files that take the longest, more than half a minute each."""
+"""The files that take the longest, more than 20 seconds each, all or their quick part."""
 
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - subdirectories are private
 

@@ -1,4 +1,4 @@
-"""Limits of size and time on requests and connections."""
+"""Limits of size and time on requests and connections: their values, deadlines, header fields."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,6 +9,8 @@ from aiohttp import StreamReader
 from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessage
 
 from registry.jsonapi.error_types import ServiceUnavailable
+
+_Parsed: TypeAlias = tuple[Sequence[tuple[RawRequestMessage, StreamReader]], bool, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,6 @@ class Deadlines:
             del self._ends[task]
             self._late.add(task)
             task.cancel()
-
-
-_Parsed: TypeAlias = tuple[Sequence[tuple[RawRequestMessage, StreamReader]], bool, bytes]
 
 
 class FieldsTooLarge(HttpProcessingError):

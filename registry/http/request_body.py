@@ -13,6 +13,12 @@ from registry.jsonapi import content_negotiation
 from registry.jsonapi.error_types import BodyTooLarge, MalformedRequest, RequestTimeout
 from registry.offloading import MAX_INLINE_BYTES
 
+_GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
+"""Formats, as the parameter `wbits` of zlib."""
+
+MAX_MEMBERS = 50
+"""Gzip members (RFC 1952, 2.2) that a body may have: each one copies the rest of the body."""
+
 
 async def read_body(
     request: web.Request, admit: Callable[[], Awaitable[None]], extension: str | None = None
@@ -36,7 +42,7 @@ async def read_body(
     except TimeoutError as error:
         raise RequestTimeout("body", limits.arrival_seconds) from error
     except web.RequestPayloadError as error:
-        raise undecodable() from error
+        raise _undecodable() from error
     if len(body) > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
     if encoding := request.headers.get(hdrs.CONTENT_ENCODING):
@@ -94,13 +100,6 @@ async def _receive_rest(
     return bytes(body)
 
 
-_GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
-"""Formats, as the parameter `wbits` of zlib."""
-
-MAX_MEMBERS = 50
-"""Gzip members (RFC 1952, 2.2) that a body may have: each one copies the rest of the body."""
-
-
 def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
     """Return a body without its content coding.
 
@@ -123,7 +122,7 @@ def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
             return result
     if is_gzip:
         raise MalformedRequest(f"The body has more than {MAX_MEMBERS} members of gzip.")
-    raise undecodable()
+    raise _undecodable()
 
 
 def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]:
@@ -132,9 +131,9 @@ def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]
     try:
         result = decompressor.decompress(data, max_length)
     except zlib.error as error:
-        raise undecodable() from error
+        raise _undecodable() from error
     if not decompressor.eof and len(result) < max_length:
-        raise undecodable()
+        raise _undecodable()
     return result, decompressor.unused_data
 
 
@@ -143,6 +142,6 @@ def _deflate_format(body: bytes) -> int:
     return _ZLIB if body[:1] and body[0] & 0xF == zlib.DEFLATED else _RAW_DEFLATE
 
 
-def undecodable() -> MalformedRequest:
+def _undecodable() -> MalformedRequest:
     """Return the error for a body that is not encoded as its headers declare."""
     return MalformedRequest("The body cannot be decoded as its headers declare.")

@@ -16,6 +16,8 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 IDEMPOTENCY_REPLAYED = "Idempotency-Replayed"
 REQUEST_ID = "X-Request-ID"
 
+MAX_WRITE = 2**18
+"""Bytes of a body that are passed to the connection at once: those it buffers for a slow client."""
 
 SENT_ID, TRACEPARENT = istr(REQUEST_ID), istr("traceparent")
 """Names by which headers are looked up faster than by other strings."""
@@ -26,21 +28,6 @@ _TRACEPARENT = re.compile(
     r"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
 )
 """Version ff is invalid, and only later versions than 00 may have further parts."""
-
-
-def sent_id(headers: Mapping[str, str]) -> str | None:
-    """Return the id that a request brings along; None if it has none or only malformed ones.
-
-    The id in `X-Request-ID`, of 1 to 128 visible ASCII characters, precedes that of the trace.
-    """
-    sent = headers.get(SENT_ID)
-    return sent if sent is not None and _ID.fullmatch(sent) else trace_id(headers)
-
-
-def trace_id(headers: Mapping[str, str]) -> str | None:
-    """Return the trace id in `traceparent` (W3C Trace Context, 3.2); None if it is malformed."""
-    match = _TRACEPARENT.fullmatch(headers.get(TRACEPARENT, ""))
-    return match[1] if match else None
 
 
 _REQUEST_ID = web.RequestKey("request_id", str)
@@ -56,6 +43,21 @@ _CONSTANT_HEADERS: dict[str, str] = {
     hdrs.SERVER: "registry",  # without a version, which would reveal known vulnerabilities
 }
 _CONSTANT_LINES = "".join(f"{name}: {value}\r\n" for name, value in _CONSTANT_HEADERS.items())
+
+
+def sent_id(headers: Mapping[str, str]) -> str | None:
+    """Return the id that a request brings along; None if it has none or only malformed ones.
+
+    The id in `X-Request-ID`, of 1 to 128 visible ASCII characters, precedes that of the trace.
+    """
+    sent = headers.get(SENT_ID)
+    return sent if sent is not None and _ID.fullmatch(sent) else trace_id(headers)
+
+
+def trace_id(headers: Mapping[str, str]) -> str | None:
+    """Return the trace id in `traceparent` (W3C Trace Context, 3.2); None if it is malformed."""
+    match = _TRACEPARENT.fullmatch(headers.get(TRACEPARENT, ""))
+    return match[1] if match else None
 
 
 def new_request_id() -> str:
@@ -78,10 +80,6 @@ def request_id(request: web.BaseRequest) -> str:
 def common_headers(request_id: str) -> dict[str, str]:
     """Return the headers that every response has (JSON:API 1.0, Content Negotiation: `Vary`)."""
     return {REQUEST_ID: request_id, hdrs.DATE: rfc822_formatted_time(), **_CONSTANT_HEADERS}
-
-
-MAX_WRITE = 2**18
-"""Bytes of a body that are passed to the connection at once: those it buffers for a slow client."""
 
 
 class NoResponse(web.StreamResponse):

@@ -12,13 +12,15 @@ from tests.consistency.queries import Condition, Query
 
 types = st.sampled_from(["person", "computer"])
 
-_frequent_texts = st.sampled_from(
-    ["a", "A", "b", "ab", "é", "É", "a\0", "\uffff", "😀", "null", "$ne"]
-)
+TEXTS = ["a", "A", "b", "ab", "é", "É", "a\0", "\uffff", "😀", "null", "$ne"]
+
+_frequent_texts = st.sampled_from(TEXTS)
 
 texts = _frequent_texts | st.text("aAbBzé ,.*(%_$&=?#", min_size=1, max_size=4)
 
-emails = st.sampled_from([None, "a@example.com", "A@example.com", "b@example.org"])
+EMAILS = [None, "a@example.com", "A@example.com", "b@example.org"]
+
+emails = st.sampled_from(EMAILS)
 
 NAMES = {
     "person": ["id", *ATTRIBUTES["person"]],

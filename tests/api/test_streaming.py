@@ -10,10 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from aiohttp import ClientPayloadError
+from aiohttp import ClientPayloadError, web
 from pymongo.errors import OperationFailure
 
 from registry.compound.stream import CompoundStream
+from registry.http.views import collection
 from registry.storage.reads.listings import CHUNK
 from tests.support import Api, Database, Response
 
@@ -96,6 +97,24 @@ async def test_unrelated_resources_are_not_included(fleet: Api, database: Databa
     whole = (await fleet.get("/persons?include=computers")).document
     assert whole["included"] == []
     assert all(one["relationships"]["computers"]["data"] == [] for one in whole["data"])
+
+
+async def test_a_stream_is_written_in_parts_of_bounded_size(
+    fleet: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that a client may take applies to each of them."""
+    parts: list[int] = []
+    write = web.StreamResponse.write
+
+    async def record(response: web.StreamResponse, data: bytes) -> None:
+        parts.append(len(data))
+        await write(response, data)
+
+    monkeypatch.setattr(web.StreamResponse, "write", record)
+    monkeypatch.setattr(collection, "MAX_WRITE", 10_000)
+    response = await fleet.get("/persons", **{"Accept-Encoding": "identity"})
+    assert len(response.ids) == PERSONS
+    assert sum(parts) > max(parts) == 10_000
 
 
 @pytest.mark.parametrize("path", ["/persons", "/persons?include=computers"])

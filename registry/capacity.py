@@ -84,7 +84,7 @@ motor's default, five threads per core, ten slow queries would block every write
 os.environ["MOTOR_MAX_WORKERS"] = str(THREADS)
 
 
-_QUEUE_SECONDS = 4.0
+QUEUE_SECONDS = 4.0
 """How long a request waits for its class. With the default time limit of a query, it is answered
 before the ten seconds after which many clients give up."""
 
@@ -116,7 +116,7 @@ class Capacity:
     large_bodies: int
     large_documents: int
     queue_length: int = 2_000
-    queue_seconds: float = _QUEUE_SECONDS
+    queue_seconds: float
     query_seconds: float
     response_seconds: float
 
@@ -131,6 +131,7 @@ class Capacity:
             large_transactions=half_of_cores,
             large_bodies=max(1, requests // 30),
             large_documents=2 * CORES,
+            queue_seconds=QUEUE_SECONDS,
             query_seconds=settings.query_seconds,
-            response_seconds=_QUEUE_SECONDS + settings.query_seconds + _OTHER_SECONDS,
+            response_seconds=QUEUE_SECONDS + settings.query_seconds + _OTHER_SECONDS,
         )

@@ -14,7 +14,7 @@ from benchmark.data import add_deletable, fill, remove_added
 from benchmark.processes import BenchmarkError, Server, all_cores
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import CONSTANT, NAIVE, ONE_WORKER, SERVICE, TWO_WORKERS, Part, Results
-from benchmark.testbed import PATIENT, Testbed
+from benchmark.testbed import Testbed
 from benchmark.workloads import Workload, comparison_workloads
 
 
@@ -36,7 +36,9 @@ async def compare_servers(
             await stack.enter_async_context(testbed.reference(one_core, *command))
             for command in commands
         ]
-        service = await stack.enter_async_context(testbed.service(SERVICE, one_core, *PATIENT))
+        service = await stack.enter_async_context(
+            testbed.service(SERVICE, one_core, is_patient=True)
+        )
         workloads = await _workloads(testbed, service, persons, names)
         compared = [
             _with_data(Subject(name, server, workloads), testbed, name, persons)

@@ -11,7 +11,7 @@ from benchmark.data import fill, prepare
 from benchmark.processes import all_cores
 from benchmark.rounds import Plan, Subject
 from benchmark.samples import FullList, Part, Results
-from benchmark.testbed import PATIENT, Testbed
+from benchmark.testbed import Testbed
 from benchmark.workloads import growth_workloads
 
 SIZES = (10_000, 100_000, 1_000_000, 3_000_000)
@@ -34,7 +34,7 @@ async def measure_growth(
             Subject(
                 f"{persons:,} persons",
                 await stack.enter_async_context(
-                    testbed.service(_name(persons), all_cores()[:1], *PATIENT)
+                    testbed.service(_name(persons), all_cores()[:1], is_patient=True)
                 ),
                 growth_workloads(persons, testbed.new_directory()),
             )

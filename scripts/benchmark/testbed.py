@@ -22,10 +22,6 @@ from registry.settings import Settings
 
 _ON_DISK = "/var/tmp"  # noqa: S108 - TemporaryDirectory is private; /tmp may be in memory
 
-PATIENT = ("--queue-seconds", "60")
-"""Settings of a service that refuses no requests, as the naive server does not: 256 lists, or 64
-searches for text in a million persons, take longer than the default."""
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -82,15 +78,20 @@ class Testbed:
         cores: Collection[int],
         *arguments: str,
         errors: int | None = None,
+        is_patient: bool = False,
     ) -> AsyncIterator[Server]:
-        """Run the service on a database, pinned to these cores. errors: as in `run_server`."""
+        """Run the service on a database, pinned to these cores.
+
+        errors: as in `run_server`. is_patient: whether requests wait for longer, as in `patient`.
+        """
         settings = ["--mongodb-uri", self.uri, "--database", database]
         access = None
         if one := self._certificate:
             access = Access(one.authority, await _new_token(*settings))
             tls = ("--tls-certificate", str(one.chain), "--tls-key", str(one.key))
             arguments = (*arguments, "--auth", "on", *tls)
-        command = ("registry", *settings, "--port", "0", *arguments)
+        module = "benchmark.patient" if is_patient else "registry"
+        command = (module, *settings, "--port", "0", *arguments)
         async with run_server(cores, *command, errors=errors, access=access) as server:
             yield server
 

@@ -52,7 +52,7 @@ LATE = {"blockConnection": True, "blockTimeMS": 1500}
 
 LOCK_HOLDER = (sys.executable, "-m", "tests.system.lock_holder")
 
-IMPATIENT = ("--queue-seconds", "0.5", "--query-seconds", "0.5")
+IMPATIENT = ("--query-seconds", "0.5")
 
 WRITERS = 8
 
@@ -332,7 +332,7 @@ async def test_without_a_majority_every_request_is_refused_until_it_is_back(
 async def test_requests_continue_with_the_next_primary_when_theirs_is_frozen(
     replica_set: ReplicaSet, serve: Serve, connect: Connect
 ) -> None:
-    client = connect(serve("--request-seconds", "60").url)
+    client = connect(serve("--query-seconds", "60").url)
     ids = [(await client.create("first")).id for _ in range(4)]
     assert (await client.send("GET", f"/persons/{ids[0]}")).status == 200
     (await replica_set.primary()).freeze()

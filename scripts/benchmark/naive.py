@@ -92,15 +92,17 @@ async def page(request: web.Request) -> web.Response:
     """Respond with the serials of the computers after a cursor, and their owners' last names."""
     database = request.app[DATABASE]
     token = request.query["page[after]"]
-    (after,) = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))[1]
-    matching = database.computers.find({"_id": {"$gt": after}}).sort("_id", 1).limit(PAGE_SIZE + 1)
+    (position,) = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))[1]
+    matching = (
+        database.computers.find({"_id": {"$gt": position}}).sort("_id", 1).limit(PAGE_SIZE + 1)
+    )
     records = await matching.to_list(None)
     computers, more = records[:PAGE_SIZE], len(records) > PAGE_SIZE
     ids = {computer["person"] for computer in computers}
     owners = await database.persons.find({"_id": {"$in": list(ids)}}, OWNER).to_list(None)
     url = f"{request.scheme}://{request.host}{request.raw_path}"
     base = url.partition("&page%5B")[0] + f"&page%5Bsize%5D={PAGE_SIZE}"
-    next_page = f"{base}&page%5Bafter%5D={cursor(computers[-1]['_id'])}"
+    before, after = cursor(computers[0]["_id"]), cursor(computers[-1]["_id"]) if more else None
     return respond(
         {
             "data": [computer_with_owner(record) for record in computers],
@@ -118,10 +120,10 @@ async def page(request: web.Request) -> web.Response:
                 "self": url,
                 "first": base,
                 "last": f"{base}&page%5Bbefore%5D={cursor()}",
-                "prev": f"{base}&page%5Bbefore%5D={cursor(computers[0]['_id'])}",
-                "next": next_page if more else None,
+                "prev": f"{base}&page%5Bbefore%5D={before}",
+                "next": f"{base}&page%5Bafter%5D={after}" if more else None,
             },
-            "meta": {"count": len(computers)},
+            "meta": {"count": len(computers), "page": {"before": before, "after": after}},
         }
     )
 

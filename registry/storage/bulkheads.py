@@ -50,6 +50,9 @@ class Bulkhead:
 
     async def acquire(self, client: str | None = None) -> None:
         """Occupy a slot until `release`, which takes the same client. Raises BulkheadFull."""
+        if client is None and self._free:  # at once, as each read of a resource passes here
+            self._free -= 1
+            return
         if self._admits(client):
             self._occupy(client)
             return

@@ -98,7 +98,7 @@ class Repository:
 
         time: that of a write whose result the document shows; None for the latest state.
         """
-        return self._reads.snapshot(time)
+        return Snapshot(self._reads, time)
 
     async def snapshot_for(self, resource: ResourceType, query: Query) -> Snapshot:
         """Complete the computed fields that a query uses, and return a snapshot for it.

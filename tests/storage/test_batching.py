@@ -124,6 +124,51 @@ async def test_an_error_of_one_key_is_raised_to_its_caller_only() -> None:
         await second
 
 
+async def inline(batches: HeldBatches) -> Batcher[int, int]:
+    """Return an idle batcher whose last caller was alone, and let the next batch be held."""
+    batcher = Batcher(batches.load, name="test", limits=BatchLimits(9), is_inline=True)
+    batches.released.set()
+    assert await batcher.load(1) == 10
+    await batcher.close()
+    batches.released.clear()
+    return batcher
+
+
+async def test_a_caller_alone_is_followed_by_one_batch_of_all_that_arrive_meanwhile() -> None:
+    batches = HeldBatches()
+    batcher = await inline(batches)
+    tasks = await load(batcher, 2) + await load(batcher, 3, 4)
+    assert batches.loaded == [[1], [2]]
+    batches.released.set()
+    assert await asyncio.gather(*tasks) == [20, 30, 40]
+    assert batches.loaded == [[1], [2], [3, 4]]
+
+
+async def test_a_batch_is_cancelled_with_the_caller_that_loads_it_alone() -> None:
+    batches = HeldBatches()
+    batcher = await inline(batches)
+    (alone,) = await load(batcher, 2)
+    (waiting,) = await load(batcher, 3)
+    alone.cancel()
+    await asyncio.sleep(0.01)
+    assert batches.loaded == [[1], [2], [3]]
+    batches.released.set()
+    assert await waiting == 30
+
+
+async def test_errors_are_raised_to_a_caller_alone() -> None:
+    batches = HeldBatches()
+    batcher = await inline(batches)
+    batches.released.set()
+    with pytest.raises(ValueError, match="-2"):
+        await batcher.load(-2)
+    batches.failure = Unavailable()
+    with pytest.raises(Unavailable):
+        await batcher.load(3)
+    batches.failure = None
+    assert await batcher.load(4) == 40
+
+
 async def test_batches_run_in_parallel_up_to_the_limit() -> None:
     batches = HeldBatches()
     batcher = Batcher(batches.load, name="test", limits=BatchLimits(1, 2))

@@ -23,7 +23,7 @@ from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.reads.listings import Listing
-from registry.storage.reads.snapshot import Reads
+from registry.storage.reads.snapshot import Reads, Snapshot
 from tests.support import Api, CommandLog, Database, Response
 
 GRAPH = Graph(RESOURCES)
@@ -201,7 +201,7 @@ async def with_concurrent_write(
         capacity = Capacity.of(settings)
         bulkheads = Bulkheads.of(capacity)
         reads = Reads(ReadCommands(database), GRAPH, capacity, bulkheads, Backlog())
-        listing = reads.snapshot().listing(GRAPH["person"], Query(order=order))
+        listing = Snapshot(reads).listing(GRAPH["person"], Query(order=order))
         try:
             yield listing, Cursors("person", order)
         finally:

@@ -32,7 +32,7 @@ from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.reads import joined_reads, listings
 from registry.storage.reads.filters import to_query
 from registry.storage.reads.listings import Listing
-from registry.storage.reads.snapshot import Reads
+from registry.storage.reads.snapshot import Reads, Snapshot
 from registry.storage.repository import Repository
 from tests.support import Database
 
@@ -168,7 +168,7 @@ class Reader:
 
     def listing(self) -> Listing:
         query = Query(order=self.order, filters=tuple(self.filters))
-        return self.reads.snapshot().listing(self.resource, query)
+        return Snapshot(self.reads).listing(self.resource, query)
 
     async def window(self, page: Page) -> Window:
         return await self.listing().window(page)

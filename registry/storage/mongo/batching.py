@@ -37,7 +37,8 @@ class Batcher(Generic[_Key, _Result]):
 
     batch_fn: loads a batch. name: that of the batches in metrics. on_idle: called when the last
     batch has ended and no caller waits. is_cancellable: whether a batch is cancelled when all its
-    callers are.
+    callers are. is_inline: whether a caller that is alone, as the one before, loads its batch in
+    its own task, where it is cancelled with it.
     """
 
     def __init__(
@@ -48,51 +49,75 @@ class Batcher(Generic[_Key, _Result]):
         limits: BatchLimits,
         on_idle: Callable[[], Any] | None = None,
         is_cancellable: bool = False,
+        is_inline: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()  # which takes a system call in Python 3.11
         self._batch_fn = batch_fn
         self._limits = limits
-        self._keys_in_flight = 0
+        self._in_flight = self._keys_in_flight = self._last_size = 0
         self._on_idle = on_idle
         self._is_cancellable = is_cancellable
+        self._is_inline = is_inline
         self._queue: deque[_Call[_Key, _Result]] = deque()
-        self._batches: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._sizes = BATCH_SIZE.sample(name)
         self._waits = BATCH_WAIT.sample(name)
 
     async def close(self) -> None:
         """Wait until the batches under way have ended."""
-        while self._batches:
-            await asyncio.wait(self._batches)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def load(self, key: _Key) -> _Result:
         """Return the result of the key. Raises what its batch failed with."""
+        if self._is_inline and self._last_size == 1 and not self._in_flight:
+            self._in_flight += 1
+            self._begin(1, 0.0)
+            try:
+                (result,) = await self._batch_fn([key])
+            finally:
+                self._keys_in_flight -= 1
+                self._end()
+            if isinstance(result, Exception):
+                raise result
+            return result
         future: asyncio.Future[_Result] = self._loop.create_future()
         self._queue.append((key, future, perf_counter()))
         self._dispatch()
         return await future
 
     def _dispatch(self) -> None:
-        if not self._queue or len(self._batches) == self._limits.max_in_flight:
+        if self._in_flight == self._limits.max_in_flight:
             return
-        if not self._batches or len(self._queue) >= self._batch_size:
+        if not self._in_flight or len(self._queue) >= self._batch_size:
+            self._in_flight += 1
             task = asyncio.create_task(self._run_batch())
-            self._batches.add(task)
-            task.add_done_callback(self._batch_done)
+            self._tasks.add(task)
+            task.add_done_callback(self._task_done)
 
-    def _batch_done(self, task: asyncio.Task[None]) -> None:
-        self._batches.discard(task)
-        self._dispatch()
-        if self._on_idle and not self._batches:
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._end()
+
+    def _begin(self, size: int, waited: float) -> None:
+        """Count a batch of this size, whose first key has waited for so many seconds."""
+        BATCH_SIZE.observe(self._sizes, size)
+        BATCH_WAIT.observe(self._waits, waited)
+        self._keys_in_flight += size
+        self._last_size = size
+
+    def _end(self) -> None:
+        self._in_flight -= 1
+        if self._queue:
+            self._dispatch()
+        if self._on_idle and not self._in_flight:
             self._on_idle()
 
     async def _run_batch(self) -> None:
         batch = self._next_batch()
         if not batch:
             return
-        BATCH_SIZE.observe(self._sizes, len(batch))
-        BATCH_WAIT.observe(self._waits, perf_counter() - batch[0][2])
-        self._keys_in_flight += len(batch)
+        self._begin(len(batch), perf_counter() - batch[0][2])
         if self._is_cancellable:
             _cancel_without([future for _, future, _ in batch])
         try:

@@ -80,6 +80,7 @@ class ReadCommands:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._codec_options = database.codec_options
+        self._client: MongoClient[dict[str, Any]] = database.client.delegate
         self._latest = _LatestSnapshot(database)
         self._sessions = SessionPool(database)
 
@@ -92,10 +93,14 @@ class ReadCommands:
     ) -> ReadResult:
         """Return all records that a command finds."""
         command.setdefault("maxTimeMS", _LOOKUP_MILLISECONDS)
+        client, latest = self._client, self._latest
         while time is None:
-            primary = self._latest.primary()
-            result = await self._run(command, await self._latest.read_concern(primary), session)
-            if primary == self._latest.primary():
+            topology = client.topology_description
+            if topology is not latest.topology:
+                await latest.confirm(topology)
+            result = await self._run(command, latest.read_concern, session)
+            after = client.topology_description
+            if after is topology or _primary_of(after) == _primary_of(topology):
                 return result
             # Elected meanwhile: the former primary may not have known of the latest writes.
         return await self._run(command, _read_concern_at(time), session)
@@ -137,7 +142,7 @@ class ReadCommands:
     @property
     def is_sharded(self) -> bool:
         """Whether the database is on a cluster of shards."""
-        return self._latest.topology().topology_type_name in {"Sharded", "LoadBalanced"}
+        return self._client.topology_description.topology_type_name in {"Sharded", "LoadBalanced"}
 
     async def _run(
         self, command: Command, read_concern: Mapping[str, Any], session: Session | None
@@ -231,32 +236,20 @@ class _LatestSnapshot:
     until the majority confirms the election. So the first read from a primary is preceded by
     `hello`, and snapshots are not older than what it had written then. A mongos has no election; it
     knows of the writes that services have sent through it, and of others with a delay.
+
+    topology: what the driver knew of the servers when `read_concern` was confirmed.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._client: MongoClient[dict[str, Any]] = database.client.delegate
-        self._topology: TopologyDescription | None = None
-        self._primary: _Primary = []
-        self._confirmed: _Primary | None = None
-        self._read_concern: Mapping[str, Any] = {}
+        self._primary: _Primary | None = None
+        self.topology: TopologyDescription | None = None
+        self.read_concern: Mapping[str, Any] = {}
 
-    def topology(self) -> TopologyDescription:
-        """Return what the driver knows of the servers."""
-        return self._client.topology_description
-
-    def primary(self) -> _Primary:
-        """Return what identifies the current primary and its election."""
-        topology = self._client.topology_description
-        if topology is not self._topology:
-            servers = topology.server_descriptions().values()
-            self._primary = [(one.address, one.election_id) for one in servers if one.is_writable]
-            self._topology = topology
-        return self._primary
-
-    async def read_concern(self, primary: _Primary) -> Mapping[str, Any]:
-        """Return the read concern for a read from this primary."""
-        if primary != self._confirmed:
+    async def confirm(self, topology: TopologyDescription) -> None:
+        """Let `read_concern` be that for reads from the primary of a topology."""
+        primary = _primary_of(topology)
+        if primary != self._primary:
             try:
                 hello = await self._database.command("hello")
             except PyMongoError as error:
@@ -265,9 +258,14 @@ class _LatestSnapshot:
                 hello = await self._database.command("hello")
             written = hello.get("lastWrite")
             after = {"afterClusterTime": written["opTime"]["ts"]} if written else {}
-            self._read_concern = {"level": "snapshot", **after}
-            self._confirmed = primary
-        return self._read_concern
+            self.read_concern = {"level": "snapshot", **after}
+            self._primary = primary
+        self.topology = topology
+
+
+def _primary_of(topology: TopologyDescription) -> _Primary:
+    servers = topology.server_descriptions().values()
+    return [(one.address, one.election_id) for one in servers if one.is_writable]
 
 
 def _is_worth_repeating(error: PyMongoError) -> bool:

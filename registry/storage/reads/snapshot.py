@@ -80,7 +80,7 @@ class Reads:
             name: ResourceCollection(resource, commands, graph, capacity, bulkheads, backlog)
             for name, resource in graph.items()
         }
-        self._seconds = capacity.query_seconds
+        self.seconds = capacity.query_seconds
         self._past_batches = asyncio.Semaphore(PAST_BATCHES)
         self._batchers: dict[Hashable, Batcher[_Lookup, ReadResult]] = {}
 
@@ -89,10 +89,6 @@ class Reads:
         for collection in self.collections.values():
             await collection.id_index.close()
         await self.commands.close()
-
-    def snapshot(self, time: Timestamp | None = None) -> "Snapshot":
-        """Return a snapshot. time: of the write to show; None for the latest state."""
-        return Snapshot(self, SnapshotReader(self.commands, self._seconds, time))
 
     def batcher(
         self, resource: ResourceType, field: str, is_single: bool, time: Timestamp | None
@@ -106,26 +102,9 @@ class Reads:
                 name="lookups",
                 limits=LOOKUPS_OF_ONE if is_single else LOOKUPS_OF_MANY,
                 on_idle=partial(self._batchers.pop, key) if time else None,
+                is_inline=True,
             )
         return batcher
-
-    async def read_by_keys(
-        self,
-        resource: ResourceType,
-        field: str,
-        keys: Collection[int],
-        fields: Collection[str],
-        time: Timestamp | None,
-    ) -> ReadResult:
-        """Return the records in which a field has one of the keys, at least one, in any order."""
-        name, shown = resource.collection, projection(fields)
-        first, *others = _split(keys)
-        command = find_command(name, {field: id_condition(first)}, shown)
-        result = await self.commands.run(command, time)
-        for batch in others:
-            command = find_command(name, {field: id_condition(batch)}, shown)
-            result.records.extend((await self.commands.run(command, result.time)).records)
-        return result
 
     async def _read_batch(
         self, resource: ResourceType, field: str, time: Timestamp | None, lookups: Sequence[_Lookup]
@@ -134,14 +113,17 @@ class Reads:
         if len(lookups) > 1:
             keys = set[int]().union(*[keys for keys, _ in lookups])
             fields = tuple(set[str]().union(*[fields for _, fields in lookups]))
+        query = {field: id_condition(list(keys))}
+        command = find_command(resource.collection, query, projection(fields))
         with translated_errors():
             if time:
                 async with self._past_batches:
-                    records, time = await self.read_by_keys(resource, field, keys, fields, time)
+                    result = await self.commands.run(command, time)
             else:
-                records, time = await self.read_by_keys(resource, field, keys, fields, None)
+                result = await self.commands.run(command)
         if len(lookups) == 1:
-            return [ReadResult(records, time)]
+            return [result]
+        records, time = result
         if field == ID:  # which is unique
             known = dict(zip(map(itemgetter(ID), records), records, strict=True))
             return [
@@ -174,9 +156,9 @@ class Snapshot:
 
     __slots__ = ("_reader", "_reads")
 
-    def __init__(self, reads: Reads, reader: SnapshotReader) -> None:
+    def __init__(self, reads: Reads, time: Timestamp | None = None) -> None:
         self._reads = reads
-        self._reader = reader
+        self._reader = SnapshotReader(reads.commands, reads.seconds, time)
 
     async def get(self, resource: ResourceType, id_: int) -> Record:
         """Return the record with this id. Raises RecordNotFound or BulkheadFull."""
@@ -254,12 +236,18 @@ class Snapshot:
         reads, fields, time = self._reads, fields_of(resource, attributes), self._reader.time
         if len(keys) <= _MAX_SHARED_IDS:
             batcher = reads.batcher(resource, field, len(keys) == 1, time)
-            result = await batcher.load((keys, fields))
+            records, self._reader.time = await batcher.load((keys, fields))
         else:
+            records, shown = [], projection(fields)
             async with reads.unbatched:
                 with translated_errors():
-                    result = await reads.read_by_keys(resource, field, keys, fields, time)
-        records, self._reader.time = result
+                    for batch in _split(keys):
+                        query = {field: {"$in": batch}}
+                        command = find_command(resource.collection, query, shown)
+                        some, self._reader.time = await reads.commands.run(
+                            command, self._reader.time
+                        )
+                        records += some
         return await offload(partial(by_id, records), size=len(records))
 
 

@@ -13,7 +13,9 @@ from registry.metrics.exposition import registry_of
 from registry.metrics.families import FAMILIES, Counter, Gauge, Histogram
 from registry.metrics.metrics_snapshot import MetricsSnapshot
 
-DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
+DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "observability.md").read_text(
+    encoding="utf-8"
+)
 
 
 def test_the_documentation_lists_every_metric_with_its_type_labels_and_meaning() -> None:

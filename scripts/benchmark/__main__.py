@@ -71,7 +71,7 @@ def publish(results: Results, options: argparse.Namespace) -> None:
     plot.draw(results, options.output)
     if options.docs:
         page = _PAGE.read_text(encoding="utf-8")
-        _PAGE.write_text(table.replace_tables(page, tables), encoding="utf-8")
+        _PAGE.write_text(table.replace_summary(page, table.summary(results)), encoding="utf-8")
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -87,7 +87,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     _add_precision(parser)
     parser.add_argument("--output", type=Path, default=_RESULTS, help="directory of the results")
     parser.add_argument(
-        "--docs", action="store_true", help="also write the tables to docs/performance.md"
+        "--docs", action="store_true", help="also write the summary to docs/performance.md"
     )
     return parser.parse_args(arguments)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from benchmark.goals import goals
+from benchmark.goals import CONNECTIONS, goals
 from benchmark.load import Metrics
 from benchmark.samples import (
     CONSTANT,
@@ -55,10 +55,42 @@ def tables(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def replace_tables(text: str, tables: str) -> str:
-    """Return the text with these tables between its two markers."""
+def summary(results: Results) -> str:
+    """Return the table of docs/performance.md: one row for each workload on 64 connections."""
+    head = (
+        "requests per second",
+        CONSTANT,
+        NAIVE,
+        SERVICE,
+        f"{SERVICE} / {NAIVE}",
+        "in production",
+    )
+    body = []
+    for workload in results.workloads(Part.SERVERS):
+        constant, naive, service = (
+            results.median(Part.SERVERS, name, workload, CONNECTIONS)
+            for name in (CONSTANT, NAIVE, SERVICE)
+        )
+        production = [
+            results.median(Part.PRODUCTION, name, workload, CONNECTIONS)
+            for name in (SERVICE, NAIVE)
+            if workload in results.workloads(Part.PRODUCTION)
+        ]
+        body.append(
+            (
+                TITLES[workload],
+                *map(_rate, (constant, naive, service)),
+                _times(service.rate, naive.rate),
+                _times(*(one.rate for one in production)) if production else "",
+            )
+        )
+    return f"{results.environment}.\n\n{_table(head, body)}\n"
+
+
+def replace_summary(text: str, summary: str) -> str:
+    """Return the text with this table between its two markers."""
     between = re.compile(f"(?<={_BEGIN}\n).*(?={_END})", re.DOTALL)
-    return between.sub(lambda _: f"\n{tables}\n", text)
+    return between.sub(lambda _: f"\n{summary}\n", text)
 
 
 def _goals(results: Results) -> Iterator[Sequence[str]]:
@@ -168,6 +200,10 @@ def _number(value: float) -> str:
     """Format with three significant digits, or with all digits before the decimal point."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}"
+
+
+def _times(one: float, other: float) -> str:
+    return f"{one / other:.1f}"
 
 
 def _ratio(one: float, other: float) -> str:

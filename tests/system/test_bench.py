@@ -314,8 +314,8 @@ def test_the_loop_lag_and_the_memory_after_abandoned_streams_are_shown() -> None
     assert ["`/persons`", "20", "50", "16.0"] in shown
 
 
-def test_the_page_on_performance_has_markers_for_the_tables() -> None:
+def test_the_page_on_performance_has_markers_for_the_table() -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     before, begin, rest = page.partition("<!-- benchmark -->\n")
     _, end, after = rest.partition("<!-- end of benchmark -->")
-    assert table.replace_tables(page, "| new |\n") == f"{before}{begin}\n| new |\n\n{end}{after}"
+    assert table.replace_summary(page, "| new |\n") == f"{before}{begin}\n| new |\n\n{end}{after}"

@@ -13,7 +13,7 @@ from registry.capacity import Capacity
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.mongo.client import connect
+from registry.storage.mongo.mongo_client import connect
 from registry.storage.repository import Repository
 from registry.storage.tokens import COLLECTION as TOKENS
 

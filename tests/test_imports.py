@@ -139,6 +139,11 @@ def public_classes() -> Iterator[str]:
                 yield name
 
 
+def test_no_two_modules_have_the_same_name() -> None:
+    counts = Counter(path.name for path in PACKAGE.glob("**/*.py"))
+    assert {name for name, count in counts.items() if count > 1} == {"__init__.py"}
+
+
 def test_no_two_classes_have_the_same_name() -> None:
     counts = Counter(public_classes())
     assert [name for name, count in counts.items() if count > 1] == []

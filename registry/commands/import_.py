@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TextIO
 
-from registry.commands.client import EPILOG, add_url, run, url_of
+from registry.commands.client_command import EPILOG, add_url, run, url_of
 from registry.commands.file_format import CSV, add_format, format_of
 from registry.installation import program
 from registry.settings import Parser

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from registry.commands.client import EPILOG, add_url, run, url_of
+from registry.commands.client_command import EPILOG, add_url, run, url_of
 from registry.installation import program
 from registry.settings import Parser
 from registry.transfer.client import Client

@@ -17,7 +17,7 @@ from registry.storage.errors import (
     VersionConflict,
 )
 from registry.storage.mongo.batching import Coalescer
-from registry.storage.mongo.client import (
+from registry.storage.mongo.mongo_client import (
     INCOMPLETE_RESTORE,
     Database,
     connect,

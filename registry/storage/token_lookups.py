@@ -17,7 +17,7 @@ from registry.model.record import Record
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.batching import Batcher
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands, find_command
 from registry.storage.tokens import COLLECTION, PROJECTION, Token
 

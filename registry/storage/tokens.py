@@ -9,7 +9,7 @@ from pymongo.errors import DuplicateKeyError
 from registry.access.token_form import check_name
 from registry.model.record import Record
 from registry.storage.errors import TokenNameTaken, TokenNotFound
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import Stage
 
 COLLECTION = "tokens"

@@ -17,8 +17,8 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongo import client
-from registry.storage.mongo.client import connect
+from registry.storage.mongo import mongo_client
+from registry.storage.mongo.mongo_client import connect
 from tests.mongods import add_user, as_user, initiate, other_mongod
 
 GRAPH = Graph(RESOURCES)
@@ -112,7 +112,7 @@ def test_no_uri_reveals_its_secrets(
 ) -> None:
     uri, message = f"{scheme}{user}:{password}@{rest}{option}", ""
     try:
-        client._open(uri[:missing] + uri[missing + 1 :], 1).close()
+        mongo_client._open(uri[:missing] + uri[missing + 1 :], 1).close()
     except StartError as error:
         message = str(error)
     assert not re.search("k7|q9", message, re.IGNORECASE)
@@ -121,10 +121,10 @@ def test_no_uri_reveals_its_secrets(
 async def test_an_unreachable_cluster_is_named_without_its_secrets(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
     message = await start_error(f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}")
     refused = f"MONGODB_URI: 127.0.0.1:{unused_tcp_port}: [Errno 111] Connection refused; "
-    assert message == f"{refused}{client._ADVICE}"
+    assert message == f"{refused}{mongo_client._ADVICE}"
 
 
 async def test_a_mongod_outside_of_a_replica_set_is_rejected(mongodb_uri: str) -> None:
@@ -137,7 +137,7 @@ async def test_a_replica_set_that_was_not_initiated_is_rejected(
 ) -> None:
     async with other_mongod(mongodb_uri, "--replSet", "other") as uri:
         assert "initiate the set" in await start_error(uri)
-        monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
+        monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
         assert "No servers match selector" in await start_error(uri.partition("?")[0])
 
 

@@ -15,7 +15,7 @@ from registry.mongod.server_log import Log
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongo.client import connect
+from registry.storage.mongo.mongo_client import connect
 from tests import earlier_mongod
 from tests.mongods import running, start_error
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry.settings import Settings
-from registry.storage.mongo import client, transactions
+from registry.storage.mongo import mongo_client, transactions
 from tests.api.test_idempotency import COMPUTER, KEY, PERSON, Reply, send
 from tests.conftest import Serve
 from tests.proxy import Effect, Proxy
@@ -43,7 +43,7 @@ async def behind_proxy(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
 
 @pytest.fixture
 async def _short_waits(monkeypatch: pytest.MonkeyPatch, database: Database) -> AsyncIterator[None]:
-    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
     monkeypatch.setattr(transactions, "_RETRY_SECONDS", 4.0)
     yield
     # Transactions whose service is gone would delay the drop of the database by a minute.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry.settings import Settings
-from registry.storage.mongo import client
+from registry.storage.mongo import mongo_client
 from tests.conftest import Serve
 from tests.proxy import Effect, Proxy
 from tests.storage.waiting import eventually
@@ -132,7 +132,7 @@ async def test_a_transaction_is_applied_once_when_its_connection_breaks(
 
 @pytest.fixture
 def _short_server_selection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
 
 
 @pytest.mark.slow

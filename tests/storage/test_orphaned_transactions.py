@@ -11,7 +11,7 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
 from registry.storage.mongo import orphaned_transactions
-from registry.storage.mongo.client import APP_NAME
+from registry.storage.mongo.mongo_client import APP_NAME
 from registry.storage.mongo.orphaned_transactions import OrphanedTransactions
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database, Response

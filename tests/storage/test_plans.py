@@ -10,7 +10,7 @@ from registry.jsonapi.query import Query, QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.reads.plans import MAX_OFFSET, QueryPlan, plan
+from registry.storage.reads.query_plans import MAX_OFFSET, QueryPlan, plan
 
 GRAPH = Graph(RESOURCES)
 

@@ -134,7 +134,7 @@ async def observed(database: Database, serve: Serve, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Bulkhead, "__aenter__", observe)
     monkeypatch.setattr(
-        "registry.storage.mongo.client.AsyncIOMotorClient",
+        "registry.storage.mongo.mongo_client.AsyncIOMotorClient",
         lambda *args, event_listeners, **options: AsyncIOMotorClient(
             *args, **options, event_listeners=[*event_listeners, OBSERVED]
         ),

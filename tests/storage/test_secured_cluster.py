@@ -18,8 +18,8 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongo import client, orphaned_transactions
-from registry.storage.mongo.client import APP_NAME, connect
+from registry.storage.mongo import mongo_client, orphaned_transactions
+from registry.storage.mongo.mongo_client import APP_NAME, connect
 from tests.certificates import Authority
 from tests.conftest import Serve
 from tests.mongods import client_of, program_of
@@ -136,7 +136,7 @@ async def test_the_role_read_write_on_the_database_is_enough(
 
 async def start_error(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the line that says why the cluster cannot be used."""
-    monkeypatch.setitem(client._OPTIONS, "serverSelectionTimeoutMS", 300)
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 300)
     with pytest.raises(StartError) as caught:
         async with connect(Settings(mongodb_uri=uri, database=DATABASE), Graph(RESOURCES)):
             pass

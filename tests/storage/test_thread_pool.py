@@ -13,7 +13,7 @@ from registry.jsonapi.changes import NEW, Change, Verb, Write
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.mongo.client import connect
+from registry.storage.mongo.mongo_client import connect
 from registry.storage.repository import Repository
 from tests.support import Database
 

@@ -20,7 +20,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage import token_lookups
 from registry.storage.errors import BulkheadFull
-from registry.storage.mongo.client import connect
+from registry.storage.mongo.mongo_client import connect
 from registry.storage.token_lookups import TokenLookups
 from registry.storage.tokens import Tokens
 from tests.conftest import Grant

@@ -19,7 +19,7 @@ from registry.settings import Settings, parse_settings
 from registry.start_error import StartError
 from registry.storage.errors import DuplicateValue
 from registry.storage.mongo import orphaned_transactions
-from registry.storage.mongo.client import APP_NAME
+from registry.storage.mongo.mongo_client import APP_NAME
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.schema.unique_indexes import UniqueIndexes
 from tests.conftest import Serve

@@ -28,7 +28,7 @@ from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.mongo.client import connect
+from registry.storage.mongo.mongo_client import connect
 from registry.storage.repository import Repository
 from registry.transfer import exporter
 from registry.transfer.client import Client, TransferError, open_client

@@ -17,7 +17,7 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import aggregate_command
 from registry.storage.records import Stage
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from registry.mongod.disk import RESERVE_BYTES, has_space
 from registry.mongod.unix_socket import MEMBER
 from registry.storage.errors import DiskNearlyFull
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 
 _CHECK_SECONDS = 1.0
 

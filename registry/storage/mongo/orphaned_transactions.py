@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pymongo
 
 from registry.storage.errors import Unavailable, translated_errors
-from registry.storage.mongo.client import APP_NAME, Database
+from registry.storage.mongo.mongo_client import APP_NAME, Database
 
 SUSPECT_SECONDS = 1.0
 """How long a write conflicts before orphaned transactions are searched for, and how long one has

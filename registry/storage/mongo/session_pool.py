@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from motor.motor_asyncio import AsyncIOMotorClientSession
 
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 
 
 class SessionPool:

@@ -7,7 +7,7 @@ import pymongo
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 
 _SNAPSHOT_TOO_OLD = 239
 

@@ -25,7 +25,7 @@ from registry.storage.mongo.read_commands import (
 )
 from registry.storage.reads.filters import Conditions, TextSearch, conjunction, to_query
 from registry.storage.reads.id_index import IdIndex, IdPosition, PositionResult
-from registry.storage.reads.plans import plan
+from registry.storage.reads.query_plans import plan
 from registry.storage.reads.sorted_reads import RangeScans, SortedReads
 from registry.storage.records import Stage, fields_of, projection
 

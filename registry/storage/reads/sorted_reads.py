@@ -29,7 +29,7 @@ from registry.storage.mongo.read_commands import (
     find_command,
 )
 from registry.storage.reads.filters import Conditions, conjunction
-from registry.storage.reads.plans import MAX_OFFSET
+from registry.storage.reads.query_plans import MAX_OFFSET
 from registry.storage.records import ONE_BATCH, Stage, projection
 
 RELATED = "_related"

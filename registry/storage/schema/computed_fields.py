@@ -10,7 +10,7 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.storage.errors import translated_errors
 from registry.storage.mongo.batching import Coalescer
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import recompute
 
 _BATCH_SIZE = 10_000

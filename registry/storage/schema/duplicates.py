@@ -6,7 +6,7 @@ from typing import Any
 
 import pymongo
 
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.schema.index_builds import BUILD_SECONDS
 
 _MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80

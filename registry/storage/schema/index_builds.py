@@ -10,7 +10,7 @@ import pymongo
 from pymongo import IndexModel
 from pymongo.errors import OperationFailure
 
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
 
 _log = logging.getLogger("registry")

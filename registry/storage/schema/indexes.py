@@ -9,7 +9,7 @@ from registry.model.record import TEXT_BLOCK
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID, UNINDEXED, stored_fields
 from registry.storage.backlog import Backlog
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.schema.index_builds import build, complete_indexes
 from registry.storage.text_blocks import searched_names
 

@@ -11,7 +11,7 @@ from registry.model.stored_fields import ID
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.schema.computed_fields import ComputedFields
 from registry.storage.schema.indexes import Indexes
 from registry.storage.schema.record_format import RecordFormat

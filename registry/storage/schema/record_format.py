@@ -2,7 +2,7 @@
 
 from registry.model.record import OBSOLETE_FIELDS
 from registry.model.resource_type import ResourceType
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 
 _FORMAT = 2
 """That of the records without OBSOLETE_FIELDS."""

@@ -14,7 +14,7 @@ from registry.model.record import TEXT_BLOCK, Record
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.records import Stage, projection
 from registry.storage.text_blocks import (
     BLOCK_SIZE,

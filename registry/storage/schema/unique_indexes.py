@@ -19,7 +19,7 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.start_error import StartError
 from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands, find_command
 from registry.storage.schema.duplicates import describe_duplicates
 from registry.storage.schema.index_builds import build, complete_indexes

@@ -14,7 +14,7 @@ from registry.jsonapi.changes import Verb, Write
 from registry.model.graph import Graph
 from registry.model.record import MAX_ID, Record
 from registry.storage.errors import StorageError, translated_errors
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 8, 1_024
 """Ids in a block. The size doubles each time: a process that ends early wastes few, a busy one has

@@ -15,7 +15,7 @@ from pymongo.errors import DocumentTooLarge
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 from registry.storage.errors import FingerprintMismatch, StoredResultTooLarge
-from registry.storage.mongo.client import Database
+from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.transactions import Transaction
 from registry.storage.records import visible_fields
 

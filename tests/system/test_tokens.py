@@ -38,7 +38,13 @@ class Command:
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
 
-    def run(self, *arguments: str | Path, status: int | str | None = None) -> tuple[str, str]:
+    def fail(self, *arguments: str | Path) -> str:
+        """Run the command, which fails; return its message."""
+        output, message = self.run(*arguments, status=1)
+        assert output == ""
+        return message.removesuffix("\n")
+
+    def run(self, *arguments: str | Path, status: int | None = None) -> tuple[str, str]:
         """Run the command; return its output and its messages. status: what it exits with."""
         with nullcontext() if status is None else pytest.raises(SystemExit) as caught:
             token_command.main(list(map(str, arguments)))
@@ -106,12 +112,12 @@ def test_a_directory_without_data_is_reported_and_not_created(
         f"registry: the data directory {missing} has no data: correct --data-dir or "
         "REGISTRY_DATA_DIR, or start the service, which creates it"
     )
-    command.run("list", "--data-dir", missing, status=message)
-    command.run("revoke", "ci", "--data-dir", missing, status=message)
+    assert command.fail("list", "--data-dir", missing) == message
+    assert command.fail("revoke", "ci", "--data-dir", missing) == message
     assert not missing.exists()
     invalid = tmp_path / ("x" * 300)
     message = f"registry: cannot use data directory {invalid} (File name too long)"
-    command.run("list", "--data-dir", invalid, status=f"{message}: {ADVICE}")
+    assert command.fail("list", "--data-dir", invalid) == f"{message}: {ADVICE}"
 
 
 def test_a_name_can_be_used_again_after_its_token_was_revoked(
@@ -122,7 +128,7 @@ def test_a_name_can_be_used_again_after_its_token_was_revoked(
     command.create("ci")
     command.create("other", "--scope", "persons:write", "--expires", "90d")
     taken = "registry: there is a token ci already: revoke it or choose another name"
-    command.run("create", "--name", "ci", "--scope", "read", status=taken)
+    assert command.fail("create", "--name", "ci", "--scope", "read") == taken
     command.run("revoke", "ci")
     command.create("ci")
     heading, *rows = command.run("list")[0].splitlines()
@@ -135,7 +141,7 @@ def test_a_name_can_be_used_again_after_its_token_was_revoked(
     ]
     for row, pattern in zip(rows, patterns, strict=True):
         assert re.fullmatch(pattern, row)
-    command.run("revoke", "unknown", status="registry: there is no token unknown to revoke")
+    assert command.fail("revoke", "unknown") == "registry: there is no token unknown to revoke"
 
 
 async def test_tokens_that_other_programs_have_stored_are_listed_or_counted(

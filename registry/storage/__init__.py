@@ -25,7 +25,7 @@ from registry.storage.mongo.mongo_client import (
     reason_of,
     require_complete,
 )
-from registry.storage.mongo.snapshot_session import SnapshotExpired, snapshot_session
+from registry.storage.mongo.sessions import SnapshotExpired, snapshot_session
 from registry.storage.reads.listings import CHUNK, Listing
 from registry.storage.reads.snapshot import Snapshot
 from registry.storage.records import (

@@ -14,6 +14,8 @@ from registry.storage.text_blocks import searched_names
 Stage: TypeAlias = dict[str, Any]
 """A stage of an aggregation pipeline."""
 
+Conditions: TypeAlias = Sequence[Mapping[str, Any]]
+"""MongoDB queries, all of which a record has to match."""
 
 ONE_BATCH = 10_000
 """Records per reply. Few replies have more; while the driver decodes one, no other thread runs."""
@@ -98,6 +100,11 @@ def new_record(resource: ResourceType, id_: int, change: Change, time: str) -> R
         VERSION: 1,
     }
     return record | {name: text.compute(record) for name, text in resource.computed.items()}
+
+
+def conjunction(conditions: Conditions) -> dict[str, Any]:
+    """Return the query for records that match all conditions; every record if none are given."""
+    return {"$and": conditions} if conditions else {}
 
 
 def id_condition(ids: Sequence[int]) -> Any:

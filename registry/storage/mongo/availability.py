@@ -7,7 +7,7 @@ from pymongo.errors import PyMongoError
 
 from registry.capacity import SHARING_CALLERS
 from registry.storage.mongo.batching import Coalescer
-from registry.storage.mongo.command_durations import observed
+from registry.storage.mongo.driver_metrics import observed
 from registry.storage.mongo.mongo_client import Database
 
 _SECONDS = 1.0

@@ -16,7 +16,7 @@ from registry.mongod.embedded import mongod
 from registry.settings import Settings
 from registry.start_error import InvalidSetting, StartError
 from registry.storage.mongo.codecs import codec_options
-from registry.storage.mongo.connection_pool import PoolSize
+from registry.storage.mongo.driver_metrics import PoolSize
 
 Database: TypeAlias = AsyncIOMotorDatabase[Record]
 

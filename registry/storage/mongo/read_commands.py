@@ -18,9 +18,9 @@ from pymongo.errors import (
 from pymongo.topology_description import TopologyDescription
 
 from registry.model.record import Record
-from registry.storage.mongo.command_durations import observed
+from registry.storage.mongo.driver_metrics import observed
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.mongo.session_pool import SessionPool
+from registry.storage.mongo.sessions import SessionPool
 from registry.storage.records import ONE_BATCH, Stage
 
 Command: TypeAlias = dict[str, Any]

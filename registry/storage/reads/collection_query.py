@@ -23,11 +23,11 @@ from registry.storage.mongo.read_commands import (
     aggregate_command,
     find_command,
 )
-from registry.storage.reads.filters import Conditions, TextSearch, conjunction, to_query
+from registry.storage.reads.filters import TextSearch, to_query
 from registry.storage.reads.id_index import IdIndex, IdPosition, PositionResult
 from registry.storage.reads.query_plans import plan
 from registry.storage.reads.sorted_reads import RangeScans, SortedReads
-from registry.storage.records import Stage, fields_of, projection
+from registry.storage.records import Conditions, Stage, conjunction, fields_of, projection
 
 
 class ResourceCollection:

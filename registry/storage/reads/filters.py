@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 from unicodedata import ucd_3_2_0
 
 from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Filter, Not, Related
@@ -21,9 +21,6 @@ from registry.storage.mongo.read_commands import (
 )
 from registry.storage.records import Stage
 from registry.storage.text_blocks import NO_BLOCK, collection_of, fold, has_text, matched_ids
-
-Conditions: TypeAlias = Sequence[Mapping[str, Any]]
-"""MongoDB queries, all of which a record has to match."""
 
 _OPERATORS = {
     Operator.EQ: "$eq",
@@ -60,11 +57,6 @@ _CASED_CHARACTERS = 0x20000
 """The characters that have case are below this code point."""
 
 _UNASSIGNED = "Cn"
-
-
-def conjunction(conditions: Conditions) -> dict[str, Any]:
-    """Return the query for records that satisfy all conditions; every record if none are given."""
-    return {"$and": conditions} if conditions else {}
 
 
 def to_query(condition: Filter) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from registry.model.record import Record
 from registry.model.resource_type import Relationship
 from registry.model.stored_fields import ID
 from registry.storage.reads.collection_query import CollectionQuery
-from registry.storage.reads.filters import Conditions, to_query
+from registry.storage.reads.filters import to_query
 from registry.storage.reads.related_filters import (
     MAX_IDS,
     SemiJoin,
@@ -25,6 +25,7 @@ from registry.storage.reads.related_filters import (
     with_linked_ids,
 )
 from registry.storage.reads.sorted_reads import RELATED, SortedReads, beyond, equal, position_of
+from registry.storage.records import Conditions
 
 _MAX_SORTED = 200
 """Records that are joined and sorted as a whole, which takes 5 ms."""

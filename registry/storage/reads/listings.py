@@ -17,12 +17,12 @@ from registry.model.record import Record
 from registry.model.stored_fields import ID
 from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_query import CollectionQuery
-from registry.storage.reads.filters import Conditions
 from registry.storage.reads.id_index import Place
 from registry.storage.reads.joined_reads import MAX_BATCH, in_chunks, in_order, read
 from registry.storage.reads.query_plans import MAX_OFFSET
 from registry.storage.reads.related_filters import with_linked_ids
 from registry.storage.reads.sorted_reads import position_of
+from registry.storage.records import Conditions
 
 _Result = TypeVar("_Result")
 

@@ -23,8 +23,8 @@ from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import ID
 from registry.storage.mongo.read_commands import SnapshotReader, aggregate_command, find_command
 from registry.storage.reads.collection_query import CollectionQuery
-from registry.storage.reads.filters import Conditions, conjunction, to_query
-from registry.storage.records import Stage
+from registry.storage.reads.filters import to_query
+from registry.storage.records import Conditions, Stage, conjunction
 
 MAX_IDS = 10_000
 """Ids in the condition of a page, whose records MongoDB sorts in 25 ms."""

@@ -28,9 +28,8 @@ from registry.storage.mongo.read_commands import (
     aggregate_command,
     find_command,
 )
-from registry.storage.reads.filters import Conditions, conjunction
 from registry.storage.reads.query_plans import MAX_OFFSET
-from registry.storage.records import ONE_BATCH, Stage, projection
+from registry.storage.records import ONE_BATCH, Conditions, Stage, conjunction, projection
 
 RELATED = "_related"
 """The field of a record with the sort fields of related resources, by relationship."""

@@ -1,4 +1,4 @@
-"""Snapshot sessions: all their reads show the database at one point in time."""
+"""Sessions: those that are used again, and those whose reads show one point in time."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +18,37 @@ before they reply."""
 
 class SnapshotExpired(Exception):
     """The reads take longer than MongoDB keeps a snapshot; the message says how to extend that."""
+
+
+class SessionPool:
+    """The idle sessions of one database; motor starts and ends each of them in a thread.
+
+    They are not causally consistent, else each transaction would wait for the time of the one
+    before.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._client = database.client
+        self._idle: list[AsyncIOMotorClientSession] = []
+
+    async def close(self) -> None:
+        """End the sessions, once none of them is in use."""
+        while self._idle:
+            await self._idle.pop().end_session()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
+        """Yield a session that nobody else uses. It ends if the caller fails."""
+        if self._idle:
+            session = self._idle.pop()
+        else:
+            session = await self._client.start_session(causal_consistency=False)
+        try:
+            yield session
+        except BaseException:
+            await session.end_session()
+            raise
+        self._idle.append(session)
 
 
 @asynccontextmanager

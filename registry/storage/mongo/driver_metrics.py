@@ -1,14 +1,34 @@
-"""The size of the connection pool, by a listener that the driver calls on its threads."""
+"""What the driver does, in metrics: the time of commands, and the connections of the pool."""
 
+from collections.abc import Awaitable
 from threading import Lock
+from time import perf_counter
+from typing import TypeVar
 
 from pymongo import monitoring
 
-from registry.metrics.families import CONNECTIONS, CONNECTIONS_IN_USE, Sample
+from registry.metrics.families import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE, Sample
+
+_Reply = TypeVar("_Reply")
+
+
+async def observed(command: str, reply: Awaitable[_Reply]) -> _Reply:
+    """Return the reply to a command, or raise its error, and observe how long it takes.
+
+    A CommandListener would also observe background tasks and cursors, but it is called in Python
+    for every event: reading one person took about a tenth more CPU time.
+    """
+    begin, outcome = perf_counter(), "failure"
+    try:
+        result = await reply
+        outcome = "success"
+        return result
+    finally:
+        COMMANDS.observe(COMMANDS.sample(command, outcome), perf_counter() - begin)
 
 
 class PoolSize(monitoring.ConnectionPoolListener):
-    """Counts the connections of the pool."""
+    """Counts the connections of the pool, when the driver calls it on its threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()

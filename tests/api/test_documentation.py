@@ -507,9 +507,9 @@ SENT: list[Any] = [
 ]
 
 
+LINKED: list[Any] = [None, PERSON, {**PERSON, "id": 1}, [], {}, "1"]
 OWNERS = [
-    {"data": {**NEW_COMPUTER, "relationships": {"owner": {"data": owner}}}}
-    for owner in (None, {"type": "person", "id": "1"}, {"type": "person", "id": 1}, [], {}, "1")
+    {"data": {**NEW_COMPUTER, "relationships": {"owner": {"data": owner}}}} for owner in LINKED
 ]
 
 LINKAGES: list[Any] = [

@@ -76,7 +76,7 @@ class Bulkhead:
             self.release(client)
 
     @asynccontextmanager
-    async def readmit(self) -> AsyncIterator[None]:
+    async def acquire_for_stream(self) -> AsyncIterator[None]:
         """Admit a stream after any wait: its response has begun, so it can no longer be refused.
 
         The bulkhead of streams limits how many such callers there are.
@@ -89,10 +89,6 @@ class Bulkhead:
             yield
         finally:
             self.release()
-
-    def wait_error(self, client: str | None = None) -> BulkheadFull:
-        """Return the error of a caller that has waited too long."""
-        return self._error(f"this request has waited for {self._seconds:g} s", client)
 
     async def _wait(self, seconds: float | None, client: str | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -138,7 +134,8 @@ class Bulkhead:
     def _refuse(self, place: asyncio.Future[None]) -> None:
         if not place.done():
             self._refused_by_time[0] += 1
-            place.set_exception(self.wait_error(self._waiting[place]))
+            reason = f"this request has waited for {self._seconds:g} s"
+            place.set_exception(self._error(reason, self._waiting[place]))
 
     def _error(self, reason: str, client: str | None) -> BulkheadFull:
         name = self._name.replace("_", " ")

@@ -150,11 +150,11 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     operations = Operations(slots)
     first = await operations.start(0)
 
-    async def wait_readmitted() -> None:
-        async with slots.readmit():
+    async def wait_for_slot() -> None:
+        async with slots.acquire_for_stream():
             pass
 
-    waiting = asyncio.create_task(wait_readmitted())
+    waiting = asyncio.create_task(wait_for_slot())
     await asyncio.sleep(0.01)
     assert not waiting.done()
     operations.may_end[0].set()
@@ -163,13 +163,16 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     assert await (await operations.start(1)) == 1
 
 
-def test_each_bulkhead_has_the_limit_of_its_name() -> None:
+async def test_each_bulkhead_has_the_limit_of_its_name() -> None:
     names = Bulkheads.__slots__
     limits = {name: limit for limit, name in enumerate(names, 1)}
-    bulkheads = Bulkheads.of(replace(Capacity.of(Settings()), **limits))
+    bulkheads = Bulkheads.of(replace(Capacity.of(Settings()), queue_length=0, **limits))
     for name, limit in limits.items():
-        message = str(getattr(bulkheads, name).wait_error())
-        assert f"{name.replace('_', ' ')} in progress, {limit}, is reached" in message
+        slots = getattr(bulkheads, name)
+        for _ in range(limit):
+            await slots.acquire()
+        with pytest.raises(BulkheadFull, match=f"{name.replace('_', ' ')} in progress, {limit}, "):
+            await slots.acquire()
 
 
 @pytest.mark.parametrize("requests", [1, 1_000, 999_999])

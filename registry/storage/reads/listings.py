@@ -110,7 +110,9 @@ class Listing:
                     await slots.enter_async_context(bulkheads.streams.slot(client))
                 while len(records) == CHUNK:
                     yield records
-                    async with bulkheads.heavy_queries.readmit() if is_heavy else nullcontext():
+                    async with (
+                        bulkheads.heavy_queries.acquire_for_stream() if is_heavy else nullcontext()
+                    ):
                         records = await anext(chunks, [])
         if records:
             yield records

@@ -27,7 +27,6 @@ from registry.capacity import Capacity
 from registry.http.app_keys import REPOSITORY
 from registry.http.limits import Limits
 from registry.http.server import Runner
-from registry.model.attributes import Text
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.mongod import embedded
@@ -226,19 +225,6 @@ def grant(database: Database) -> Grant:
         return text
 
     return grant
-
-
-@pytest.fixture
-def serialization_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stored bytes, where text belongs, raise an error, as a defect of the service would."""
-    to_json = Text.to_json
-
-    def fail(attribute: Text, value: Any) -> Any:
-        if isinstance(value, bytes):
-            raise TypeError("a defect")
-        return to_json(attribute, value)
-
-    monkeypatch.setattr(Text, "to_json", fail)
 
 
 @pytest.fixture

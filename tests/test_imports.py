@@ -39,7 +39,7 @@ LAYERS = [
 """From the bottom up: a layer may import those before it."""
 
 STORAGE_LAYERS = [
-    {"errors", "bulkheads", "records", "text_blocks", "backlog"},
+    {"errors", "bulkheads", "records", "record_schema", "text_blocks", "backlog"},
     {"mongo"},
     {"schema"},
     {"reads"},

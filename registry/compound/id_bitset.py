@@ -14,10 +14,8 @@ class IdBitset:
     def __init__(self) -> None:
         self._pages: dict[int, int] = {}
 
-    def __contains__(self, id_: object) -> bool:
-        return isinstance(id_, int) and bool(
-            self._pages.get(id_ >> _PAGE_BITS, 0) >> (id_ & _OFFSET_MASK) & 1
-        )
+    def __contains__(self, id_: int) -> bool:
+        return bool(self._pages.get(id_ >> _PAGE_BITS, 0) >> (id_ & _OFFSET_MASK) & 1)
 
     def __iter__(self) -> Iterator[int]:
         """Yield the ids in ascending order."""
@@ -29,8 +27,7 @@ class IdBitset:
                 page ^= lowest
 
     def update(self, ids: Iterable[int]) -> None:
-        """Add ids, ignoring values of other types, which external writers may have stored."""
+        """Add ids."""
         for id_ in ids:
-            if isinstance(id_, int):
-                index = id_ >> _PAGE_BITS
-                self._pages[index] = self._pages.get(index, 0) | 1 << (id_ & _OFFSET_MASK)
+            index = id_ >> _PAGE_BITS
+            self._pages[index] = self._pages.get(index, 0) | 1 << (id_ & _OFFSET_MASK)

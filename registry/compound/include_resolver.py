@@ -10,10 +10,10 @@ from registry.jsonapi.documents import PLAIN, Compound
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
-from registry.model.record import FirstPage, LinkedIds, Record, ids_in, make_ids_hashable
+from registry.model.record import FirstPage, LinkedIds, Record, ids_in
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import in_chunks, offload
-from registry.storage import Snapshot, by_id, key_of
+from registry.storage import Snapshot
 
 Followed: TypeAlias = Mapping[str, Mapping[str, int | None]]
 """Type -> relationship -> members shown per resource, None for all: what include paths follow.
@@ -39,7 +39,6 @@ async def resolve(
     """
     if query.include is None:
         return PLAIN
-    make_ids_hashable(records)
     include = query.include_below(start)
     followed = followed_relationships(resource, include, query, graph, start)
     resolver = _IncludeResolver(query, snapshot, graph, followed)
@@ -135,6 +134,7 @@ class _IncludeResolver:
     ) -> list[Record]:
         """Include the records that these are linked to, and return them."""
         linkage = self.linkage[resource.type][relationship.name]
+        loaded = self._loaded[relationship.target]
         linked: Iterable[LinkedIds] = linkage.values()
         if len(linkage) > len(records):  # also that of records of other paths
             linked = [linkage[record["_id"]] for record in records]
@@ -142,7 +142,7 @@ class _IncludeResolver:
             ids = set(chain.from_iterable(map(ids_in, linked)))
         else:
             ids = _without_none(linked)
-        related = by_id(map(self._loaded[relationship.target].__getitem__, ids))
+        related = [loaded[id_] for id_ in sorted(ids)]
         self.include(self._graph[relationship.target], related)
         return related
 
@@ -165,7 +165,7 @@ class _IncludeResolver:
         foreign_key = relationship.foreign_key
         keys: dict[int, int | None] = {}
         async for chunk in in_chunks(records):
-            keys |= {one["_id"]: key_of(one, foreign_key) for one in chunk}
+            keys |= {one["_id"]: one.get(foreign_key) for one in chunk}
         targets = _without_none(keys.values())
         if unknown := targets - loaded.keys():
             attributes = self._query.attributes(target)
@@ -188,9 +188,8 @@ class _IncludeResolver:
         related = await self._find_members(resource, list(members), relationship, size)
         key, loaded = relationship.foreign_key, self._loaded[relationship.target]
         async for chunk in in_chunks(related):
-            make_ids_hashable(chunk)
             for record in chunk:
-                if (owner := key_of(record, key)) in members:
+                if (owner := record[key]) in members:
                     members[owner].append(record["_id"])
                     loaded.setdefault(record["_id"], record)
         if size is None:

@@ -11,7 +11,7 @@ from registry.jsonapi.documents import Part
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
-from registry.model.record import Record, ids_in, make_ids_hashable
+from registry.model.record import Record, ids_in
 from registry.model.resource_type import ResourceType
 from registry.storage import CHUNK, Snapshot
 
@@ -110,7 +110,6 @@ class CompoundStream:
         if not self._query.include:
             return {}
         end, type_name = self._path_ends[path], self._path_ends[path].resource.type
-        make_ids_hashable(records)
         self._seen[type_name].update(record["_id"] for record in records)
         linkage = await link(
             end.resource, records, self._query, self._snapshot, self._graph, self._followed

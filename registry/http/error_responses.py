@@ -21,6 +21,7 @@ from registry.jsonapi.error_types import (
     IdempotencyKeyReused,
     InternalError,
     InvalidField,
+    InvalidStoredRecord,
     IssuerUnavailable,
     MalformedRequest,
     MethodNotAllowed,
@@ -40,6 +41,7 @@ from registry.storage import (
     DiskNearlyFull,
     DuplicateValue,
     FingerprintMismatch,
+    InvalidRecord,
     QueryTimeout,
     ReadOnlyAttribute,
     RecordNotFound,
@@ -50,6 +52,7 @@ from registry.storage import (
 
 _WITHOUT_DETAILS: Mapping[type[StorageError], Callable[[], ApiError]] = {
     VersionConflict: PreconditionFailed,
+    InvalidRecord: InvalidStoredRecord,
     FingerprintMismatch: IdempotencyKeyReused,
     StoredResultTooLarge: ResultTooLarge,
 }
@@ -120,7 +123,7 @@ def log_error(request: web.BaseRequest, error: Exception) -> ApiErrors:
         *sender,
         errors.status,
         redact(str(errors)),
-        exc_info=error if errors.status == InternalError.status else None,
+        exc_info=error if any(isinstance(one, InternalError) for one in errors.errors) else None,
         extra={"request_id": request_id(request)},
     )
     return errors
@@ -148,7 +151,7 @@ def _from_access_error(error: InvalidToken | KeysUnavailable) -> ApiError:
 
 
 def from_storage_error(error: StorageError) -> ApiErrors:
-    """Return the errors to report to the client: 404 per missing id, 409, 412, 413, 422 or 503."""
+    """Return the errors to report to the client: 404 per missing id, 409 to 422, 500 or 503."""
     match error:
         case RecordNotFound():
             missing = error.missing[:MAX_ERRORS]

@@ -8,10 +8,9 @@ from aiohttp import hdrs, web
 
 from registry.jsonapi.changes import Versions
 from registry.jsonapi.error_types import PreconditionFailed
-from registry.model.record import Record
+from registry.model.record import Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
-from registry.storage import key_of, version_of
 
 _DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
 _GZIP_SUFFIX = "-gzip"
@@ -37,7 +36,7 @@ def make_etag(
     if resource is None or record is None:
         return digest
     version = version_of(record)
-    return f"{version}-{digest}-{_check(resource, key_of(record, ID), version, digest)}"
+    return f"{version}-{digest}-{_check(resource, record[ID], version, digest)}"
 
 
 def gzip_etag(etag: str) -> str:
@@ -49,7 +48,7 @@ def gzip_etag(etag: str) -> str:
     return etag + _GZIP_SUFFIX
 
 
-def _check(resource: ResourceType, id_: int | None, version: int, digest: str) -> str:
+def _check(resource: ResourceType, id_: int, version: int, digest: str) -> str:
     text = f"{resource.type}/{id_}/{version}-{digest}"
     return sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
 

@@ -10,7 +10,6 @@ from marshmallow import ValidationError
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter
 from registry.jsonapi.sorting import Key, Order
-from registry.model.record import MAX_ID
 
 Position: TypeAlias = tuple[Any, ...]
 """The stored values of the sort keys of a resource; empty: the end of the collection."""
@@ -28,7 +27,7 @@ class Cursors:
     def encode(self, position: Position) -> str:
         """Return the cursor of a position."""
         values = [_encode(key, value) for key, value in zip(self.order, position, strict=False)]
-        text = orjson.dumps([self._name(), values], default=str)
+        text = orjson.dumps([self._name(), values])
         return urlsafe_b64encode(text).rstrip(b"=").decode()
 
     def decode(self, cursor: str, parameter: str) -> Position:
@@ -50,20 +49,8 @@ class Cursors:
 
 
 def _encode(key: Key, value: Any) -> Any:
-    """Return a JSON value; one of an unexpected class, by an external writer, is marked."""
-    if value is None:
-        return None
-    if isinstance(value, key.attribute.stored_type):
-        return key.attribute.to_cursor(value)
-    return {"external": value}
+    return None if value is None else key.attribute.to_cursor(value)
 
 
 def _decode(key: Key, value: Any) -> Any:
-    match value:
-        case None:
-            return None
-        case {"external": str() | bool() | float() as external}:
-            return external
-        case {"external": int(external)} if abs(external) <= MAX_ID:
-            return external
-    return key.attribute.from_cursor(value)
+    return None if value is None else key.attribute.from_cursor(value)

@@ -314,6 +314,18 @@ class InternalError(ApiError, status=500, code="internal_error"):
         super().__init__("The service failed to process the request; its log contains the cause.")
 
 
+class InvalidStoredRecord(
+    ApiError, status=500, code="invalid_record", title="Invalid record", example={}
+):
+    """A record in the database is not valid; the log of the service has its id."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A record in the database that the request needs is not valid, because another program "
+            "has written it; the log of the service has its id."
+        )
+
+
 class ServiceUnavailable(
     ApiError, status=503, code="unavailable", title="Service unavailable", example={}
 ):

@@ -77,29 +77,24 @@ def resource_objects(
         ]
 
 
-def linkage(type_name: str, ids: Iterable[Any]) -> str:
+def linkage(type_name: str, ids: Iterable[int]) -> str:
     """Return the linkage of a to-many relationship to resources of this type."""
     return array(identifiers(type_name, ids))
 
 
-def identifiers(type_name: str, ids: Iterable[Any]) -> list[str]:
+def identifiers(type_name: str, ids: Iterable[int]) -> list[str]:
     """Return resource identifier objects."""
     return [identifier(type_name, id_) for id_ in ids]
 
 
-def identifier(type_name: str, id_: Any) -> str:
+def identifier(type_name: str, id_: int) -> str:
     """Return a resource identifier object."""
-    return f'{{"type":"{type_name}","id":"{_id_text(id_)}"}}'
+    return f'{{"type":"{type_name}","id":"{id_}"}}'
 
 
 def array(members: Iterable[str]) -> str:
     """Return a JSON array."""
     return f"[{','.join(members)}]"
-
-
-def _id_text(id_: Any) -> str:
-    """Return an id as content of a JSON string. External writers may use any BSON type."""
-    return str(id_) if id_.__class__ is int else orjson.dumps(str(id_)).decode()[1:-1]
 
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the names
@@ -115,13 +110,12 @@ def _renderer(
 def render({", ".join(["records", *(f"ids_{name}" for name in relationships)])}):
     objects = []
     for record in records:
-        number = record["_id"]
-        id = number if number.__class__ is int else id_text(number)
+        id = record["_id"]
         {indent.join(statements)}
         objects.append(f'{_template(resource, links)}')
     return objects
 """
-    helpers = {"id_text": _id_text, "linkage": linkage, "links": partial(_links, resource)}
+    helpers = {"linkage": linkage, "links": partial(_links, resource)}
     return compile_function("render", source, {**helpers, **serializer.namespace})
 
 
@@ -154,12 +148,12 @@ def _statements(relationship: Relationship) -> list[str]:
     name, target = relationship.name, relationship.target
     if relationship.to_many:
         return [
-            f"ids = ids_{name}[number]",
+            f"ids = ids_{name}[id]",
             f"data_{name} = linkage({target!r}, ids if ids.__class__ is list else ids.ids)",
-            f"links_{name} = links({name!r}, number, ids)",
+            f"links_{name} = links({name!r}, id, ids)",
         ]
     text = f"""f'{{{{"type":"{target}","id":"{{to}}"}}}}'"""
-    return [f"to = ids_{name}[number]", f"data_{name} = 'null' if to is None else {text}"]
+    return [f"to = ids_{name}[id]", f"data_{name} = 'null' if to is None else {text}"]
 
 
 def _links(resource: ResourceType, name: str, id_: int, linked: LinkedIds) -> str:

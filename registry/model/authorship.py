@@ -30,10 +30,6 @@ class StoredTime(Attribute):
         """Return the text in UTC, with milliseconds, of a text in any time zone."""
         return _DATE_TIME.to_json(_DATE_TIME.from_json(value))
 
-    def to_json(self, value: Any) -> Any:
-        """Return the text; BSON dates of external writers are formatted like it."""
-        return _DATE_TIME.to_json(value)
-
 
 class PrincipalName(Text):
     """The id of a principal: the name of an access token, or `issuer#subject` of a JWT."""

@@ -1,6 +1,6 @@
 """Records: resources as MongoDB stores them, and the ids that link them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,6 +13,8 @@ MAX_ID = 2**63 - 1
 VERSION = "version"
 """The stored field that is incremented on every write, for optimistic concurrency control."""
 
+MAX_VERSION = 10**18 - 1
+
 OBSOLETE_FIELDS = ("write_id",)
 """Fields that records of earlier versions of the service have; never returned."""
 
@@ -23,18 +25,9 @@ Missing or null if no block has them as they are now.
 """
 
 
-def hashable_id(id_: Any) -> Any:
-    """Return an id, or its text if it is a document, as external writers may have stored.
-
-    Also if it is a boolean, which would be equal to 0 or 1.
-    """
-    return str(id_) if id_.__class__ is dict or id_.__class__ is bool else id_
-
-
-def make_ids_hashable(records: Iterable[Record]) -> None:
-    """Replace ids that are documents by their text."""
-    for record in records:
-        record["_id"] = hashable_id(record["_id"])
+def version_of(record: Record) -> int:
+    """Return the version of a record, 0 if an external writer has left it unset."""
+    return record.get(VERSION) or 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class ResourceType:
     """The declaration of a type.
 
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
-    schema: of the attributes. hidden: stored fields that are never returned, with their values at
+    schema: of the attributes. hidden: stored fields that are never returned, with their default at
     creation. unique: the names of attributes that are unique without being declared so.
     relationships: derived by the graph, never declared.
     """
@@ -56,7 +56,7 @@ class ResourceType:
     collection: str
     schema: SchemaClass
     links: tuple[Link, ...] = ()
-    hidden: Mapping[str, Any] = field(default_factory=dict)
+    hidden: Mapping[str, Attribute] = field(default_factory=dict)
     unique: frozenset[str] = frozenset()
     relationships: Mapping[str, Relationship] = field(default_factory=dict)
 
@@ -89,9 +89,10 @@ class ResourceType:
 
     @cached_property
     def read_only_defaults(self) -> Mapping[str, Any]:
-        """The values of read-only attributes at creation, other than computed ones."""
+        """The values at creation of hidden and read-only attributes, other than computed ones."""
         names = self.attribute_names - self.writable - self.computed.keys()
-        return {name: one.load_default for name, one in self.attributes.items() if name in names}
+        fields = {**self.hidden, **{name: self.attributes[name] for name in names}}
+        return {name: one.load_default for name, one in fields.items()}
 
     @cached_property
     def computed(self) -> Mapping[str, ComputedText]:

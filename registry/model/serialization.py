@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from registry.model.attributes import Attribute, ComputedText
-from registry.model.record import Record
 
 _numbers = count(1)
 
@@ -27,27 +26,18 @@ class AttributeSerializer:
 
 
 def attribute_serializer(attributes: Mapping[str, Attribute]) -> AttributeSerializer:
-    """Return the serializer of attributes, in their order.
-
-    Values of the declared types are serialized by inlined expressions. A record with other values,
-    by an external writer, is passed to `serialize`.
-    """
+    """Return the serializer of attributes, in their order, for valid records."""
     variables: dict[str, str] = {}  # by stored name
-    namespace: dict[str, Any] = {"dumps": orjson.dumps, "serialize": _best_effort(attributes)}
-    checks, members = [], []
+    namespace: dict[str, Any] = {"dumps": orjson.dumps}
+    members = []
     for name, attribute in attributes.items():
         stored = attribute.parts if isinstance(attribute, ComputedText) else (name,)
         values = [variables.setdefault(field, f"value_{len(variables)}") for field in stored]
         members.append(f'"{name}": {_expression(name, attribute, values)}')
-        namespace |= {f"class_{name}": attribute.stored_type, f"json_{name}": attribute.to_json}
-        null = f" or {values[0]} is None" if attribute.nullable else ""
-        checks += [f"({value}.__class__ is class_{name}{null})" for value in values]
+        namespace[f"json_{name}"] = attribute.to_json
     lines = (
         *(f"{variable} = record.get({field!r})" for field, variable in variables.items()),
-        f"if {' and '.join(checks) or 'True'}:",
-        f"    attributes = dumps({{{', '.join(members)}}}).decode()",
-        "else:",
-        "    attributes = serialize(record)",
+        f"attributes = dumps({{{', '.join(members)}}}).decode()",
     )
     return AttributeSerializer(lines, namespace)
 
@@ -69,23 +59,5 @@ def compile_function(name: str, source: str, namespace: Mapping[str, Any]) -> Ca
 
 def _expression(name: str, attribute: Attribute, values: list[str]) -> str:
     if isinstance(attribute, ComputedText):
-        return f'f"{" ".join(f"{{{value}}}" for value in values)}"'
+        return f'f"{" ".join(f"{{{value} or {chr(39) * 2}}}" for value in values)}"'
     return values[0] if attribute.is_json else f"json_{name}({values[0]})"
-
-
-def _best_effort(attributes: Mapping[str, Attribute]) -> Callable[[Record], str]:
-    """Return the serializer of records whose values may be of any BSON type.
-
-    An attribute that is missing or null is omitted, unless it is nullable.
-    """
-
-    def serialize(record: Record) -> str:
-        values: dict[str, Any] = {}
-        for name, attribute in attributes.items():
-            if isinstance(attribute, ComputedText):
-                values[name] = attribute.compute(record)
-            elif (value := record.get(name)) is not None or attribute.nullable:
-                values[name] = attribute.to_json(value)
-        return orjson.dumps(values, default=str).decode()
-
-    return serialize

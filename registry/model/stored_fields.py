@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from registry.model.attributes import Attribute, ResourceId
+from registry.model.attributes import Attribute, Integer, ResourceId
 from registry.model.authorship import AUTHORSHIP
+from registry.model.record import TEXT_BLOCK, VERSION
 from registry.model.resource_type import ResourceType
 
 ID = "_id"
@@ -46,6 +47,13 @@ def attribute_fields(resource: ResourceType) -> dict[str, StoredField]:
         *(StoredField(name, name, attribute) for name, attribute in resource.attributes.items()),
     ]
     return {field.name: field for field in fields}
+
+
+@lru_cache(maxsize=64)
+def record_attributes(resource: ResourceType) -> Mapping[str, Attribute]:
+    """Return what declares the values of each field of a record, by the name of the field."""
+    stored = {one.stored_name: one.attribute for one in stored_fields(resource).values()}
+    return {**stored, VERSION: Integer(), TEXT_BLOCK: Integer(), **resource.hidden}
 
 
 @lru_cache(maxsize=64)

@@ -7,28 +7,34 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import bson
+from bson.int64 import Int64
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
-from pymongo import ASCENDING
+from pymongo import ASCENDING, UpdateOne
 from pymongo.errors import OperationFailure
 
+from registry.model.attributes.date import utc_text
+from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK, VERSION, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.model.stored_fields import ID
 from registry.storage import (
-    CURRENT_VERSION,
+    NEXT_VERSION,
     NO_BLOCK,
     Database,
     collection_of,
     computed_texts,
     greatest_id,
+    invalid_fields,
     lacking,
     recompute,
+    record_schema,
     searched_names,
     snapshot_session,
 )
@@ -122,7 +128,9 @@ def _rules(database: Database, graph: Graph) -> Iterator["Rule"]:
     for resource in graph.values():
         yield CounterIsAhead(database, resource)
         yield IndexesAreComplete(database, resource)
-        yield DerivedFieldsAreRight(database, resource)
+        yield RecordsAreValid(database, resource)
+        if resource.computed:
+            yield ComputedFieldsAreRight(database, resource)
         for link in resource.links:
             yield TargetsExist(database, resource, link, graph)
         if searched_names(resource):
@@ -197,37 +205,62 @@ class IndexesAreComplete(Rule):
         """Leave the indexes as they are: damaged files must be repaired by an operator."""
 
 
-class DerivedFieldsAreRight(Rule):
-    """Computed attributes are stored as their parts say; versions are integers from 0 up.
+class RecordsAreValid(Rule):
+    """Records have the form that their type declares, as the validator of the collection says.
 
-    A record without a version, by an external writer, has the version 0.
+    Those that were stored before there was a validator, or without it, may not.
     """
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield a violation for each record with such fields; MongoDB compares them."""
-        right = {**computed_texts(self._resource), VERSION: CURRENT_VERSION}
-        given: dict[str, Any] = {name: f"${name}" for name in right}
-        given[VERSION] = {"$ifNull": [f"${VERSION}", 0]}
-        wrong = {name: {"$ne": [given[name], right[name]]} for name in right}
-        stages = [{"$match": {"$expr": {"$or": list(wrong.values())}}}, {"$project": wrong}]
+        """Yield the records that MongoDB would refuse."""
+        query = {"$nor": [{"$jsonSchema": record_schema(self._resource)}]}
+        async for record in self._records.find(query, session=session):
+            invalid = invalid_fields(self._resource, record)
+            fixed = dict(self._fixed(record, invalid))
+            stored = {name: record.get(name) for name in (ID, *fixed)}
+            reason = "; ".join(invalid.values())
+            yield Violation(self._resource.collection, record[ID], reason, (stored, fixed))
+
+    def _fixed(self, record: Record, invalid: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """Yield the invalid fields that can be repaired, and their values after that."""
+        for name in invalid:
+            value = record.get(name)
+            if name == VERSION:
+                yield name, 0
+            elif name in AUTHORSHIP and isinstance(value, datetime):
+                yield name, utc_text(value.replace(tzinfo=UTC))
+            elif name != ID and isinstance(value, float) and value.is_integer():
+                yield name, Int64(value)
+
+    async def repair(self, violations: Sequence[Violation]) -> None:
+        """Store the version 0, times as text, and integers as such, unless changed since."""
+        fixes = [one.value for one in violations]
+        if updates := [UpdateOne(stored, {"$set": fixed}) for stored, fixed in fixes if fixed]:
+            await self._records.bulk_write(updates)
+
+
+class ComputedFieldsAreRight(Rule):
+    """Computed attributes are stored as their parts say."""
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield a violation for each record with other ones; MongoDB compares them."""
+        right = computed_texts(self._resource)
+        wrong = {name: {"$ne": [f"${name}", right[name]]} for name in right}
+        stages: list[Record] = [
+            {"$match": {"$expr": {"$or": list(wrong.values())}}},
+            {"$project": wrong},
+        ]
         async for record in self._records.aggregate(stages, session=session):
-            names = [name for name in right if record[name]]
-            reason = "; ".join(map(self._reason, names))
-            yield Violation(self._resource.collection, record[ID], reason, names)
+            reason = "; ".join(self._reason(name) for name in right if record[name])
+            yield Violation(self._resource.collection, record[ID], reason)
 
     def _reason(self, name: str) -> str:
-        if name == VERSION:
-            return f"{VERSION} is not an integer from 0 up"
         return f"{name} does not follow from {', '.join(self._resource.computed[name].parts)}"
 
     async def repair(self, violations: Sequence[Violation]) -> None:
         """Compute the fields from the records as they are now; this changes no response."""
-        computed = [one.id for one in violations if self._resource.computed.keys() & one.value]
-        if computed:
-            await self._records.update_many({ID: {"$in": computed}}, recompute(self._resource))
-        versions = [one.id for one in violations if VERSION in one.value]
-        update = {"$set": {VERSION: CURRENT_VERSION}}
-        await self._records.update_many({ID: {"$in": versions}}, [update])
+        ids = [one.id for one in violations]
+        await self._records.update_many({ID: {"$in": ids}}, recompute(self._resource))
 
 
 class TargetsExist(Rule):
@@ -263,7 +296,7 @@ class TargetsExist(Rule):
             ID: {"$in": [one.id for one in violations]},
             field: {"$in": values, "$nin": created},
         }
-        update = {field: None, VERSION: {"$add": [CURRENT_VERSION, 1]}}
+        update = {field: None, VERSION: NEXT_VERSION}
         await self._records.update_many(query, [{"$set": update}])
 
 

@@ -21,5 +21,5 @@ class PersonSchema(Schema):
 
 
 person = ResourceType(
-    type="person", collection="persons", schema=PersonSchema, hidden={"password": None}
+    type="person", collection="persons", schema=PersonSchema, hidden={"password": Text()}
 )

@@ -7,6 +7,7 @@ from registry.storage.errors import (
     DiskNearlyFull,
     DuplicateValue,
     FingerprintMismatch,
+    InvalidRecord,
     QueryTimeout,
     ReadOnlyAttribute,
     RecordNotFound,
@@ -28,13 +29,11 @@ from registry.storage.mongo.mongo_client import (
 from registry.storage.mongo.sessions import SnapshotExpired, snapshot_session
 from registry.storage.reads.listings import CHUNK, Listing
 from registry.storage.reads.snapshot import Snapshot
+from registry.storage.record_schema import invalid_fields, record_schema
 from registry.storage.records import (
-    CURRENT_VERSION,
-    by_id,
+    NEXT_VERSION,
     computed_texts,
-    key_of,
     recompute,
-    version_of,
 )
 from registry.storage.repository import Repository
 from registry.storage.text_blocks import NO_BLOCK, collection_of, lacking, searched_names
@@ -47,8 +46,8 @@ from registry.storage.writes.write_requests import WriteResult
 __all__ = [
     "CHUNK",
     "COLLECTION",
-    "CURRENT_VERSION",
     "INCOMPLETE_RESTORE",
+    "NEXT_VERSION",
     "NO_BLOCK",
     "Bulkhead",
     "BulkheadFull",
@@ -59,6 +58,7 @@ __all__ = [
     "DuplicateValue",
     "FingerprintMismatch",
     "IdempotencyKey",
+    "InvalidRecord",
     "Listing",
     "QueryTimeout",
     "ReadOnlyAttribute",
@@ -75,18 +75,17 @@ __all__ = [
     "Tokens",
     "VersionConflict",
     "WriteResult",
-    "by_id",
     "collection_of",
     "computed_texts",
     "connect",
     "greatest_id",
+    "invalid_fields",
     "is_incomplete",
-    "key_of",
     "lacking",
     "reason_of",
     "recompute",
+    "record_schema",
     "require_complete",
     "searched_names",
     "snapshot_session",
-    "version_of",
 ]

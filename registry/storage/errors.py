@@ -81,6 +81,16 @@ class DuplicateValue(StorageError):
         self.id: int | None = None
 
 
+class InvalidRecord(StorageError):
+    """A record does not have the form that its type declares; nothing was written.
+
+    The message names the collection, the id, and the fields that are not valid.
+    """
+
+    def __init__(self, collection: str, id_: object, reason: str) -> None:
+        super().__init__(f"The record {collection}/{id_!r:.80} is not valid: {reason:.500}")
+
+
 class TokenNameTaken(StorageError):
     """An access token that is not revoked has this name already."""
 

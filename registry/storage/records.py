@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 from registry.jsonapi.changes import Change
@@ -20,43 +19,8 @@ Conditions: TypeAlias = Sequence[Mapping[str, Any]]
 ONE_BATCH = 10_000
 """Records per reply. Few replies have more; while the driver decodes one, no other thread runs."""
 
-_MAX_VERSION = 10**18 - 1
-"""Greater values come from external writers and count as missing."""
-
-_VERSION_IS_VALID = [
-    {"$in": [{"$type": f"${VERSION}"}, ["int", "long"]]},
-    {"$gte": [f"${VERSION}", 0]},
-    {"$lte": [f"${VERSION}", _MAX_VERSION]},
-]
-CURRENT_VERSION: Stage = {"$cond": [{"$and": _VERSION_IS_VALID}, f"${VERSION}", 0]}
-"""`version_of` as an aggregation expression."""
-
-
-def version_of(record: Record) -> int:
-    """Return the version of a record, 0 if an external writer stored none or an invalid one."""
-    version = record.get(VERSION)
-    if not isinstance(version, int) or isinstance(version, bool):
-        return 0
-    return version if 0 <= version <= _MAX_VERSION else 0
-
-
-def next_version(fields: Record) -> Stage:
-    """Return the fields of a `$set` stage that increments the version and sets other fields."""
-    literals = {name: {"$literal": value} for name, value in fields.items()}
-    return {**literals, VERSION: {"$add": [CURRENT_VERSION, 1]}}
-
-
-def key_of(record: Record, field: str) -> int | None:
-    """Return the foreign key in a field; None if an external writer stored something else."""
-    value = record.get(field)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return int(value) if isinstance(value, float) and value.is_integer() else None
-
-
-def by_id(records: Iterable[Record]) -> list[Record]:
-    """Return the records by ascending id."""
-    return sorted(records, key=itemgetter("_id"))
+NEXT_VERSION: Stage = {"$add": [{"$ifNull": [f"${VERSION}", 0]}, 1]}
+"""The aggregation expression for the version of a record after a change."""
 
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the names
@@ -91,7 +55,6 @@ def new_record(resource: ResourceType, id_: int, change: Change, time: str) -> R
     """Return the record of a resource that a request creates. time: of the write, as stored."""
     record = {
         "_id": id_,
-        **resource.hidden,
         **resource.read_only_defaults,
         **{link.foreign_key: None for link in resource.links},
         **change.attributes,
@@ -138,9 +101,8 @@ def changed_fields(resource: ResourceType, record: Record, values: Mapping[str, 
 
 def is_same(value: Any, stored: Any) -> bool:
     """Whether a value is equal to the stored one and also has the same JSON form."""
-    return bool(value == stored) and str(value) == str(
-        stored
-    )  # `True == 1`, and the decimals 1.0 == 1.00
+    # As texts: the decimals 1.0 == 1.00, and the driver has a class of its own for them.
+    return str(value) == str(stored) and (value is None) == (stored is None)
 
 
 def recompute(resource: ResourceType) -> list[Stage]:

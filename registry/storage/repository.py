@@ -9,6 +9,7 @@ from registry.capacity import Capacity
 from registry.jsonapi.changes import Write
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
+from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
@@ -19,10 +20,10 @@ from registry.storage.mongo.mongo_client import Database, require_complete
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.snapshot import Reads, Snapshot
-from registry.storage.records import version_of
 from registry.storage.schema.computed_fields import ComputedFields
 from registry.storage.schema.maintenance import Maintenance
 from registry.storage.schema.unique_indexes import UniqueIndexes
+from registry.storage.schema.validators import prepare_validators
 from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
@@ -46,6 +47,7 @@ class Repository:
 
     def __init__(self, database: Database, graph: Graph, capacity: Capacity) -> None:
         self._database = database
+        self._graph = graph
         self._disk_space = DiskSpace(database)
         self._availability = Availability(database)
         self.bulkheads = Bulkheads.of(capacity)
@@ -63,13 +65,14 @@ class Repository:
         )
 
     async def prepare(self) -> None:
-        """Create missing indexes, computed fields and counters, before anything else is called.
+        """Create missing validators, indexes, computed fields and counters, before all other calls.
 
         For large collections, indexes that are not unique and computed fields are completed in the
         background, so that the service is ready soon. Raises StartError if the data are incomplete
         or several records have one value of a unique attribute; also PyMongoError.
         """
         await require_complete(self._database)
+        await prepare_validators(self._database, self._graph)
         await self._counters.prepare()
         await idempotency.prepare(self._database)
         await self._unique_indexes.prepare()

@@ -14,7 +14,7 @@ from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import ResourceType
-from registry.storage import Listing, Snapshot, key_of
+from registry.storage import Listing, Snapshot
 from registry.transfer.rows import (
     COMPUTER,
     COMPUTER_ATTRIBUTES,
@@ -119,7 +119,7 @@ class Exporter:
 
     def _owned(self, persons: Sequence[Record]) -> tuple[Listing, CursorPage]:
         """Return the computers of persons, ordered by person, and their first page."""
-        ids = tuple(key for record in persons if (key := key_of(record, "_id")) is not None)
+        ids = tuple(record["_id"] for record in persons)
         order = (Key(self._foreign_key), *BY_ID)
         owners = Condition(self._foreign_key, Operator.IN, ids)
         query = Query(self._query.fields, order=order, filters=(owners,))
@@ -127,25 +127,24 @@ class Exporter:
         return self._snapshot.listing(self._computers, query), page
 
     def _with_computers(self, records: Sequence[Record], owned: Sequence[Record]) -> list[Row]:
-        computers: dict[int | None, list[Attributes]] = defaultdict(list)
+        computers: dict[int, list[Attributes]] = defaultdict(list)
         for record, each in zip(owned, self._attributes(self._computers, owned), strict=True):
-            computers[key_of(record, self._foreign_key)].append(each)
-        computers.pop(None, None)
+            computers[record[self._foreign_key]].append(each)
         persons = self._attributes(self._persons, records)
         return [
-            Row(person, computers.get(key_of(record, "_id"), ()))
+            Row(person, computers.get(record["_id"], ()))
             for record, person in zip(records, persons, strict=True)
         ]
 
     async def _computer_rows(self, records: list[Record]) -> list[Row]:
         owners: dict[int | None, Attributes] = {}
-        keys = [key_of(record, self._foreign_key) for record in records]
+        keys = [record.get(self._foreign_key) for record in records]
         if self._has_related:
             ids = {key for key in keys if key is not None}
             fields = frozenset(self._names(self._persons))
             found = await self._snapshot.read_by_ids(self._persons, ids, fields)
             for record, each in zip(found, self._attributes(self._persons, found), strict=True):
-                owners[key_of(record, "_id")] = each
+                owners[record["_id"]] = each
         computers = self._attributes(self._computers, records)
         return [
             Row(owners.get(key), [computer]) for key, computer in zip(keys, computers, strict=True)

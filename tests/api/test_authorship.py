@@ -271,21 +271,13 @@ async def test_changes_of_links_do_not_tell_which_computers_share_an_owner(
 
 
 async def test_records_of_external_writers_show_what_is_known(api: Api, database: Database) -> None:
-    date = datetime.datetime(2026, 2, 28, 12, 30, tzinfo=datetime.UTC)
     records: list[dict[str, Any]] = [
         {},
         {"created_at": None, "created_by": None, "updated_at": None, "updated_by": None},
         {"updated_by": 'a "quoted" name'},
-        {"created_at": date, "updated_at": 5, "created_by": {"is": "x"}},
         {"created_at": 'no "time"', "updated_at": "\n", "created_by": "\\", "updated_by": "é"},
     ]
-    expected: list[dict[str, str]] = [
-        {},
-        {},
-        records[2],
-        {"created_at": "2026-02-28T12:30:00.000Z", "created_by": "{'is': 'x'}", "updated_at": "5"},
-        records[4],
-    ]
+    expected: list[dict[str, str]] = [{}, {}, records[2], records[3]]
     await database.persons.insert_many(
         {"_id": number, "first_name": "A", "last_name": "B", **record}
         for number, record in enumerate(records, 1)
@@ -295,7 +287,7 @@ async def test_records_of_external_writers_show_what_is_known(api: Api, database
         listed = await api.get(path)
         assert [one["attributes"] for one in listed.data] == [nothing | one for one in expected]
     pages = await api.pages("/persons?sort=-updated_by&page[size]=2")
-    assert [id_ for page in pages for id_ in page.ids] == ["5", "3", "4", "2", "1"]
+    assert [id_ for page in pages for id_ in page.ids] == ["4", "3", "2", "1"]
     updated = shown(await send(api, "ci", "PATCH", "/persons/1", person(first_name="C")))
     assert updated == nothing | {"updated_at": updated["updated_at"], "updated_by": "ci"}
 
@@ -363,7 +355,9 @@ async def test_resources_are_filtered_and_sorted_by_authorship_even_if_it_is_mis
         values = {"created_at": TIMES[number % 4], "updated_by": NAMES[number // 3 % 4]}
         # What is not known may be missing instead of null.
         known = {name: one for name, one in values.items() if one is not None or number % 2}
-        await database.persons.insert_one({"_id": number + 1, "last_name": "B", **known})
+        await database.persons.insert_one(
+            {"_id": number + 1, "first_name": "A", "last_name": "B", **known}
+        )
         everyone.append({"id": str(number + 1), **values})
     for query, name, accepted in (
         (f"filter[created_at][ge]={TIMES[2]}", "created_at", TIMES[2:]),

@@ -373,15 +373,6 @@ async def test_operations_have_no_representation_that_if_match_could_match(api: 
         assert (await api.operate(add, **headers)).status == status
 
 
-async def test_a_record_with_a_floating_point_id_supports_preconditions(
-    api: Api, database: Database
-) -> None:
-    await database.persons.insert_one({"_id": 1.0, "first_name": "A", "last_name": "B"})
-    before = await tag(api, "/persons/1")
-    assert (await send(api, PERSON_WRITES[0], before)).status == 200
-    assert (await send(api, PERSON_WRITES[0], before)).status == 412
-
-
 MOVES: list[Write] = [
     ("PATCH", "/persons/2", {"type": "person", "relationships": {"computers": to_many("1")}}),
     ("PATCH", "/persons/2/relationships/computers", to_many("1")["data"]),
@@ -492,34 +483,13 @@ async def test_a_change_of_the_linkage_outdates_the_tag_of_the_other_side(api: A
         assert (await send(api, PERSON_WRITES[0], etag)).status == 412
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        ...,
-        None,
-        "x",
-        "",
-        True,
-        1.5,
-        3.0,
-        float("nan"),
-        float("inf"),
-        -1,
-        2**62,
-        [1],
-        [],
-        {},
-        {"x": 1},
-    ],
-    ids=repr,
-)
-async def test_a_record_without_a_valid_version_supports_preconditions(
-    api: Api, database: Database, version: Any
+@pytest.mark.parametrize("more", [{}, {"version": None}])
+async def test_a_record_without_a_version_supports_preconditions(
+    api: Api, database: Database, more: dict[str, Any]
 ) -> None:
-    more = {} if version is ... else {"version": version}
     names = {"first_name": "A", "last_name": "B"}
     await database.persons.insert_many([{"_id": number, **names, **more} for number in (1, 2)])
-    await database.computers.insert_many([{"_id": 1, "serial": "x", **more}, {"_id": 2, **more}])
+    await database.computers.insert_many([{"_id": n, "serial": "x", **more} for n in (1, 2)])
     for path, write in (
         ("/persons/1", PERSON_WRITES[0]),
         ("/persons/1", PERSON_WRITES[3]),
@@ -533,14 +503,14 @@ async def test_a_record_without_a_valid_version_supports_preconditions(
         assert (await send(api, write, before)).status == 412
 
 
-@pytest.mark.parametrize("version", [..., "x", 2.0])
 @pytest.mark.parametrize("write", [PERSON_WRITES[0], PERSON_WRITES[1], PERSON_WRITES[5]])
 async def test_one_of_many_concurrent_writes_of_a_record_without_version_succeeds(
-    api: Api, database: Database, version: Any, write: Write
+    api: Api, database: Database, write: Write
 ) -> None:
-    more = {} if version is ... else {"version": version}
-    await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B", **more})
-    await database.computers.insert_many([{"_id": 1, "person": 1}, {"_id": 2}])
+    await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})
+    await database.computers.insert_many(
+        [{"_id": 1, "serial": "S", "person": 1}, {"_id": 2, "serial": "S"}]
+    )
     etag = await tag(api, "/persons/1")
     responses = await asyncio.gather(*(send(api, write, etag) for _ in range(8)))
     assert len([one for one in responses if one.status < 300]) == 1

@@ -183,11 +183,3 @@ async def test_a_person_with_many_computers_can_be_deleted(api: Api, database: D
     assert (await api.request("DELETE", "/persons/1")).status == 204
     assert set((await owners(database)).values()) == {None}
     assert await database.computers.count_documents({"version": 1}) == count
-
-
-async def test_an_incomplete_external_record_can_be_deleted(api: Api, database: Database) -> None:
-    await database.persons.insert_one({"_id": 5})
-    await database.computers.insert_many([{"_id": 5}, {"_id": 6, "person": 5}])
-    for path in ("/persons/5", "/computers/5", "/computers/6"):
-        assert (await api.request("DELETE", path)).status == 204
-    assert await owners(database) == {}

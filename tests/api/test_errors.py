@@ -442,11 +442,11 @@ async def test_mongodb_operators_in_a_request_are_not_executed(
     }
 
 
-@pytest.mark.usefixtures("serialization_defect")
 async def test_an_internal_error_does_not_reveal_its_traceback(
-    api: Api, database: Database, caplog: pytest.LogCaptureFixture
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await database.computers.insert_one({"_id": 1, "serial": b"\xff", "person": None})
+    await api.computer()
+    monkeypatch.setattr("registry.http.views.document_view.resource_objects", None)
     response = await api.get("/computers/1")
     assert (response.status, response.document["errors"][0]["code"]) == (500, "internal_error")
     assert response.headers["X-Request-ID"] in caplog.text

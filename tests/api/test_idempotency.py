@@ -288,7 +288,9 @@ async def test_a_creation_with_a_key_skips_ids_that_external_writers_have_used(
     api: Api, database: Database
 ) -> None:
     await api.person()
-    await database.persons.insert_many({"_id": number, "first_name": "x"} for number in (2, 3))
+    await database.persons.insert_many(
+        {"_id": number, "first_name": "x", "last_name": "y"} for number in (2, 3)
+    )
     assert (await send(api, "/persons", PERSON, KEY)).id == "4"
     assert (await send(api, "/persons", PERSON, KEY)).is_replayed
 

@@ -158,19 +158,3 @@ async def test_a_document_shows_one_point_in_time_while_links_change(api: Api) -
             assert response.included == [("computer", id_) for id_ in computers[:count]]
     stopped = True
     await writer
-
-
-@pytest.mark.parametrize("many", [False, True])
-async def test_a_resource_with_an_external_id_that_is_a_document_is_included(
-    api: Api, database: Database, many: bool
-) -> None:
-    if many:  # is streamed
-        await database.persons.insert_many({"_id": number} for number in range(2, 1_100))
-    owner = await api.person()
-    await database.computers.insert_one({"_id": {"a": 1}, "serial": "x", "person": int(owner)})
-    (included,) = (await api.get(f"/persons/{owner}?include=computers")).document["included"]
-    assert (included["type"], included["id"]) == ("computer", "{'a': 1}")
-    response = await api.get("/computers?include=owner")
-    assert response.document["data"][0]["relationships"]["owner"]["data"]["id"] == owner
-    await database.persons.insert_one({"_id": {"b": 1}, "first_name": "Ada", "last_name": "King"})
-    assert (await api.get("/persons?include=computers")).status == 200

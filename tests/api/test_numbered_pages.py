@@ -186,20 +186,6 @@ async def test_pages_are_right_if_mongodb_does_not_report_changes(
         assert (ids(page), page.document["meta"]["total"]) == (expected, len(computers))
 
 
-async def test_pages_are_right_with_ids_that_are_not_integers(
-    api: Api, computers: list[dict[str, Any]], database: Database
-) -> None:
-    await database.computers.insert_many({"_id": one, "serial": "S"} for one in (0.5, 1e30, "x"))
-    page = await api.get("/computers?page[number]=1&page[size]=2")
-    assert (page.ids, page.document["meta"]["total"]) == (
-        ["0.5", str(computers[0]["_id"])],
-        len(computers) + 3,
-    )
-    last = await api.get(page.document["links"]["last"].removeprefix(api.origin))
-    assert last.document["links"]["next"] is None
-    assert last.ids[-1] == "x"
-
-
 async def test_a_page_takes_one_query_while_nobody_writes(
     api: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,8 +222,10 @@ async def test_a_range_between_two_cursors_is_rejected_as_the_cursor_profile_spe
 @pytest.mark.parametrize("sort", ["id", "-id", "email", "-email", "last_name,-first_name"])
 async def test_a_cursor_need_not_match_a_stored_resource(fleet: Api, sort: str) -> None:
     order = parse_sort(sort, GRAPH["person"], GRAPH)
-    for value in ("Hopper", "", "9", -1, 0, 2**63 - 1, None):
-        cursor = Cursors("person", order).encode((value,) * len(order))
+    is_by_id = order[0].stored_name == "_id"
+    for value in (-1, 0, 2**63 - 1, None) if is_by_id else ("Hopper", "", "9", None):
+        position = [1 if key.stored_name == "_id" and not is_by_id else value for key in order]
+        cursor = Cursors("person", order).encode(tuple(position))
         for member in ("after", "before"):
             response = await fleet.get(f"/persons?sort={sort}&page[{member}]={cursor}")
             assert response.status == 200, value

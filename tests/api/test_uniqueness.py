@@ -127,7 +127,9 @@ async def test_e_mail_addresses_are_compared_without_case(api: Api) -> None:
 
 
 async def test_any_number_of_persons_have_no_e_mail_address(api: Api, database: Database) -> None:
-    await database.persons.insert_many([{"_id": 8, "first_name": "A"}, {"_id": 9}])
+    await database.persons.insert_many(
+        {"_id": id_, "first_name": "A", "last_name": "B"} for id_ in (8, 9)
+    )
     ids = [await api.person(), await api.person(email=None)]
     ids += [await api.person(email=email) for email in ("g@x.org", "h@x.org")]
     data = {"type": "person", "attributes": {"email": None}}

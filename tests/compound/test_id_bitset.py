@@ -22,13 +22,6 @@ def test_a_bitset_contains_the_added_ids_and_yields_them_in_ascending_order(
     assert [number in ids for number in others] == [number in set(added) for number in others]
 
 
-def test_values_that_are_not_integers_are_ignored() -> None:
-    ids = IdBitset()
-    ids.update([1, "a", None, 2.5])  # type: ignore[list-item] # external writers may store any type
-    assert list(ids) == [1]
-    assert "a" not in ids
-
-
 def test_a_million_consecutive_ids_take_less_than_a_mebibyte() -> None:
     with traced_memory() as size:
         ids = IdBitset()

@@ -120,7 +120,7 @@ OFFICE = ("office", "offices", Schema)
             "field of person declared twice: computers",
         ),
         (
-            (ResourceType("office", "offices", NamedSchema, hidden={"model": 1}),),
+            (ResourceType("office", "offices", NamedSchema, hidden={"model": Text()}),),
             "stored field of office declared twice: model",
         ),
         ((ResourceType("big office", "offices", Schema),), "`big office`"),

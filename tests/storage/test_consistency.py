@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -28,7 +29,9 @@ Break = Callable[[Database], Awaitable[object]]
 
 def set_in(collection: str, id_: Any, **fields: Any) -> Break:
     """Return a function that sets fields of a stored document, as an external writer would."""
-    return lambda database: database[collection].update_one({"_id": id_}, {"$set": fields})
+    return lambda database: database[collection].update_one(
+        {"_id": id_}, {"$set": fields}, bypass_document_validation=True
+    )
 
 
 def unset_in(collection: str, id_: Any, field: str) -> Break:
@@ -43,22 +46,6 @@ BROKEN: Mapping[str, tuple[Break, str]] = {
     "a link to a person deleted by an external writer": (
         lambda database: database.persons.delete_one({"_id": 1}),
         "computers/1: owner is 1, a person that does not exist",
-    ),
-    "a link that is text": (
-        set_in("computers", 2, person="1"),
-        "computers/2: owner is '1', a person that does not exist",
-    ),
-    "a link that is long text": (
-        set_in("computers", 2, person="\n" + 999 * "x"),
-        r"computers/2: owner is '\nxxxxxxxxxx...xxxxxxxxxxxxx', a person that does not exist",
-    ),
-    "a link that is a fraction": (
-        set_in("computers", 2, person=1.5),
-        "computers/2: owner is 1.5, a person that does not exist",
-    ),
-    "a link that is a list": (
-        set_in("computers", 2, person=[1, 2]),
-        "computers/2: owner is [1, 2], a person that does not exist",
     ),
     "a counter behind the ids": (
         set_in("counters", "person", seq=2),
@@ -84,34 +71,35 @@ BROKEN: Mapping[str, tuple[Break, str]] = {
         set_in("persons", 2, first_name="Alan"),
         "persons/2: full_name does not follow from first_name, last_name",
     ),
-    "a version that is negative, and a computed attribute": (
-        set_in("persons", 2, version=-1, full_name=None),
-        "persons/2: full_name does not follow from first_name, last_name; "
-        "version is not an integer from 0 up",
+    "a version that is negative": (
+        set_in("persons", 2, version=-1),
+        "persons/2: version is -1",
     ),
     "a version that is text": (
         set_in("computers", 1, version="2"),
-        "computers/1: version is not an integer from 0 up",
+        "computers/1: version is of the type str instead of int or long or null",
+    ),
+    "a link that is a floating-point number": (
+        set_in("computers", 1, person=1.0),
+        "computers/1: person is of the type float instead of int or long or null",
+    ),
+    "a time that is a date": (
+        set_in("computers", 2, updated_at=datetime(2026, 2, 28, tzinfo=UTC)),
+        "computers/2: updated_at is of the type datetime instead of string or null",
     ),
     "a text block that does not exist": (
         set_in("computers", 1, text_block=7),
         "computers/1: its texts are not in the text block 7",
-    ),
-    "a text block that is text": (
-        set_in("computers", 1, text_block="7"),
-        "computers/1: its texts are not in the text block '7'",
     ),
 }
 """How to break a database of three persons, the first of whom owns the first of two computers."""
 
 ACCEPTED: Mapping[str, Break] = {
     "nothing": set_in("persons", 99),
-    "a link with the same number": set_in("computers", 1, person=1.0),
     "a link that is missing": unset_in("computers", 2, "person"),
     "a version that is missing": unset_in("persons", 1, "version"),
-    "ids that are not integers": lambda database: database.persons.insert_many(
-        {"_id": id_, "first_name": "A", "last_name": "B", "full_name": "A B"}
-        for id_ in (float("nan"), 0.5, "1", {"a": 1})
+    "authorship and a text block that are null": set_in(
+        "persons", 3, created_at=None, text_block=None, email=None
     ),
 }
 
@@ -144,6 +132,25 @@ async def test_what_is_wrong_is_reported_and_repaired(small: Database, case: str
 async def test_what_services_accept_is_consistent(small: Database, case: str) -> None:
     await ACCEPTED[case](small)
     assert lines(await check(small, GRAPH)) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "lines_after"),
+    [
+        ({"_id": "x", "serial": "S"}, ["_id is of the type str instead of int or long"]),
+        ({"_id": 0, "serial": "S"}, ["_id is 0"]),
+        ({"_id": 9}, ["serial is missing instead of string"]),
+        ({"_id": 9, "serial": 7, "person": [1]}, ["serial is of the type int instead of string"]),
+    ],
+)
+async def test_what_only_an_operator_can_repair_stays_reported(
+    small: Database, wrong: dict[str, Any], lines_after: list[str]
+) -> None:
+    await small.counters.update_one({"_id": "computer"}, {"$set": {"seq": 9}})
+    await small.computers.insert_one(wrong, bypass_document_validation=True)
+    assert (await check(small, GRAPH, repair=True)).total == 1 + ("person" in wrong)
+    place = f"computers/{wrong['_id']!r}"
+    assert lines(await check(small, GRAPH)) == [f"{place}: {line}" for line in lines_after]
 
 
 async def test_a_removed_link_looks_as_after_the_deletion_of_its_target(
@@ -307,7 +314,7 @@ def test_the_command_lists_violations_and_repairs_them(
     check_command([])
     assert capsys.readouterr() == ("", "Checked 0 persons, 0 computers: consistent\n")
 
-    stored.computers.insert_many({"_id": id_, "person": 99} for id_ in range(1, 24))
+    stored.computers.insert_many({"_id": id_, "serial": "S", "person": 99} for id_ in range(1, 24))
     with pytest.raises(SystemExit) as caught:
         check_command([])
     output, notes = capsys.readouterr()

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from registry.capacity import GROUPS
 from registry.jsonapi.changes import Mode, Write
 from registry.settings import Settings
 from registry.storage.errors import (
     DuplicateValue,
     FingerprintMismatch,
+    InvalidRecord,
     ReadOnlyAttribute,
     RecordNotFound,
     Unavailable,
@@ -72,7 +74,7 @@ async def registry_of(
 @pytest.fixture
 def _one_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that arrive while a group is in flight are the next group."""
-    monkeypatch.setattr(group_commit, "_MAX_GROUPS", 1)
+    monkeypatch.setattr(group_commit, "GROUPS", replace(GROUPS, max_in_flight=1))
 
 
 class Gate:
@@ -197,7 +199,7 @@ Bad = Callable[[Registry], list[Write]]
 
 
 def rejected(registry: Registry) -> list[Write]:
-    """Return writes that a validator of the database rejects."""
+    """Return writes that the validator of a collection refuses."""
     return [
         registry.update(("computer", 1), serial="bad"),
         registry.update(("person", 5), last_name="rejected"),
@@ -253,7 +255,7 @@ DETECTED_BY_THE_DATABASE: dict[str, tuple[Bad, type[Exception]]] = {
         ],
         DuplicateValue,
     ),
-    "rejected by a validator": (rejected, Unavailable),
+    "refused by a validator": (rejected, InvalidRecord),
     "oversized record": (
         lambda registry: [
             registry.update(("computer", 1), serial="bad"),
@@ -303,7 +305,9 @@ async def test_a_request_that_the_database_rejects_fails_alone(
     unique_registry: Registry, database: Database, kind: str
 ) -> None:
     filler = b"x" * (16 * 2**20 - 150)
-    await database.persons.insert_one({"_id": LARGE, "first_name": "A", "filler": filler})
+    await database.persons.insert_one(
+        {"_id": LARGE, "first_name": "A", "last_name": "B", "filler": filler}
+    )
     validator = {"last_name": {"$ne": "rejected"}}
     await database.command("collMod", "persons", validator=validator)
     make, error = DETECTED_BY_THE_DATABASE[kind]
@@ -368,7 +372,9 @@ async def test_a_relationship_with_many_members_is_changed_alone(
 ) -> None:
     monkeypatch.setattr(unit_of_work, "_MAX_MEMBERS", 50)
     many = range(1_000, 1_100)
-    await database.computers.insert_many({"_id": one, "person": 5, "version": 1} for one in many)
+    await database.computers.insert_many(
+        {"_id": one, "serial": "S", "person": 5, "version": 1} for one in many
+    )
     requests = serials(registry)
     requests.insert(10, [registry.delete(("person", 5))])
     commands.take("all")
@@ -385,7 +391,9 @@ async def test_a_request_with_many_identifiers_does_not_join_a_group(
     registry: Registry, database: Database, commands: CommandLog
 ) -> None:
     many = range(1_000, 1_101)
-    await database.computers.insert_many({"_id": one, "person": 5, "version": 1} for one in many)
+    await database.computers.insert_many(
+        {"_id": one, "serial": "S", "person": 5, "version": 1} for one in many
+    )
     commands.take("all")
     requests = [*serials(registry), [registry.update(("person", 6), computers=many)]]
     outcomes = await registry.write_group(requests)

@@ -234,7 +234,8 @@ async def test_a_rename_while_a_page_is_read_neither_repeats_a_record_nor_ends_p
     mongodb_uri: str, settings: Settings, database: Database
 ) -> None:
     await database.persons.insert_many(
-        {"_id": number, "last_name": name} for number, name in enumerate("AABBCC", 1)
+        {"_id": number, "first_name": "F", "last_name": name}
+        for number, name in enumerate("AABBCC", 1)
     )
 
     def rename(persons: Any) -> None:

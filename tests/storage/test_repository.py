@@ -51,9 +51,10 @@ async def test_a_replaced_relationship_increments_the_versions_of_both_ends(
 
 
 async def test_an_id_taken_by_an_external_writer_is_skipped(api: Api, database: Database) -> None:
-    await database.persons.insert_many([{"_id": 1}, {"_id": 2}, {"_id": 3}])
+    names = {"first_name": "A", "last_name": "B"}
+    await database.persons.insert_many({"_id": number, **names} for number in (1, 2, 3))
     assert await api.person() == "4"
-    await database.persons.insert_one({"_id": 5})
+    await database.persons.insert_one({"_id": 5, **names})
     await database.computers.insert_one({"_id": 1, "serial": "SN-1"})
     assert await api.computer(owner="4") == "2"
     headers = {"Content-Type": f'{MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"'}

@@ -203,7 +203,7 @@ async def test_values_that_are_taken_do_not_fail_the_other_writes(
     serve: Serve, unique: Settings, database: Database, kind: str, taken: int
 ) -> None:
     registry = Registry(await serve(settings=unique))
-    await database.persons.insert_one({"_id": 1})
+    await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})
     records = [{"_id": number, "serial": f"SN-{number}", "version": 1} for number in range(1, 41)]
     await database.computers.insert_many(records)
     names = ["SN-40" if number % (40 // taken) == 1 else f"new-{number}" for number in range(39)]

@@ -45,7 +45,7 @@ from registry.jsonapi.query import (
 from registry.jsonapi.resource_objects import resource_objects, resource_path
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
-from registry.model.record import Record
+from registry.model.record import Record, version_of
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
 from registry.storage import (
@@ -54,7 +54,6 @@ from registry.storage import (
     Snapshot,
     VersionConflict,
     WriteResult,
-    version_of,
 )
 
 Encoded: TypeAlias = tuple[bytes, str]

@@ -29,7 +29,7 @@ from registry.jsonapi.resource_objects import (
 )
 from registry.model.record import Record
 from registry.offloading import MAX_INLINE_BYTES, offload
-from registry.storage import Listing, RecordNotFound, Snapshot, key_of
+from registry.storage import Listing, RecordNotFound, Snapshot
 
 
 class _RelationshipView(ResourceView):
@@ -53,7 +53,7 @@ class _RelationshipView(ResourceView):
 
     async def related(self, owner: Record, snapshot: Snapshot) -> list[Record]:
         """Return the related resource of a to-one relationship, if there is one."""
-        key = key_of(owner, self.relationship.foreign_key)
+        key = owner.get(self.relationship.foreign_key)
         if key is not None:
             with suppress(RecordNotFound):  # a dangling key counts as null
                 return [await snapshot.get(self.target, key)]

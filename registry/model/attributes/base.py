@@ -91,10 +91,8 @@ class Attribute(fields.Field[Any]):
         return loaded
 
     def to_json(self, value: Any) -> Any:
-        """Return the JSON form of a value in a record; best effort if an external writer set it."""
-        if value is None or isinstance(value, self.stored_type):
-            return value
-        return str(value)
+        """Return the JSON form of a value in a record."""
+        return value
 
     def to_cursor(self, value: Any) -> Any:
         """Return a JSON value that `from_cursor` restores exactly."""

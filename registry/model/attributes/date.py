@@ -56,10 +56,8 @@ class DateTime(Attribute):
         except (ValueError, OverflowError) as error:  # beyond the years 1 to 9999, in UTC
             raise self.invalid() from error
 
-    def to_json(self, value: Any) -> str | None:
-        if not isinstance(value, datetime.datetime):
-            return None if value is None else str(value)
-        return utc_text(value.astimezone(datetime.UTC))
+    def to_json(self, value: datetime.datetime | None) -> str | None:
+        return None if value is None else utc_text(value.astimezone(datetime.UTC))
 
 
 def utc_text(time: datetime.datetime) -> str:

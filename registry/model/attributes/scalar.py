@@ -88,11 +88,10 @@ class Decimal(Attribute):
         return decimal.Decimal(value)
 
     def to_json(self, value: Any) -> str | None:
-        if isinstance(value, decimal.Decimal) and value.is_finite():
-            return f"{value:f}"
-        return None if value is None else str(value)
+        """Return the number as text; it may also have the driver's class for Decimal128."""
+        return None if value is None else f"{decimal.Decimal(str(value)):f}"
 
-    def to_cursor(self, value: decimal.Decimal) -> str:
+    def to_cursor(self, value: Any) -> str:
         return str(value)
 
     def from_cursor(self, value: Any) -> decimal.Decimal:

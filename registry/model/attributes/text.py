@@ -93,5 +93,4 @@ class ComputedText(Text):
 
     def compute(self, record: Mapping[str, Any]) -> str:
         """Return the text for a record; missing parts are empty."""
-        texts = [record.get(part) for part in self.parts]
-        return " ".join(["" if text is None else str(text) for text in texts])
+        return " ".join([record.get(part) or "" for part in self.parts])

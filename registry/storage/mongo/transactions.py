@@ -13,10 +13,10 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import (
     ConnectionFailure,
     DocumentTooLarge,
-    DuplicateKeyError,
     NetworkTimeout,
     PyMongoError,
     ServerSelectionTimeoutError,
+    WriteError,
 )
 from pymongo.read_concern import ReadConcern
 
@@ -34,7 +34,7 @@ _log = logging.getLogger("registry")
 
 _Result = TypeVar("_Result")
 
-WriteError: TypeAlias = Mapping[str, Any]
+ErrorReply: TypeAlias = Mapping[str, Any]
 """An element of `writeErrors`, as MongoDB returns it."""
 
 Statement: TypeAlias = Mapping[str, Any]
@@ -64,7 +64,7 @@ class TransactionConflict(StorageError):
 class WriteRejected(TransactionConflict):
     """MongoDB has rejected what would be written to one record. error: the reason. id: its id."""
 
-    def __init__(self, error: WriteError, id_: Any) -> None:
+    def __init__(self, error: ErrorReply, id_: Any) -> None:
         super().__init__(error, id_)
         self.error = error
         self.id = id_
@@ -180,7 +180,7 @@ class SingleCommand(Transaction):
             inserted = self._database[collection].insert_one(document, session=self._session)
             try:
                 await observed("insert", inserted)
-            except DuplicateKeyError as error:
+            except WriteError as error:
                 raise WriteRejected(error.details or {}, document["_id"]) from None
             self._set_time()
 
@@ -196,7 +196,7 @@ class SingleCommand(Transaction):
             )
             try:
                 result = await observed("update", changed)
-            except DuplicateKeyError as error:
+            except WriteError as error:
                 raise WriteRejected(error.details or {}, statement["q"]["_id"]) from None
             if not result.matched_count:
                 raise TransactionConflict

@@ -27,6 +27,7 @@ from registry.storage.reads.filters import TextSearch, to_query
 from registry.storage.reads.id_index import IdIndex, IdPosition, PositionResult
 from registry.storage.reads.query_plans import plan
 from registry.storage.reads.sorted_reads import RangeScans, SortedReads
+from registry.storage.record_schema import require_valid
 from registry.storage.records import Conditions, Stage, conjunction, fields_of, projection
 
 
@@ -102,6 +103,11 @@ class CollectionQuery:
     def key(self) -> tuple[object, ...]:
         """What determines the records, beside the point in time."""
         return tuple(self.filters), self.order, self._fields
+
+    def require_valid(self, records: Sequence[Record]) -> None:
+        """Raise InvalidRecord if one of the records that it has returned is not valid."""
+        sorted_by = (key.stored_name for key in self.order if not key.relationship)
+        require_valid(self.resource, records, (*self._fields, *sorted_by))
 
     def with_filters(self, filters: Sequence[Filter]) -> "CollectionQuery":
         """Return the query with these filters instead, at the same point in time."""

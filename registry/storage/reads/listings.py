@@ -38,8 +38,8 @@ _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 class Listing:
     """The resources of a type that satisfy the filters, in the order of the query.
 
-    query: determines the attributes too. The methods raise Unavailable, QueryTimeout, or
-    BulkheadFull.
+    query: determines the attributes too. The methods raise Unavailable, QueryTimeout,
+    BulkheadFull, or InvalidRecord.
     """
 
     def __init__(self, query: CollectionQuery) -> None:
@@ -109,12 +109,14 @@ class Listing:
                 if query.plan.has_few_values and len(records) == CHUNK:
                     await slots.enter_async_context(bulkheads.streams.slot(client))
                 while len(records) == CHUNK:
+                    query.require_valid(records)
                     yield records
                     async with (
                         bulkheads.heavy_queries.acquire_for_stream() if is_heavy else nullcontext()
                     ):
                         records = await anext(chunks, [])
         if records:
+            query.require_valid(records)
             yield records
 
     async def _in_time(self, load: Awaitable[_Result]) -> _Result:
@@ -136,6 +138,7 @@ class Listing:
             else:
                 async with query.admitted(is_heavy=query.plan.is_heavy()):
                     window = await _keyset_page(query, page)
+        query.require_valid(window.records)
         return window, query.reader.time
 
 

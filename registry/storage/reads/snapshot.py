@@ -42,9 +42,9 @@ from registry.storage.mongo.read_commands import (
 )
 from registry.storage.reads.collection_query import CollectionQuery, ResourceCollection
 from registry.storage.reads.listings import Listing
+from registry.storage.record_schema import require_valid
 from registry.storage.records import (
     Stage,
-    by_id,
     fields_of,
     id_condition,
     projection,
@@ -150,7 +150,8 @@ class Snapshot:
 
     The time is that of the write to show, if there is one. Otherwise the first read determines it,
     and the snapshot has every write acknowledged before that read. The methods raise Unavailable,
-    also when the snapshot is older than MongoDB keeps them (five minutes by default). Records are
+    also when the snapshot is older than MongoDB keeps them (five minutes by default), or
+    InvalidRecord for a record that is not valid among those that they would return. Records are
     shared with other requests: callers must not modify them, and they may have more fields.
     """
 
@@ -167,6 +168,7 @@ class Snapshot:
             records, self._reader.time = await batcher.load(((id_,), visible_fields(resource)))
         if not records:
             raise RecordNotFound.by_id(resource.type, id_)
+        require_valid(resource, records, visible_fields(resource))
         return records[0]
 
     async def read_by_ids(
@@ -191,6 +193,7 @@ class Snapshot:
         attributes: names of those to return. limit: return the first members of each resource.
         """
         target, foreign_key = self._reads.graph[relationship.target], relationship.foreign_key
+        fields = fields_of(target, attributes)
         if limit is None:
             return await self._look_up(target, foreign_key, ids, attributes)
         lookup: Stage = {
@@ -200,7 +203,7 @@ class Snapshot:
             "pipeline": [
                 {"$sort": {ID: 1}},
                 {"$limit": limit},
-                {"$project": projection(fields_of(target, attributes))},
+                {"$project": projection(fields)},
             ],
             "as": "members",
         }
@@ -216,7 +219,7 @@ class Snapshot:
                     )
                 for owner in owners:
                     records += owner["members"]
-        return by_id(records)
+        return await _in_order(target, records, fields)
 
     def listing(
         self, resource: ResourceType, query: Query, within: Mapping[str, int] | None = None
@@ -248,7 +251,16 @@ class Snapshot:
                             command, self._reader.time
                         )
                         records += some
-        return await offload(partial(by_id, records), size=len(records))
+        return await _in_order(resource, records, fields)
+
+
+async def _in_order(
+    resource: ResourceType, records: Sequence[Record], fields: tuple[str, ...]
+) -> list[Record]:
+    """Return the records by ascending id. Raises InvalidRecord if one is not valid."""
+    async for some in in_chunks(records):
+        require_valid(resource, some, fields)
+    return await offload(partial(sorted, records, key=itemgetter(ID)), size=len(records))
 
 
 def _split(ids: Collection[int]) -> list[list[int]]:

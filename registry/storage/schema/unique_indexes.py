@@ -71,8 +71,7 @@ class UniqueIndexes:
         with suppress(PyMongoError):  # the value is taken, whoever has it
             command = find_command(collection, query, {"_id": True}, **options)
             found = await self._commands.run(command)
-            ids = [record["_id"] for record in found.records]
-            return next((id_ for id_ in ids if isinstance(id_, int)), None)
+            return next((record["_id"] for record in found.records), None)
         return None
 
     async def _prepare(self, resource: ResourceType) -> str:

@@ -4,7 +4,6 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from contextlib import suppress
-from math import ceil
 
 import pymongo
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
@@ -12,7 +11,7 @@ from pymongo import ReturnDocument
 
 from registry.jsonapi.changes import Verb, Write
 from registry.model.graph import Graph
-from registry.model.record import MAX_ID, Record
+from registry.model.record import Record
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.mongo_client import Database
 
@@ -31,11 +30,13 @@ async def greatest_id(
     collection: AsyncIOMotorCollection[Record], session: AsyncIOMotorClientSession | None = None
 ) -> int:
     """Return the greatest id in a collection, 0 if it is empty. Raises PyMongoError."""
-    # External writers may have stored non-numeric ids; comparisons skip those.
     newest = await collection.find_one(
-        {"_id": {"$gt": 0, "$lte": MAX_ID}}, {"_id": True}, sort=[("_id", -1)], session=session
+        {"_id": {"$type": ["int", "long"], "$gt": 0}},
+        {"_id": True},
+        sort=[("_id", -1)],
+        session=session,
     )
-    return ceil(newest["_id"]) if newest else 0
+    return newest["_id"] if newest else 0
 
 
 class Counters:

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from registry.jsonapi.changes import Linkage, Mode
 from registry.model.graph import Graph
-from registry.model.record import VERSION, Record, hashable_id
-from registry.storage.records import key_of, version_of
+from registry.model.record import VERSION, Record, version_of
 
 RecordKey: TypeAlias = tuple[str, Hashable]
 """What identifies a record: its type and its id."""
@@ -53,9 +52,9 @@ class IdentityMap:
         self._journal: list[tuple[RecordKey, Record | None]] = []
 
     def load(self, type_name: str, records: Iterable[Record]) -> None:
-        """Add stored records; external writers may have stored ids that are documents."""
+        """Add stored records."""
         for record in records:
-            key = (type_name, hashable_id(record["_id"]))
+            key = (type_name, record["_id"])
             self._stored[key] = record
             self._put(key, record)
 
@@ -112,7 +111,7 @@ class IdentityMap:
             return []
         keys = [(linkage.relationship.target, id_) for id_ in linkage.ids]
         field = linkage.relationship.foreign_key
-        members = [(key, key_of(self._records[key] or {}, field)) for key in keys]
+        members = [(key, (self._records[key] or {}).get(field)) for key in keys]
         return [(key, current) for key, current in members if current != owner]
 
     def savepoint(self) -> None:
@@ -151,10 +150,10 @@ class IdentityMap:
     def _put(self, key: RecordKey, record: Record | None) -> None:
         type_name, id_ = key
         for field in self._links[type_name]:
-            owner = key_of(self._records.get(key) or {}, field)
+            owner = (self._records.get(key) or {}).get(field)
             if owner is not None:
                 self._members[type_name, field, owner].discard(id_)
-            owner = key_of(record or {}, field)
+            owner = (record or {}).get(field)
             if owner is not None:
                 self._members[type_name, field, owner].add(id_)
         self._records[key] = record

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 from registry.jsonapi.changes import Change, Linkage, Mode, Verb, Write
 from registry.model.authorship import current_time, updated
 from registry.model.graph import Graph
-from registry.model.record import VERSION, Record
+from registry.model.record import VERSION, Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
     DUPLICATE_KEY,
     DuplicateValue,
     IdTaken,
+    InvalidRecord,
     ReadOnlyAttribute,
     RecordNotFound,
     StorageError,
@@ -25,16 +26,15 @@ from registry.storage.errors import (
     VersionConflict,
 )
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
+from registry.storage.record_schema import VALIDATION_FAILURE, refused_record, require_valid
 from registry.storage.records import (
+    NEXT_VERSION,
     changed_fields,
     foreign_keys,
     id_condition,
     is_same,
-    key_of,
     new_record,
-    next_version,
     projection,
-    version_of,
     visible_fields,
 )
 from registry.storage.schema.unique_indexes import taken_attribute
@@ -74,7 +74,8 @@ class UnitOfWork:
     async def load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
-        Raises TransactionConflict if one of several requests may remove too many.
+        Raises InvalidRecord; of several requests, TransactionConflict instead, also if one of them
+        may remove too many.
         """
         keys = [request.key for request in requests if request.key is not None]
         await self._results.load(keys)
@@ -96,6 +97,12 @@ class UnitOfWork:
             if limit and len(records) == limit:
                 raise TransactionConflict
             async for some in in_chunks(records):
+                try:
+                    require_valid(resource, some, visible_fields(resource))
+                except InvalidRecord as error:
+                    if len(requests) > 1:  # which do not all need it
+                        raise TransactionConflict from error
+                    raise
                 self._records.load(type_name, some)
 
     async def apply(self, request: WriteRequest) -> list[WriteResult]:
@@ -153,7 +160,7 @@ class UnitOfWork:
                         raise
             ids = [id_ for type_name, id_ in incremented if type_name == resource.type]
             for chunk_of_ids in _chunks(ids):
-                statement = _statement(chunk_of_ids, [{"$set": next_version({})}])
+                statement = _statement(chunk_of_ids, [{"$set": {VERSION: NEXT_VERSION}}])
                 await self._transaction.update(resource.collection, [statement])
         try:
             await self._results.flush()
@@ -236,7 +243,7 @@ class UnitOfWork:
         for linkage in change.linkages:
             target, foreign_key = linkage.relationship.target, linkage.relationship.foreign_key
             if not linkage.relationship.to_many:
-                previous, new = key_of(before, foreign_key), next(iter(linkage.ids), None)
+                previous, new = before.get(foreign_key), next(iter(linkage.ids), None)
                 for owner in (previous, new) if previous != new else ():
                     records.increment_version(target, owner)
                 continue
@@ -254,7 +261,7 @@ class UnitOfWork:
                 for member in self._records.removed_members(id_, Linkage(relationship, ())):
                     self._records.update(member, {foreign_key: None})
             else:
-                self._records.increment_version(target, key_of(record, foreign_key))
+                self._records.increment_version(target, record.get(foreign_key))
         self._records.replace((resource.type, id_), None)
 
 
@@ -329,6 +336,8 @@ def _rejection(
     error = rejected.error
     if error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", ())) == ["_id"]:
         return IdTaken()
+    if error["code"] == VALIDATION_FAILURE:
+        return refused_record(resource, rejected.id, error)
     _log.error("MongoDB rejects %s/%s: %s", resource.collection, rejected.id, error.get("errmsg"))
     return Unavailable()
 

@@ -1,0 +1,179 @@
+"""Validators: what MongoDB lets other programs write, and how a start sets them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from marshmallow import Schema
+from pymongo.errors import WriteError
+
+from registry.model.attributes import Boolean, Date, DateTime, Decimal, Enumeration, Integer, Text
+from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
+from registry.storage.schema.validators import prepare_validators
+from tests.conftest import Serve
+from tests.support import CommandLog, Database
+
+PERSON = {"first_name": "Grace", "last_name": "Hopper"}
+
+
+class AssetSchema(Schema):
+    """Attributes of all stored types."""
+
+    name = Text(required=True)
+    state = Enumeration("new", "old", default="new")
+    is_used = Boolean(required=True, nullable=True)
+    size = Integer()
+    price = Decimal()
+    bought = Date()
+    seen = DateTime()
+
+
+ASSET = {"name": "A", "state": "new"}
+asset = ResourceType("asset", "assets", AssetSchema)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"email": "grace@example.com", "password": "hash", "note": {"by": "others"}},
+        {"email": None, "password": None, "full_name": None, "version": None, "text_block": None},
+        {"_id": Int64(5), "version": Int64(7), "text_block": Int64(9), "full_name": "Grace Hopper"},
+        {"_id": 2**63 - 1, "version": 0, "text_block": 0, "write_id": 3},
+        {"created_at": "2026-02-28T12:30:00.000Z", "created_by": "ci", "updated_at": None},
+    ],
+)
+@pytest.mark.usefixtures("api")
+async def test_a_valid_person_of_another_program_is_stored(
+    database: Database, record: dict[str, Any]
+) -> None:
+    await database.persons.insert_one({"_id": 5, **PERSON, **record})
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"_id": 0},
+        {"_id": -1},
+        {"_id": 5.0},
+        {"_id": "5"},
+        {"_id": {"a": 1}},
+        {"first_name": None},
+        {"last_name": 5},
+        {"full_name": ["Grace"]},
+        {"email": 5},
+        {"password": 5},
+        {"version": -1},
+        {"version": 1.0},
+        {"version": "1"},
+        {"version": 10**18},
+        {"text_block": "1"},
+        {"created_at": datetime(2026, 2, 28, tzinfo=UTC)},
+        {"updated_by": 5},
+    ],
+)
+@pytest.mark.usefixtures("api")
+async def test_an_invalid_person_of_another_program_is_refused(
+    database: Database, record: dict[str, Any]
+) -> None:
+    with pytest.raises(WriteError):
+        await database.persons.insert_one({"_id": 5, **PERSON, **record})
+
+
+@pytest.mark.parametrize("key", [1.0, "1", [1], {"id": 1}, True])
+@pytest.mark.usefixtures("api")
+async def test_a_foreign_key_is_an_integer_or_null(database: Database, key: object) -> None:
+    for number, valid in enumerate((1, Int64(1), None), 1):
+        await database.computers.insert_one({"_id": number, "serial": "S", "person": valid})
+        with pytest.raises(WriteError):
+            await database.computers.update_one({"_id": number}, {"$set": {"person": key}})
+
+
+@pytest.mark.parametrize("missing", ["first_name", "last_name"])
+@pytest.mark.usefixtures("api")
+async def test_a_required_attribute_must_not_be_missing(database: Database, missing: str) -> None:
+    record = {name: value for name, value in PERSON.items() if name != missing}
+    with pytest.raises(WriteError):
+        await database.persons.insert_one({"_id": 5, **record})
+
+
+async def test_each_attribute_has_its_type(serve: Serve, database: Database) -> None:
+    await serve((asset,))
+    valid: list[dict[str, Any]] = [
+        {},
+        {"is_used": True, "size": 2**53 + 1, "price": Decimal128("1.50")},
+        {"bought": "2026-02-28", "seen": datetime(2026, 2, 28, tzinfo=UTC), "is_used": None},
+    ]
+    for number, fields in enumerate(valid, 1):
+        await database.assets.insert_one({"_id": number, **ASSET, **fields})
+    invalid: list[dict[str, Any]] = [
+        {"name": None},
+        {"state": None},
+        {"is_used": "true"},
+        {"size": 1.0},
+        {"price": "1.50"},
+        {"price": 1.5},
+        {"bought": datetime(2026, 2, 28, tzinfo=UTC)},
+        {"seen": "2026-02-28T12:30:00.000Z"},
+    ]
+    for fields in invalid:
+        with pytest.raises(WriteError):
+            await database.assets.insert_one({"_id": 9, **ASSET, **fields})
+
+
+async def options(database: Database) -> list[dict[str, Any]]:
+    """Return the options of the collections of persons and computers."""
+    query = {"name": {"$in": ["persons", "computers"]}}
+    collections = await database.list_collections(filter=query)
+    return sorted([one async for one in collections], key=lambda one: str(one["name"]))
+
+
+async def test_a_validator_is_replaced_only_if_it_differs(
+    serve: Serve, database: Database, commands: CommandLog
+) -> None:
+    await serve()
+    before = await options(database)
+    commands.take("all")
+    await serve()
+    assert not {"collMod", "create"} & set(commands.names())
+    await database.command("collMod", "persons", validator={})
+    await serve()
+    assert await options(database) == before
+
+
+async def test_a_collection_of_an_earlier_version_gets_a_validator(
+    serve: Serve, database: Database
+) -> None:
+    await database.persons.insert_one({"_id": 5, "first_name": 5})
+    await serve()
+    await database.persons.update_one({"_id": 5}, {"$set": {"email": "x"}})  # it was invalid before
+    with pytest.raises(WriteError):
+        await database.persons.insert_one({"_id": 6, "first_name": 5})
+
+
+async def test_processes_may_set_validators_at_once(database: Database) -> None:
+    graph = Graph([asset])
+    for _ in range(5):
+        await asyncio.gather(*(prepare_validators(database, graph) for _ in range(8)))
+        with pytest.raises(WriteError):
+            await database.assets.insert_one({"_id": 1})
+        await database.command("collMod", "assets", validator={})
+
+
+async def test_a_validator_that_cannot_be_set_is_a_warning(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await database.command("create", "others")
+    await database.command("create", "assets", viewOn="others", pipeline=[])
+    caplog.set_level(logging.WARNING)
+    await prepare_validators(database, Graph([asset]))
+    (record,) = caplog.records
+    assert "Cannot set the validator of assets: " in record.message
+    assert "dbAdmin" in record.message

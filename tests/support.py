@@ -207,7 +207,7 @@ def linkage_of(resource: Any) -> dict[str, Any]:
 
 
 def check_document(document: Any) -> None:
-    """Check a document against JSON:API 1.0, Document Structure, and the service description.
+    """Check a document against JSON:API 1.0, Document Structure.
 
     The service uses less than the specification allows: every resource object has attributes, a
     self link and, for each relationship, linkage and both links; attributes are scalars.

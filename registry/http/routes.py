@@ -23,7 +23,7 @@ from registry.model.graph import Graph
 
 
 def endpoints(graph: Graph, sizes: PageSizes) -> list[Endpoint]:
-    """Return the endpoints of all types (section 4.1 of the service description).
+    """Return the endpoints of all types.
 
     sizes: the default and maximum size of pages and of included relationships.
     """

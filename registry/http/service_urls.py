@@ -14,7 +14,7 @@ LIVE_PATH = "/health/live"
 READY_PATH = "/health/ready"
 HEALTH_PATHS = frozenset({LIVE_PATH, READY_PATH})
 UI_PATH = "/api/swagger"
-"""The prefix of Swagger UI and the OpenAPI document (section 1 of the service description)."""
+"""The prefix of Swagger UI and the OpenAPI document."""
 
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SAFE = "/?:@!$&'()*+,;=-._~%"
@@ -24,7 +24,7 @@ def absolute_url(request: web.Request, public_url: str | None, proxies: TrustedP
     """Return the URL as requested, with unsafe characters percent-encoded.
 
     public_url: the base URL under which clients reach the service; None for the host that the
-    request names, which was checked (section 4.7 of the service description).
+    request names, which was checked.
     """
     return (public_url or proxies.origin(request)) + _encoded_target(request)
 

@@ -96,7 +96,7 @@ def encode_meta(links: Mapping[str, str], meta: Mapping[str, Any]) -> bytes:
 async def encode_collection(
     primary: AsyncIterable[Part], included: AsyncIterable[Part] | None, query: Query, url: str
 ) -> AsyncGenerator[bytes]:
-    """Yield a collection document in pieces (section 4.7 of the service description).
+    """Yield a collection document in pieces (JSON:API 1.0, Document Structure).
 
     primary: the parts of `data`, none of them empty; one is in memory at a time. included: the
     parts of `included`, consumed after `primary`; None if the request does not have `include`.

@@ -112,9 +112,8 @@ class DocumentLoader:
         """Return the change that a resource object describes.
 
         When creating, required attributes must be present, missing ones get their defaults, and
-        read-only ones are refused. A client's `id` is discarded (sections 4.2 and 4.4 of the
-        service description). Raises MalformedDocument if `data` is not an object, TypeConflict if
-        it is of another type.
+        read-only ones are refused. A client's `id` is discarded. Raises MalformedDocument if
+        `data` is not an object, TypeConflict if it is of another type.
         """
         if not isinstance(data, dict):
             raise malformed("`data` must be a resource object.", position)
@@ -200,7 +199,7 @@ class DocumentLoader:
                 return Identifier(None, "", position.pointer)
             return self._local_identifier(data, type_name, position, self._local_ids)
         id_, id_position = data.get("id"), position / "id"
-        # The service description shows integers too; one beyond 64 bits is parsed as a float.
+        # Integers are accepted too; one beyond 64 bits is parsed as a float.
         is_beyond_64_bits = isinstance(id_, float) and abs(id_) > MAX_ID
         is_valid = isinstance(id_, str | int) or is_beyond_64_bits
         if isinstance(id_, bool) or not is_valid:

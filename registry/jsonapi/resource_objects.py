@@ -61,7 +61,7 @@ def relationship_links(resource: ResourceType, identifier: int | str, name: str)
 def resource_objects(
     resource: ResourceType, records: Sequence[Record], linkage_by_id: LinkageById, query: Query
 ) -> list[str]:
-    """Return the resource objects of records (section 2.3 of the service description).
+    """Return the resource objects of records (JSON:API 1.0, Resource Objects).
 
     A resource shows only the relationships for which `linkage_by_id` has an entry with its id.
     """

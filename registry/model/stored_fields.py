@@ -58,6 +58,6 @@ def record_attributes(resource: ResourceType) -> Mapping[str, Attribute]:
 
 @lru_cache(maxsize=64)
 def fieldset_names(resource: ResourceType) -> frozenset[str]:
-    """Return the names allowed in `fields[type]` (section 2.4 of the service description)."""
+    """Return the names allowed in `fields[type]` (JSON:API 1.0, Sparse Fieldsets)."""
     foreign_keys = (link.foreign_key for link in resource.links)
     return frozenset({"id", *resource.readable, *resource.relationships, *foreign_keys})

@@ -1,4 +1,4 @@
-"""A computer, which a person may own (section 2.2 of the service description)."""
+"""A computer, which a person may own."""
 
 from marshmallow import Schema
 

@@ -1,4 +1,4 @@
-"""A person, who may own computers (section 2.1 of the service description)."""
+"""A person, who may own computers."""
 
 from marshmallow import Schema
 

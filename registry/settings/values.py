@@ -79,7 +79,7 @@ def base_url(text: str) -> str:
     """Return the base URL without a slash at its end.
 
     It has no path: the links of resources are paths such as `/persons/1`, which clients resolve
-    against the host (section 2.3 of the service description).
+    against the host.
     """
     url = _http_url(text).rstrip("/")
     if urlsplit(url).path:

@@ -1,4 +1,4 @@
-"""POST on a collection: section 4.2 of the service description."""
+"""POST on a collection: the service assigns the id and returns the new resource."""
 
 from __future__ import annotations
 

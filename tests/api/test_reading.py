@@ -1,4 +1,4 @@
-"""GET: sections 4.3, 4.5, 4.6 and 4.7 of the service description."""
+"""GET of one resource and of collections: their documents, links and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fields[type]`: section 4.8 of the service description."""
+"""`fields[type]` shows only the listed attributes; type, id and links are always there."""
 
 from __future__ import annotations
 

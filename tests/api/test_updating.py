@@ -1,4 +1,4 @@
-"""PATCH: section 4.4 of the service description."""
+"""PATCH on a resource: only what is sent changes, all of it or nothing."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from registry.storage import Listing, Snapshot
 
 
 class CollectionView(ResourceView):
-    """All resources of a type (sections 4.2 and 4.5 of the service description)."""
+    """All resources of a type (JSON:API 1.0, Fetching and Creating Resources)."""
 
     async def get(self) -> web.StreamResponse:
         """Respond with the collection, filtered, sorted and paged by the query."""

@@ -12,7 +12,7 @@ from registry.jsonapi.request_documents import load
 
 
 class DetailView(ResourceView):
-    """One resource (sections 4.3 and 4.4 of the service description)."""
+    """One resource (JSON:API 1.0, Fetching, Updating and Deleting Resources)."""
 
     async def get(self) -> DocumentResponse:
         """Respond with the resource."""

@@ -326,6 +326,30 @@ async def test_a_coalescer_keeps_no_keys_without_callers() -> None:
     assert [page() for page in pages.keys] == [None] * 6
 
 
+async def test_an_invalid_foreign_key_does_not_affect_requests_of_the_same_batch(
+    api: Api, database: Database
+) -> None:
+    assert api.client.app is not None
+    repository, graph = api.client.app[REPOSITORY], api.client.app[GRAPH]
+    person, computer = graph["person"], graph["computer"]
+    await database.computers.insert_many(
+        [
+            *({"_id": number, "serial": "S", "person": number % 2 + 1} for number in range(1, 7)),
+            {"_id": 7, "serial": "S", "person": [4, 5]},
+        ],
+        bypass_document_validation=True,
+    )
+    owners = [[1, 3], [4, 6], [2, 3]]
+    members = [
+        repository.snapshot().read_members(
+            person, person.relationships["computers"], ids, computer.attribute_names
+        )
+        for ids in owners
+    ]
+    first, _, last = await asyncio.gather(*members, return_exceptions=True)
+    assert [[one["_id"] for one in found] for found in (first, last)] == [[2, 4, 6], [1, 3, 5]]
+
+
 async def test_concurrent_reads_share_queries(api: Api, commands: CommandLog) -> None:
     for number in range(5):
         await api.computer(f"SN-{number}", owner=await api.person())

@@ -112,8 +112,8 @@ LIMITS = st.fixed_dictionaries(
     {
         "_MAX_SORTED": st.integers(0, 2),
         "MAX_BATCH": st.integers(1, 8),
-        "_PER_RESULT": st.integers(2, 3),
-        "_MORE": st.integers(0, 3),
+        "_RECORDS_PER_RESULT": st.integers(2, 3),
+        "_EXTRA_TARGETS": st.integers(0, 3),
         "MAX_IDS": st.integers(0, 8),
     }
 )
@@ -438,7 +438,7 @@ async def test_a_target_with_many_records_does_not_delay_others(pairs: Database)
     for sort in ("user.last_name", "-user.last_name"):
         reader = Reader(pairs, MONITORS, sort)
         page = CursorPage(SIZE, reader.cursors, (await reader.expected())[10][1])
-        with limited(_PER_RESULT=2, _MORE=0):
+        with limited(_RECORDS_PER_RESULT=2, _EXTRA_TARGETS=0):
             window, _, examined = await cost(pairs, reader.window(page))
         assert ids(window) == [id_ for id_, _ in (await reader.expected())[11 : SIZE + 11]]
         assert examined < 3_000

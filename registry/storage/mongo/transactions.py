@@ -93,15 +93,7 @@ class Transaction:
         limit: int = 0,
     ) -> list[Record]:
         """Return the records of a query, at most `limit` unless it is 0."""
-        reply = await self._run(
-            {
-                "find": collection,
-                "filter": query,
-                "projection": projection or {},
-                "limit": limit,
-                "batchSize": ONE_BATCH,
-            }
-        )
+        reply = await self._run(find_command(collection, query, projection or {}, limit=limit))
         records: list[Record] = reply["cursor"]["firstBatch"]
         while id_ := reply["cursor"]["id"]:
             more = {"getMore": id_, "collection": collection, "batchSize": ONE_BATCH}

@@ -33,10 +33,10 @@ _MAX_SORTED = 200
 MAX_BATCH = 1_000
 """Records, or targets, that are read at a time."""
 
-_PER_RESULT = 10
+_RECORDS_PER_RESULT = 10
 """Records that are read at a time for each that is needed."""
 
-_MORE = 16
+_EXTRA_TARGETS = 16
 """Targets in the first batch beyond the records that are needed: some targets have none."""
 
 _UNLINKED: Record = {ID: None}
@@ -107,7 +107,7 @@ async def _sorted(
         async for records in related_order.batches(position, size):
             yield records
         return
-    size = min(_PER_RESULT * size, MAX_BATCH) if filters else size
+    size = min(_RECORDS_PER_RESULT * size, MAX_BATCH) if filters else size
     while records := await query.records.read_after(query.conditions, order, position, size):
         yield records
         if len(records) < size:
@@ -179,7 +179,7 @@ class _RelatedOrder:
 
         Raises PyMongoError.
         """
-        limit = _PER_RESULT * (size + _MORE)
+        limit = _RECORDS_PER_RESULT * (size + _EXTRA_TARGETS)
         if position:
             async for records in self._rest(position, limit):
                 yield records
@@ -211,7 +211,7 @@ class _RelatedOrder:
                     return
                 place = ()
         conditions = await self._conditions()
-        number, is_first = size + _MORE, True
+        number, is_first = size + _EXTRA_TARGETS, True
         while True:
             targets = await self._targets.read_after(conditions, self._order, place, number)
             if len(targets) < number:
@@ -262,7 +262,7 @@ class _RelatedOrder:
                 for target in read
                 for record in groups.get(target[ID], ())
             ]
-            most = 2 * most if read else max(1, most // _PER_RESULT)
+            most = 2 * most if read else max(1, most // _RECORDS_PER_RESULT)
 
     async def _read_linked(
         self, targets: Sequence[Record], after: int | None, limit: int

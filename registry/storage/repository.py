@@ -28,7 +28,7 @@ from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import IdempotencyKey
-from registry.storage.writes.write_requests import LARGE, WriteRequest, WriteResult
+from registry.storage.writes.write_requests import WriteRequest, WriteResult, is_large
 
 _ATTEMPTS = 3
 """Attempts of a write whose ids are taken, or whose resource other services change meanwhile."""
@@ -108,7 +108,7 @@ class Repository:
 
         It shows the latest state. Raises Unavailable.
         """
-        await self._computed_fields.complete_for(resource, query)
+        await self._computed_fields.recompute_for(resource, query)
         return self.snapshot()
 
     async def write(
@@ -142,7 +142,7 @@ class Repository:
     async def _admit(
         self, writes: Sequence[Write], key: IdempotencyKey | None
     ) -> list[WriteResult]:
-        if sum(write.size for write in writes) <= LARGE:
+        if not is_large(writes):
             async with self.bulkheads.small_requests:
                 return await self._attempt(writes, key)
         await self.bulkheads.large_transactions.acquire()

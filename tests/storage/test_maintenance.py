@@ -14,7 +14,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.backlog import Backlog
-from registry.storage.schema import index_builds, maintenance
+from registry.storage.schema import indexes, maintenance
 from registry.storage.schema.indexes import Indexes
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
@@ -47,7 +47,7 @@ def repository(api: Api) -> Any:
 @pytest.fixture
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long with many records is done in the background with few, too."""
-    monkeypatch.setattr(maintenance, "_FEW", 1)
+    monkeypatch.setattr(maintenance, "_MAX_SMALL_RECORDS", 1)
 
 
 @pytest.mark.usefixtures("api")
@@ -111,7 +111,7 @@ async def test_indexes_are_built_once_by_processes_that_start_together(
 async def test_the_progress_of_a_build_is_logged(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_builds, "_PROGRESS_SECONDS", 0.001)
+    monkeypatch.setattr(indexes, "_PROGRESS_SECONDS", 0.001)
     caplog.set_level(logging.INFO, "registry")
     await fill(database, 5_000)
     one = Indexes(database, GRAPH, Backlog())

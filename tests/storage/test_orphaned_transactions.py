@@ -75,7 +75,7 @@ async def test_a_transaction_that_makes_progress_is_not_ended(
     ):
         orphans = OrphanedTransactions(database)
         persons = progressing.client[database.name].persons
-        orphans.suspect(since=0.0)
+        orphans.clean_up_if_stuck(since=0.0)
         while True:
             await persons.find_one({"_id": 1}, session=progressing)
             if orphans._search is None or orphans._search.done():

@@ -32,7 +32,7 @@ class OrphanedTransactions:
         self._admin = database.client.admin
         self._search: asyncio.Task[None] | None = None
 
-    def suspect(self, since: float) -> None:
+    def clean_up_if_stuck(self, since: float) -> None:
         """Search for them in the background if a write conflicts for a while.
 
         since: when its first attempt began, in seconds of `time.monotonic`.

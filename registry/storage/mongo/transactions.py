@@ -71,7 +71,7 @@ class WriteRejected(TransactionConflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed(Generic[_Result]):
+class TransactionResult(Generic[_Result]):
     """The result of a transaction, and the time at which it became visible."""
 
     result: _Result
@@ -218,7 +218,7 @@ class Transactions:
         await self._orphans.close()
         await self._sessions.close()
 
-    async def run(self, callback: Callback[_Result]) -> Committed[_Result]:
+    async def run(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
         """Run the callback in a transaction, again as long as it conflicts with others.
 
         Returns its result with the commit time. Raises Unavailable if the database does not respond
@@ -235,11 +235,11 @@ class Transactions:
                     reason = conflict.__cause__ or conflict
                     _log.error("A transaction conflicts for %g s: %s", _RETRY_SECONDS, reason)
                     raise Unavailable from conflict
-            self._orphans.suspect(began)
+            self._orphans.clean_up_if_stuck(began)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def attempt_shared(self, callback: Callback[_Result]) -> Committed[_Result]:
+    async def attempt_shared(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
         """Run a callback for several requests once, as `attempt` does.
 
         Raises TransactionConflict also if MongoDB rejects a command, if the transaction takes too
@@ -257,7 +257,7 @@ class Transactions:
 
         return await self.attempt(separable)
 
-    async def attempt(self, callback: Callback[_Result]) -> Committed[_Result]:
+    async def attempt(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
         """Run the callback once in a transaction; return its result with the commit time.
 
         Raises TransactionConflict or what the callback raises, then nothing is written; or
@@ -268,7 +268,7 @@ class Transactions:
                 async with self._sessions.session() as session:
                     result = await observed("transaction", self._transact(callback, session))
                     # The stubs of motor declare this property as a method.
-                    return Committed(result, session.operation_time)  # type: ignore[arg-type]
+                    return TransactionResult(result, session.operation_time)  # type: ignore[arg-type]
             except (NetworkTimeout, ServerSelectionTimeoutError):
                 raise  # the time to wait is over
             except PyMongoError as error:  # a lost connection has the label too, before the commit
@@ -276,14 +276,14 @@ class Transactions:
                     raise TransactionConflict from error
                 raise
 
-    async def attempt_single(self, callback: Callback[_Result]) -> Committed[_Result]:
+    async def attempt_single(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
         """Run a callback that writes one record at most, by a single command.
 
         Raises as `attempt` does.
         """
         # Unlike a transaction, the command waits for others that have written the record.
         search = asyncio.get_running_loop().call_later(
-            SUSPECT_SECONDS, self._orphans.suspect, time.monotonic() - SUSPECT_SECONDS
+            SUSPECT_SECONDS, self._orphans.clean_up_if_stuck, time.monotonic() - SUSPECT_SECONDS
         )
         with translated_errors():
             try:
@@ -291,7 +291,7 @@ class Transactions:
                     command = SingleCommand(self._database, session, self._reads)
                     with pymongo.timeout(_COMMANDS_SECONDS):
                         result = await callback(command)
-                    return Committed(result, command.time)
+                    return TransactionResult(result, command.time)
             finally:
                 search.cancel()
 

@@ -25,7 +25,7 @@ class ComputedFields:
         self._graph = graph
         self._completions = Coalescer[None](name="recomputations", max_callers=SHARING_CALLERS)
 
-    async def complete(self, resource: ResourceType) -> None:
+    async def recompute_missing(self, resource: ResourceType) -> None:
         """Store the computed fields of records that have none. Raises PyMongoError."""
         collection = self._database[resource.collection]
         for field in resource.computed:
@@ -35,14 +35,14 @@ class ComputedFields:
                 ids = [record["_id"] for record in records]
                 await collection.update_many({"_id": {"$in": ids}}, recompute(resource))
 
-    async def complete_for(self, resource: ResourceType, query: Query) -> None:
-        """Complete the types with computed fields that a query filters or sorts by.
+    async def recompute_for(self, resource: ResourceType, query: Query) -> None:
+        """Recompute missing fields of the types that a query filters or sorts by them.
 
         Raises Unavailable.
         """
         names = _named_fields(resource, query)
         for type_name in {name for name, field in names if field in self._graph[name].computed}:
-            complete = partial(self.complete, self._graph[type_name])
+            complete = partial(self.recompute_missing, self._graph[type_name])
             with translated_errors():
                 await self._completions.load(type_name, complete)
 

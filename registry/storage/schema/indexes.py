@@ -1,8 +1,14 @@
 """Indexes: one of each field that filters and sorts use, except the authorship, and of the id."""
 
+import asyncio
 import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
+import pymongo
 from pymongo import ASCENDING, IndexModel
+from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK
@@ -10,10 +16,17 @@ from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID, UNINDEXED, stored_fields
 from registry.storage.backlog import Backlog
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.schema.index_builds import build, complete_indexes
+from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.text_blocks import searched_names
 
 _log = logging.getLogger("registry")
+
+BUILD_SECONDS = 86_400.0
+"""The time limit of a build, instead of that of the connection."""
+
+_PROGRESS_SECONDS = 5.0
+
+_BY_ID = [(ID, ASCENDING)]
 
 
 class Indexes:
@@ -38,7 +51,7 @@ class Indexes:
             resource = self._graph[name]
             while missing := await self._missing(resource):  # else another process has built them
                 _log.info("Building indexes of %s: %s", resource.collection, ", ".join(missing))
-                await build(self._database, resource.collection, _models(missing))
+                await build_indexes(self._database, resource.collection, _models(missing))
             self._backlog.unindexed.discard(name)
             _log.info("The indexes of %s are complete", resource.collection)
 
@@ -51,8 +64,59 @@ class Indexes:
         return sorted(wanted - existing)
 
 
-_BY_ID = [(ID, ASCENDING)]
-
-
 def _models(fields: list[str]) -> list[IndexModel]:
     return [IndexModel([(field, ASCENDING), *_BY_ID]) for field in fields]
+
+
+async def complete_indexes(database: Database, collection: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the indexes of a collection by name, without those that are still being built.
+
+    Raises PyMongoError.
+    """
+    # MongoDB lists the others as well, and removes them if their build is aborted.
+    listed: Mapping[str, Mapping[str, Any]] = await database[collection].index_information()
+    if not listed:  # a collection that does not exist has no statistics
+        return {}
+    stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
+    shards = [one["storageStats"] async for one in database[collection].aggregate(stages)]
+    existing = {name for shard in shards for name in shard["indexSizes"]}
+    complete = existing.difference(*(shard["indexBuilds"] for shard in shards))
+    return {name: index for name, index in listed.items() if name in complete}
+
+
+async def build_indexes(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
+    """Build indexes of a collection, and log the progress if it takes seconds.
+
+    Other processes that build the same ones wait for one build in MongoDB, and begin another if it
+    is aborted. The build is ended if the caller is cancelled. Raises PyMongoError;
+    DuplicateKeyError if an index is unique, but what is stored is not.
+    """
+    progress = asyncio.create_task(_log_progress(database, collection))
+    try:
+        await _build(database, collection, indexes)
+    finally:
+        progress.cancel()
+
+
+async def _build(database: Database, collection: str, indexes: Sequence[IndexModel]) -> None:
+    # Otherwise a thread would wait for the build, and delay the end of the process.
+    commands = ReadCommands(database)
+    async with commands.cancellable_session() as session:
+        with pymongo.timeout(BUILD_SECONDS):
+            await database[collection].create_indexes(indexes, session=session)
+    await commands.close()
+
+
+async def _log_progress(database: Database, collection: str) -> None:
+    stages: list[dict[str, Any]] = [
+        {"$currentOp": {"allUsers": True}},
+        {"$match": {"ns": f"{database.name}.{collection}", "progress.total": {"$gt": 0}}},
+    ]
+    while True:
+        await asyncio.sleep(_PROGRESS_SECONDS)
+        with suppress(OperationFailure):  # the user may lack the privilege `inprog`
+            for each in await database.client.admin.aggregate(stages).to_list(None):
+                text, progress = each["msg"].partition(": ")[2], each["progress"]
+                text = text.partition(" Index Build")[0]
+                share = 100 * progress["done"] // progress["total"]
+                _log.info("Building indexes of %s: %s, %d %%", collection, text, share)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from registry.model.graph import Graph
+from registry.model.record import OBSOLETE_FIELDS
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
 from registry.storage.backlog import Backlog
@@ -14,14 +15,19 @@ from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.schema.computed_fields import ComputedFields
 from registry.storage.schema.indexes import Indexes
-from registry.storage.schema.record_format import RecordFormat
 from registry.storage.schema.text_indexing import SETTLE_SECONDS, TextIndexing
 from registry.storage.text_blocks import collection_of, searched_names
 
 _log = logging.getLogger("registry")
 
-_FEW = 10_000
+_MAX_SMALL_RECORDS = 10_000
 """Records of a collection that is completed before the service starts, in less than a second."""
+
+_FORMAT = 2
+"""That of the records without OBSOLETE_FIELDS, which the counter of their type tells."""
+
+_BATCH_SIZE = 1_000
+"""Records per update, which holds up requests that write the same records."""
 
 _RETRY_SECONDS = 30.0
 """The pause after an error; the data are complete but slower to query."""
@@ -51,7 +57,6 @@ class Maintenance:
             for name, resource in graph.items()
             if searched_names(resource)
         }
-        self._record_format = RecordFormat(database)
         self._large: list[ResourceType] = []
         self._task: asyncio.Task[None] | None = None
         self._has_caught_up = asyncio.Event()
@@ -63,10 +68,10 @@ class Maintenance:
         """
         for resource in self._graph.values():
             count = await self._database[resource.collection].estimated_document_count()
-            await self._indexes.prepare(resource, is_small=count <= _FEW)
-            if count <= _FEW:
-                await self._computed_fields.complete(resource)
-                await self._record_format.complete(resource)
+            await self._indexes.prepare(resource, is_small=count <= _MAX_SMALL_RECORDS)
+            if count <= _MAX_SMALL_RECORDS:
+                await self._computed_fields.recompute_missing(resource)
+                await self._drop_obsolete_fields(resource)
             else:
                 self._large.append(resource)
         await self._create_collections()
@@ -91,8 +96,8 @@ class Maintenance:
     async def _run(self) -> None:
         await self._retry(self._indexes.build)
         for resource in self._large:
-            await self._retry(partial(self._computed_fields.complete, resource))
-            await self._retry(partial(self._record_format.complete, resource))
+            await self._retry(partial(self._computed_fields.recompute_missing, resource))
+            await self._retry(partial(self._drop_obsolete_fields, resource))
         while True:
             for indexing in self._text_indexing.values():
                 await self._retry(indexing.index)
@@ -109,3 +114,17 @@ class Maintenance:
             except StorageError:
                 _log.error("Queries stay slower until this succeeds, again in %g s", _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _drop_obsolete_fields(self, resource: ResourceType) -> None:
+        """Drop what earlier versions of the service have left, unless that was done before."""
+        counters, format_ = self._database.counters, {"format": _FORMAT}
+        if await counters.find_one({"_id": resource.type, **format_}):
+            return
+        collection = self._database[resource.collection]
+        query = {"$or": [{name: {"$exists": True}} for name in OBSOLETE_FIELDS]}
+        cursor = collection.find(query, {"_id": True}, batch_size=_BATCH_SIZE)
+        while records := await cursor.to_list(_BATCH_SIZE):
+            ids = [record["_id"] for record in records]
+            update = {"$unset": dict.fromkeys(OBSOLETE_FIELDS, True)}
+            await collection.update_many({"_id": {"$in": ids}}, update)
+        await counters.update_one({"_id": resource.type}, {"$set": format_})

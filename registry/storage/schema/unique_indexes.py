@@ -6,11 +6,13 @@ case have a collation; filters, which do not ignore it, use other indexes.
 
 import datetime
 import decimal
+import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import pymongo
 from pymongo import ASCENDING, IndexModel
 from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 
@@ -21,8 +23,7 @@ from registry.start_error import StartError
 from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands, find_command
-from registry.storage.schema.duplicates import describe_duplicates
-from registry.storage.schema.index_builds import build, complete_indexes
+from registry.storage.schema.indexes import BUILD_SECONDS, build_indexes, complete_indexes
 
 _log = logging.getLogger("registry")
 
@@ -42,6 +43,9 @@ _BSON_TYPES: Mapping[type, str] = {
 """The BSON type of the values in records, by their type in Python."""
 
 _INDEX_NOT_FOUND = 27
+
+_MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80
+"""The duplicate values, the ids of each, and the characters of a value in a description."""
 
 
 class UniqueIndexes:
@@ -107,9 +111,9 @@ class UniqueIndexes:
             **collation,
         )
         try:
-            await build(self._database, resource.collection, [index])
+            await build_indexes(self._database, resource.collection, [index])
         except DuplicateKeyError:
-            duplicates = await describe_duplicates(
+            duplicates = await _describe_duplicates(
                 self._database, resource.collection, name, compared, **collation
             )
             values = duplicates or "none any more, start again"
@@ -144,3 +148,39 @@ def _is_compared(attribute: Attribute) -> dict[str, Any]:
 
 def _collation(attribute: Attribute) -> dict[str, Any]:
     return {"collation": _IGNORING_CASE} if attribute.ignores_case else {}
+
+
+async def _describe_duplicates(
+    database: Database, collection: str, field: str, query: Mapping[str, Any], **options: Any
+) -> str:
+    """Return the values of a field that several records have, with the ids of these records.
+
+    query: for the records to compare. options: those of the aggregation. The description has the
+    first values and the number of the others; it is empty if there are none. Raises PyMongoError.
+    """
+    smallest = {"$minN": {"input": "$_id", "n": _MAX_IDS}}
+    stages: list[dict[str, Any]] = [
+        {"$match": query},
+        {"$group": {"_id": f"${field}", "count": {"$sum": 1}, "ids": smallest}},
+        {"$match": {"count": {"$gt": 1}}},
+        {
+            "$facet": {
+                "values": [{"$sort": {"_id": 1}}, {"$limit": _MAX_VALUES}],
+                "total": [{"$count": "count"}],
+            }
+        },
+    ]
+    with pymongo.timeout(BUILD_SECONDS):
+        found = database[collection].aggregate(stages, allowDiskUse=True, **options)
+        (duplicates,) = await found.to_list(None)
+    texts = [_describe(one["_id"], one["ids"], one["count"]) for one in duplicates["values"]]
+    others = sum(one["count"] for one in duplicates["total"]) - len(texts)
+    return ", ".join([*texts, f"{others} more"] if others else texts)
+
+
+def _describe(value: Any, ids: list[Any], count: int) -> str:
+    text = str(value)
+    shown = text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
+    others = f" and {count - len(ids)} more" if count > len(ids) else ""
+    # As JSON, so that control characters do not break the line.
+    return f"{json.dumps(shown, ensure_ascii=False)} (ids {', '.join(map(str, ids))}{others})"

@@ -14,9 +14,9 @@ from registry.model.graph import Graph
 from registry.storage.errors import StorageError
 from registry.storage.mongo.transactions import (
     Callback,
-    Committed,
     Transaction,
     TransactionConflict,
+    TransactionResult,
     Transactions,
 )
 from registry.storage.writes.identity_map import RecordKey
@@ -29,9 +29,11 @@ _MAX_RESOURCES = 1_000
 _ITERATIONS_BEFORE_GROUP = 2
 """Event-loop iterations to wait after a group, so that callers just answered can join the next."""
 
-_Outcome: TypeAlias = "list[WriteResult] | StorageError"
-_Outcomes: TypeAlias = "list[tuple[WriteRequest, _Outcome]]"
-_Transact: TypeAlias = Callable[[Callback[_Outcomes]], Awaitable[Committed[_Outcomes]]]
+_RequestResult: TypeAlias = "list[WriteResult] | StorageError"
+_RequestResults: TypeAlias = "list[tuple[WriteRequest, _RequestResult]]"
+_Transact: TypeAlias = Callable[
+    [Callback[_RequestResults]], Awaitable[TransactionResult[_RequestResults]]
+]
 
 
 class _Group:
@@ -208,11 +210,11 @@ class GroupCommit:
             self._enqueue([*sorted(group.waiting, key=attrgetter("since")), *later])
         self._dispatch()
 
-    async def _apply(self, group: _Group, transaction: Transaction) -> _Outcomes:
+    async def _apply(self, group: _Group, transaction: Transaction) -> _RequestResults:
         """Apply the requests of a group; return the outcome of each that need not wait."""
         unit = UnitOfWork(transaction, self._graph)
         await unit.load(group.requests)
-        outcomes: _Outcomes = []
+        outcomes: _RequestResults = []
         sealed = set[RecordKey]()  # records that later requests of the group must not write
         for request in list(group.requests):
             writer = group if sealed & request.records else None

@@ -12,8 +12,8 @@ from registry.model.record import Record
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.identity_map import RecordKey
 
-LARGE = 100
-"""A request that names more resources than this runs alone, as it would delay its group."""
+_MAX_SMALL = 100
+"""Resources that a small request names. A larger one runs alone, as it would delay its group."""
 
 _KEYS = "idempotency key"
 """What stands for the type of a record in the identity of an idempotency key."""
@@ -59,7 +59,7 @@ class WriteRequest:
         self.key = key
         self.size = sum(write.size for write in writes)
         self.parts = list(_parts(writes))
-        self.is_alone = self.size > LARGE or len(self.parts) > 1
+        self.is_alone = is_large(writes) or len(self.parts) > 1
         self.has_begun = False
         self.since = perf_counter()
         self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
@@ -111,6 +111,11 @@ class WriteRequest:
             for write in self.writes
             if write.shows_related or write.sets_unique
         }
+
+
+def is_large(writes: Sequence[Write]) -> bool:
+    """Whether the writes of a request are a large transaction."""
+    return sum(write.size for write in writes) > _MAX_SMALL
 
 
 def _parts(writes: Sequence[Write]) -> Iterator[list[Write]]:

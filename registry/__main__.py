@@ -12,9 +12,9 @@ from registry.settings import Parser, parse_settings
 
 _COMMANDS = {
     "serve": ("serve:main", "run the service; without a command, this one is run"),
-    "seed": ("seed:main", "fill a running service with generated persons and computers"),
-    "import": ("import_:main", "load a CSV or NDJSON file into a running service"),
-    "export": ("export:main", "write persons or computers to a CSV or NDJSON file"),
+    "seed": ("import_:seed", "fill a running service with generated persons and computers"),
+    "import": ("import_:import_file", "load a CSV or NDJSON file into a running service"),
+    "export": ("export:main", "write resources to a CSV or NDJSON file"),
     "backup": (
         "database:backup",
         "write the whole database to a file, also while the service runs",

@@ -7,18 +7,21 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import PurePath
 from types import FrameType
 from typing import NoReturn
 
 from yarl import URL
 
 from registry.commands.output import note, output
+from registry.installation import program
 from registry.settings import Parser
-from registry.transfer.client import Client, OperationsRejected, TransferError, open_client
+from registry.transfer.client import TOKEN, Client, TransferError, open_client
+from registry.transfer.progress import Tally
 from registry.transfer.rows import InvalidFile
-from registry.transfer.tally import Tally
 
-TOKEN = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
+CSV, NDJSON = "csv", "ndjson"
+_SUFFIXES = {".csv": CSV, ".ndjson": NDJSON, ".jsonl": NDJSON}
 _URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
 EPILOG = (
     f"The variable {TOKEN} holds the access token, if the service requires one; SSL_CERT_FILE "
@@ -26,13 +29,21 @@ EPILOG = (
 )
 
 
-def add_url(parser: Parser) -> None:
-    """Add the option that names the service."""
+def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
+    """Return the parser of a command, with the option that names the service."""
+    parser = Parser(
+        prog=f"{program()} {command}",
+        usage=f"%(prog)s {arguments}",
+        description=description,
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
     parser.add_argument(
         "--url",
         metavar="URL",
         help=f"base URL of the service [{_URL}, default: {_DEFAULT_URL}]",
     )
+    return parser
 
 
 def url_of(parser: Parser, parsed: argparse.Namespace) -> str:
@@ -51,8 +62,22 @@ def _parse_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> NoReturn:
-    """Run the work of a command with a client, print the tally, and exit.
+def add_format(parser: Parser) -> None:
+    """Add the option for the format of a file."""
+    parser.add_argument(
+        "--format",
+        choices=(CSV, NDJSON),
+        help="format of the file [default: that of its name, otherwise csv]",
+    )
+
+
+def format_of(parsed: argparse.Namespace) -> str:
+    """Return the format: of the option, else of the suffix of the file, else CSV."""
+    return parsed.format or _SUFFIXES.get(PurePath(parsed.file).suffix.lower(), CSV)
+
+
+def run(work: Callable[[Client], Awaitable[None]], tally: Tally) -> NoReturn:
+    """Run the work of a command with a client of the tally's URL, print the tally, and exit.
 
     Exit status: 0 if everything is done, 1 if something is not, 2 if a file cannot be read, 130 if
     interrupted.
@@ -60,18 +85,15 @@ def run(work: Callable[[Client], Awaitable[None]], url: str, tally: Tally) -> No
 
     async def work_with_client() -> None:
         # Not an option, as others can see those in the list of processes.
-        async with open_client(url, os.environ.get(TOKEN)) as client:
+        async with open_client(tally.url, os.environ.get(TOKEN)) as client:
             await work(client)
 
     signal.signal(signal.SIGINT, partial(_interrupt, tally))
     try:
         asyncio.run(work_with_client())
-    except InvalidFile as error:
-        _fail(f"registry: {error}; {tally}" if tally.counts else f"registry: {error}", 2)
-    except OperationsRejected as error:
-        _fail(f"registry: the service rejects the data: {error}; {tally}", 1)
-    except TransferError as error:
-        _fail(f"registry: {error}; {tally}", 1)
+    except (InvalidFile, TransferError) as error:
+        note(f"registry: {error}{f'; {tally}' if tally.counts else ''}")
+        sys.exit(2 if isinstance(error, InvalidFile) else 1)
     output(str(tally))
     sys.exit(1 if tally.invalid_rows else 0)
 
@@ -80,10 +102,5 @@ def _interrupt(tally: Tally, number: int, _: FrameType | None) -> NoReturn:
     """End the process at once: a thread that waits for standard input would delay an exit."""
     if sys.stderr is not None and sys.stderr.isatty():
         note("")  # ends the line of the progress bar
-    note(f"registry: interrupted; {tally}")
+    note(f"registry: interrupted; {tally}; the same command continues")
     os._exit(128 + number)
-
-
-def _fail(line: str, status: int) -> NoReturn:
-    note(line)
-    sys.exit(status)

@@ -1,56 +1,73 @@
-"""The command `export`: persons and computers at one point in time, as CSV or NDJSON."""
+"""The command `export`: resources as CSV or NDJSON, from the database or over the API."""
 
 import argparse
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
 from registry.capacity import Capacity
+from registry.commands.client_command import CSV, add_format, format_of, url_of
 from registry.commands.database import database_parser, open_database, run, settings_of
-from registry.commands.file_format import CSV, add_format, format_of
 from registry.commands.output import describe, end_after_broken_pipe, note, require_output
 from registry.jsonapi.error_objects import ApiErrors
-from registry.jsonapi.query import Query, QueryScope, parse_query
+from registry.jsonapi.query import QueryScope, parse_query
 from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
 from registry.private_files import new_file
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
 from registry.storage import Repository, StorageError
-from registry.transfer.csv_rows import write_csv, write_csv_header
-from registry.transfer.exporter import Exporter
-from registry.transfer.ndjson_rows import write_ndjson
-from registry.transfer.rows import COMPUTER, PERSON, counted
+from registry.transfer.client import TOKEN, TransferError, open_client
+from registry.transfer.csv_files import CsvWriter, find_column
+from registry.transfer.exporter import (
+    Selection,
+    by_dependency,
+    read_database,
+    read_service,
+)
+from registry.transfer.ndjson_files import write_ndjson
+from registry.transfer.progress import counted
+from registry.transfer.rows import ID, Chunk, to_one
 
 _DESCRIPTION = (
-    "Write persons and their computers, then computers without an owner, to a new file, as they "
-    "are at one point in time, also while the service runs. --filter selects resources; computers "
-    "without an owner are then left out. The file gets its name when it is complete."
+    "Write the resources of the database, as they are at one point in time, to a new file, also "
+    "while the service runs; with --url, read them over the API. The file gets its name when it is "
+    "complete."
 )
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    parser = _parser()
+    parser, graph = _parser(), Graph(RESOURCES)
     parsed = parser.parse_args(arguments)
-    graph = Graph(RESOURCES)
-    query = _query(parser, parsed, graph)
-    run(_export(settings_of(parsed), graph, query, parsed))
+    is_csv, types = format_of(parsed) == CSV, by_dependency(graph)
+    if parsed.type is not None:
+        types = [graph[parsed.type]]
+    elif is_csv or parsed.fields or parsed.filter or parsed.sort:
+        parser.error(f"--type: name the type to export: {' or '.join(graph)}")
+    selections = [_selection(parser, parsed, one, graph) for one in types]
+    if parsed.url is None:
+        source = _from_database(settings_of(parsed), graph, selections)
+    else:
+        source = _from_service(url_of(parser, parsed), selections)
+    run(_export(source, graph, selections, parsed.file, is_csv=is_csv))
 
 
 def _parser() -> Parser:
     parser = database_parser("export", _DESCRIPTION, "[OPTIONS] FILE")
+    url_help = f"read over the API of this service, with the token in {TOKEN} if it requires one"
+    parser.add_argument("--url", metavar="URL", help=url_help)
     add_format(parser)
-    parser.add_argument(
-        "--type",
-        choices=(PERSON, COMPUTER),
-        default=PERSON,
-        help="person: each person with computers; computer: each with its owner [default: person]",
-    )
+    types = [each.type for each in RESOURCES]
+    type_help = "type to export; a CSV file has one [default: all]"
+    parser.add_argument("--type", choices=types, help=type_help)
     parser.add_argument(
         "--filter",
         action="append",
@@ -58,31 +75,36 @@ def _parser() -> Parser:
         metavar="FILTER",
         help="as in the API: last_name[prefix]=Hop, or JSON; repeatable",
     )
-    parser.add_argument(
-        "--sort", default="", metavar="KEYS", help="as in the API: --sort=-last_name,id"
-    )
-    parser.add_argument("--fields", metavar="NAMES", help="as in the API: full_name,computers")
+    parser.add_argument("--sort", metavar="KEYS", help="as in the API: --sort=-last_name,id")
+    fields_help = "columns, in their order: serial,owner.email [default: all that is declared]"
+    parser.add_argument("--fields", metavar="NAMES", help=fields_help)
     parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
     return parser
 
 
-def _query(parser: Parser, parsed: argparse.Namespace, graph: Graph) -> Query:
-    """Return the query that the options describe; exit with status 2 if one is wrong."""
+def _selection(
+    parser: Parser, parsed: argparse.Namespace, resource: ResourceType, graph: Graph
+) -> Selection:
+    """Return what to export of a type; exit with status 2 if an option is wrong."""
+    links = to_one(resource)
+    names = parsed.fields.split(",") if parsed.fields else [ID, *resource.attributes, *links]
+    columns = []
+    for name in names:
+        column = find_column(f"{name}.{ID}" if name in links else name, resource, graph)
+        if column is None:
+            parser.error(f"--fields: a {resource.type} has no {name}")
+        columns.append(column)
+    own = [each.field for each in columns if each.relationship is None]
     parameters = [_filter_parameter(text) for text in parsed.filter]
-    parameters.append(("sort", parsed.sort))
-    if parsed.fields is not None:
-        parameters.append((f"fields[{parsed.type}]", parsed.fields))
+    parameters += [("sort", parsed.sort)] if parsed.sort else []
+    parameters.append((f"fields[{resource.type}]", ",".join(own or [ID])))
     try:
-        scope = QueryScope(graph[parsed.type], graph, Settings().sizes, many=True)
+        scope = QueryScope(resource, graph, Settings().sizes, many=True)
         query = parse_query(parameters, scope)
     except ApiErrors as error:
         first = error.errors[0]
         parser.error(f"--{(first.parameter or '').partition('[')[0]}: {first.detail}")
-    resource = graph[parsed.type]
-    exported = resource.attribute_names | resource.relationships.keys()
-    if others := query.fields.get(parsed.type, frozenset()) - exported:
-        parser.error(f"--fields: exports have no {', '.join(sorted(others))}")
-    return query
+    return Selection(resource, columns, parameters, query)
 
 
 def _filter_parameter(text: str) -> tuple[str, str]:
@@ -95,56 +117,67 @@ def _filter_parameter(text: str) -> tuple[str, str]:
 
 
 async def _export(
-    settings: Settings, graph: Graph, query: Query, parsed: argparse.Namespace
+    source: AsyncGenerator[Chunk],
+    graph: Graph,
+    selections: Sequence[Selection],
+    name: str,
+    *,
+    is_csv: bool,
 ) -> None:
+    counts = Counter({each.resource.type: 0 for each in selections})
     try:
-        async with open_database(settings) as database:
-            repository = Repository(database, graph, Capacity.of(settings))
-            try:
-                snapshot = await repository.snapshot_for(graph[parsed.type], query)
-                exporter = Exporter(snapshot, graph[parsed.type], query, graph)
-                with _opened(parsed.file) as file:
-                    counts = await _write(exporter, file, parsed)
-            finally:
-                await repository.close()
-    except StorageError as error:
+        async with aclosing(source):
+            chunk = await anext(source, None)  # an error leaves no file
+            with _opened(name, bom=is_csv) as file:
+                write: Callable[[Chunk], None] = partial(write_ndjson, file=file)
+                if is_csv:
+                    write = CsvWriter(file, selections[0].columns).write
+                while chunk is not None:
+                    write(chunk)
+                    counts.update(each["type"] for each in chunk.resources)
+                    chunk = await anext(source, None)
+    except (StorageError, TransferError) as error:
         raise StartError(f"cannot write the export: {error}") from error
     except BrokenPipeError:
         end_after_broken_pipe()
     except OSError as error:
         raise StartError(f"cannot write the export: {describe(error)}") from error
-    written = " and ".join(counted(number, name) for name, number in counts.items())
-    note(f"Wrote {written} to {parsed.file}")
+    note(f"Wrote {counted(graph, counts)} to {name}")
 
 
-async def _write(exporter: Exporter, file: TextIO, parsed: argparse.Namespace) -> Counter[str]:
-    """Write all rows; return the number of resources by type, but not of owners of computers."""
-    counts = Counter({PERSON: 0, COMPUTER: 0} if parsed.type == PERSON else {COMPUTER: 0})
-    is_csv = format_of(parsed) == CSV
-    if is_csv:
-        write_csv_header(exporter.columns, file)
-    async with aclosing(exporter.rows()) as chunks:
+async def _from_database(
+    settings: Settings, graph: Graph, selections: Sequence[Selection]
+) -> AsyncGenerator[Chunk]:
+    async with open_database(settings) as database:
+        repository = Repository(database, graph, Capacity.of(settings))
+        try:
+            async with aclosing(read_database(repository, graph, selections)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            await repository.close()
+
+
+async def _from_service(url: str, selections: Sequence[Selection]) -> AsyncGenerator[Chunk]:
+    async with (
+        open_client(url, os.environ.get(TOKEN)) as client,
+        aclosing(read_service(client, selections)) as chunks,
+    ):
         async for chunk in chunks:
-            if is_csv:
-                write_csv(chunk, exporter.columns, file)
-            else:
-                write_ndjson(chunk, file)
-            counts[COMPUTER] += sum(len(row.computers) for row in chunk)
-            if parsed.type == PERSON:
-                counts[PERSON] += sum(row.person is not None and not row.continues for row in chunk)
-    return counts
+            yield chunk
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[TextIO]:
-    """Yield a new file, or standard output."""
+def _opened(name: str, *, bom: bool) -> Iterator[TextIO]:
+    """Yield a new file, or standard output. bom: whether it begins with a byte order mark."""
+    encoding = "utf-8-sig" if bom else "utf-8"
     if name == "-":
         require_output()
-        with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="", closefd=False) as file:
+        with open(sys.stdout.fileno(), "w", encoding=encoding, newline="", closefd=False) as file:
             yield file
     else:
         with new_file(Path(name)) as binary:
-            file = TextIOWrapper(binary, encoding="utf-8", newline="")
+            file = TextIOWrapper(binary, encoding=encoding, newline="")
             yield file
             file.flush()
             file.detach()

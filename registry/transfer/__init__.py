@@ -1,1 +1,1 @@
-"""Resources from and to files: imports and generated data over HTTP, exports of a snapshot."""
+"""Resources from and to files: imports over HTTP, exports over HTTP or from a snapshot."""

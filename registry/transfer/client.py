@@ -1,11 +1,10 @@
-"""The HTTP client of the service: executes atomic operations and finds resources."""
+"""The HTTP client of the service: executes atomic operations and reads collections."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 import orjson
@@ -13,8 +12,14 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, hdrs
 
 from registry.http.responses import IDEMPOTENCY_KEY
 from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS, RESULTS
-from registry.transfer.operations import Operation
+from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS
+
+TOKEN = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
+
+Document: TypeAlias = Mapping[str, Any]
+Operation: TypeAlias = Mapping[str, Any]
+Rejection: TypeAlias = "tuple[int | None, str | None, str]"
+"""The index of an operation, its member, and why it is rejected; no index if all are."""
 
 _TIMEOUT_SECONDS = 30
 _DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -23,28 +28,23 @@ _DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _REJECTED = {400, 404, 409, 413, 422}
 """Statuses of operations that the service will never accept."""
 
-_NOTHING_CHANGED = 412
+_REMEDIES = {
+    401: f": set the variable {TOKEN} to a valid access token",
+    403: f": the token in {TOKEN} lacks a scope",
+}
 _NO_SPACE = "disk_full"
-_POINTER = re.compile(rf"/{OPERATIONS}/(\d+)(?:/.*?)?(?:/([^/]*))?")
+_POINTER = re.compile(rf"/{OPERATIONS}/(\d+)(?:/.*?(?:attributes|relationships)/([^/]*).*|/.*)?")
 
 
 class TransferError(Exception):
     """The run cannot continue; the message says why in one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why the service rejects an operation. index: None if it rejects all of them."""
-
-    index: int | None
-    reason: str
-
-
 class OperationsRejected(Exception):
     """The service rejects a request, of which nothing was executed."""
 
     def __init__(self, rejections: Sequence[Rejection]) -> None:
-        super().__init__(rejections[0].reason)
+        super().__init__(rejections[0][2])
         self.rejections = rejections
 
 
@@ -62,41 +62,34 @@ class Client:
         self._has_responded = False
 
     async def execute(
-        self, operations: Sequence[Operation], *, is_dry: bool = False
-    ) -> list[Mapping[str, Any]]:
+        self, operations: Sequence[Operation], key: str | None = None
+    ) -> list[Document]:
         """Execute all operations or none; return their results (Atomic Operations, Results).
 
-        is_dry: only checks them, which has no results. Raises OperationsRejected.
+        key: the idempotency key, by default a new one. Raises OperationsRejected.
         """
-        headers = {hdrs.CONTENT_TYPE: media_type(EXTENSION), IDEMPOTENCY_KEY: uuid4().hex}
-        if is_dry:
-            # The path has no entity tag, so no request with this header is executed; the service
-            # reports errors of the document before.
-            headers[hdrs.IF_MATCH] = "*"
+        headers = {hdrs.CONTENT_TYPE: media_type(EXTENSION), IDEMPOTENCY_KEY: key or uuid4().hex}
         body = orjson.dumps({OPERATIONS: operations})
         status, document = await self._request(
             hdrs.METH_POST, "operations", data=body, headers=headers
         )
-        if status == 200:
-            results = document.get(RESULTS) if isinstance(document, dict) else None
-            if isinstance(results, list) and len(results) == len(operations):
+        match document:
+            case {"atomic:results": list(results)} if len(results) == len(operations):
                 return results
-            raise _not_a_registry()
-        if is_dry and status == _NOTHING_CHANGED:
-            return []
-        if status in _REJECTED and (rejections := _rejections(document, status)):
+        # A 404 without a pointer is one of the path.
+        rejections = [_rejection(error) for error in _errors(document)]
+        is_of_path = status == 404 and any(index is None for index, _, _ in rejections)
+        if status in _REJECTED and rejections and not is_of_path:
             raise OperationsRejected(rejections)
         raise _error(status, "operations", document)
 
-    async def find(self, path: str, parameters: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Return the resources of a collection that satisfy the parameters."""
-        status, document = await self._request(hdrs.METH_GET, path, params=parameters)
-        if status != 200:
-            raise _error(status, path, document)
+    async def read(self, path: str, parameters: Iterable[tuple[str, str]]) -> Document:
+        """Return the document of a collection."""
+        status, document = await self._request(hdrs.METH_GET, path, params=list(parameters))
         match document:
-            case {"data": list(resources)}:
-                return resources
-        raise _not_a_registry()
+            case {"data": list()} if status == 200:
+                return dict(document)
+        raise _error(status, path, document)
 
     async def _request(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         """Return the status and the document of the response, after repetitions if needed."""
@@ -107,7 +100,8 @@ class Client:
                 if not self._has_responded:
                     raise
             else:
-                if status != 503 or not self._has_responded or _NO_SPACE in _codes(document):
+                codes = {error.get("code") for error in _errors(document)}
+                if status != 503 or not self._has_responded or _NO_SPACE in codes:
                     self._has_responded = True
                     return status, document
             await asyncio.sleep(delay)
@@ -131,8 +125,6 @@ class Client:
         try:
             return response.status, orjson.loads(body)
         except orjson.JSONDecodeError:
-            if response.status == 200:
-                raise _not_a_registry() from None
             return response.status, None
 
 
@@ -148,37 +140,22 @@ async def open_client(url: str, token: str | None) -> AsyncIterator[Client]:
         yield Client(session)
 
 
-def _errors(document: Any) -> list[Mapping[str, Any]]:
+def _errors(document: Any) -> list[Document]:
     errors = document.get("errors") if isinstance(document, dict) else None
     return [one for one in errors if isinstance(one, dict)] if isinstance(errors, list) else []
 
 
-def _codes(document: Any) -> set[Any]:
-    return {error.get("code") for error in _errors(document)}
-
-
-def _rejections(document: Any, status: int) -> list[Rejection]:
-    rejections = [_rejection(error) for error in _errors(document)]
-    # Without a pointer, what is missing is the path.
-    is_wrong_path = status == 404 and any(each.index is None for each in rejections)
-    return [] if is_wrong_path else rejections
-
-
-def _rejection(error: Mapping[str, Any]) -> Rejection:
-    detail = str(error.get("detail"))
+def _rejection(error: Document) -> Rejection:
     source = error.get("source")
     pointer = source.get("pointer") if isinstance(source, dict) else None
     match = _POINTER.fullmatch(str(pointer))
-    if match is None:
-        return Rejection(None, detail)
-    member = match[2]
-    return Rejection(int(match[1]), f"{member}: {detail}" if member else detail)
+    detail = str(error.get("detail"))
+    return (None, None, detail) if match is None else (int(match[1]), match[2], detail)
 
 
 def _error(status: int, path: str, document: Any) -> TransferError:
-    details = [str(error.get("detail")) for error in _errors(document)]
-    return TransferError(": ".join([f"/{path} failed with status {status}", *details[:1]]))
-
-
-def _not_a_registry() -> TransferError:
-    return TransferError("not a registry: the response is not a document of one")
+    if status == 200:
+        return TransferError("not a registry: the response is not a document of one")
+    details = [str(error.get("detail")) for error in _errors(document)][:1]
+    failure = f"/{path} failed with status {status}"
+    return TransferError(": ".join([failure, *details]) + _REMEDIES.get(status, ""))

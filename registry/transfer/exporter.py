@@ -1,166 +1,122 @@
-"""The export of a snapshot: persons with their computers, or computers with their owner."""
+"""The resources of an export: from a snapshot of the database, or over the API."""
 
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from registry.jsonapi.cursors import Cursors
-from registry.jsonapi.filtering import Condition
-from registry.jsonapi.pagination import CursorPage
+from yarl import URL
+
+from registry.jsonapi.pagination import LARGEST_PAGE
 from registry.jsonapi.query import Query
-from registry.jsonapi.sorting import BY_ID, Key
-from registry.model.attributes import Operator
 from registry.model.graph import Graph
 from registry.model.record import Record
-from registry.model.resource_type import ResourceType
-from registry.storage import Listing, Snapshot
-from registry.transfer.rows import (
-    COMPUTER,
-    COMPUTER_ATTRIBUTES,
-    COMPUTERS,
-    OWNER,
-    PERSON,
-    PERSON_ATTRIBUTES,
-    SERIAL,
-    SERIALS,
-    Attributes,
-    Row,
-)
+from registry.model.resource_type import Relationship, ResourceType
+from registry.storage import Repository
+from registry.transfer.client import Client, Document
+from registry.transfer.csv_files import Column
+from registry.transfer.rows import ID, Chunk, Values, to_one
 
-DEFAULT_FIELDS: Mapping[str, frozenset[str]] = {
-    PERSON: frozenset({*PERSON_ATTRIBUTES, COMPUTERS}),
-    COMPUTER: frozenset({*COMPUTER_ATTRIBUTES, OWNER}),
-}
-"""The fields of each type that an import needs to lose nothing."""
-
-MAX_COMPUTERS = 5_000
-"""Computers per row, and in memory at a time: the longest serials, escaped, fit in `MAX_ROW`."""
+_STORED_ID = "_id"
 
 
-class Exporter:
-    """Exports resources of a snapshot as rows, in constant memory.
+@dataclass(frozen=True)
+class Selection:
+    """What to export of a type: the columns, and the filters, order and fields of the query."""
 
-    resource: persons with their computers, or computers with their owner. query: the filters and
-    the order of these, and their fields, by default DEFAULT_FIELDS. Without the relationship among
-    the fields, rows have no related resources.
-    """
+    resource: ResourceType
+    columns: Sequence[Column]
+    parameters: Sequence[tuple[str, str]]
+    query: Query
 
-    def __init__(
-        self, snapshot: Snapshot, resource: ResourceType, query: Query, graph: Graph
-    ) -> None:
-        self._snapshot = snapshot
-        self._resource = resource
-        self._query = replace(query, fields={**DEFAULT_FIELDS, **query.fields})
-        self._persons, self._computers = graph[PERSON], graph[COMPUTER]
-        self._foreign_key = self._computers.relationships[OWNER].foreign_key
-        fields = self._query.fields[resource.type]
-        self._has_related = not fields.isdisjoint(resource.relationships)
-        self.columns = list(self._columns())
-        """The columns of a CSV file of these rows."""
+    @property
+    def links(self) -> Mapping[str, Relationship]:
+        """The relationships among the columns."""
+        names = {column.relationship for column in self.columns}
+        return {name: one for name, one in to_one(self.resource).items() if name in names}
 
-    async def rows(self) -> AsyncGenerator[list[Row]]:
-        """Yield the rows in the order of the query, in chunks.
+    @property
+    def joined(self) -> frozenset[str]:
+        """The names of those with columns of their targets besides the id."""
+        columns = (one for one in self.columns if one.relationship and one.field != ID)
+        return frozenset(one.relationship for one in columns if one.relationship)
 
-        Without filters, computers without an owner follow the persons, one per row. Raises
-        Unavailable, QueryTimeout or BulkheadFull.
-        """
-        is_of_persons = self._resource.type == PERSON
-        parts = [self._person_part() if is_of_persons else self._computer_part(self._query)]
-        if is_of_persons and self._has_related and not self._query.filters:
-            has_no_owner = Condition(self._foreign_key, Operator.EQ, None)
-            parts.append(self._computer_part(Query(self._query.fields, filters=(has_no_owner,))))
-        for part in parts:
-            async with aclosing(part) as chunks:
-                async for rows in chunks:
-                    yield rows
 
-    def _columns(self) -> Iterator[str]:
-        is_of_persons = self._resource.type == PERSON
-        if is_of_persons or self._has_related:
-            yield from self._names(self._persons)
-        if SERIAL in self._names(self._computers) and (self._has_related or not is_of_persons):
-            yield SERIALS
+def by_dependency(graph: Graph) -> list[ResourceType]:
+    """Return the types, each after those that it links to, if that is possible."""
+    types: dict[str, ResourceType] = {}
 
-    async def _person_part(self) -> AsyncGenerator[list[Row]]:
-        async with self._snapshot.listing(self._persons, self._query).chunks() as chunks:
+    def add(resource: ResourceType, path: tuple[str, ...]) -> None:
+        for link in resource.links:
+            if link.target not in (*path, resource.type):
+                add(graph[link.target], (*path, resource.type))
+        types.setdefault(resource.type, resource)
+
+    for resource in graph.values():
+        add(resource, ())
+    return list(types.values())
+
+
+async def read_service(client: Client, selections: Sequence[Selection]) -> AsyncGenerator[Chunk]:
+    """Yield the resources page by page, each at its own point in time. Raises TransferError."""
+    for selection in selections:
+        resource, links = selection.resource, selection.links
+        targets = {one.target for name, one in links.items() if name not in selection.joined}
+        targets -= {links[name].target for name in selection.joined} | {resource.type}
+        page = [*selection.parameters, ("page[size]", str(LARGEST_PAGE))]
+        page += [("include", ",".join(links))] if links else []
+        page += [(f"fields[{name}]", ID) for name in sorted(targets)]
+        while page:
+            document = await client.read(resource.collection, page)
+            related = [*document.get("included", ()), *document["data"]]
+            yield Chunk(
+                [_shown(each, links) for each in document["data"]],
+                {(each["type"], each[ID]): each["attributes"] for each in related},
+            )
+            following = document["links"].get("next")
+            page = list(URL(following).query.items()) if following else []
+
+
+async def read_database(
+    repository: Repository, graph: Graph, selections: Sequence[Selection]
+) -> AsyncGenerator[Chunk]:
+    """Yield the resources of all types as they are at one point in time. Raises StorageError."""
+    snapshot = await repository.snapshot_for(selections[0].resource, selections[0].query)
+    for selection in selections:
+        resource, query = selection.resource, selection.query
+        names = query.attributes(resource)
+        async with snapshot.listing(resource, query).chunks() as chunks:
             async for records in chunks:
-                async with aclosing(self._person_rows(records)) as parts:
-                    async for rows in parts:
-                        yield rows
+                related: dict[tuple[str, str], Values] = {}
+                for name in selection.joined:
+                    key, target = (
+                        selection.links[name].foreign_key,
+                        graph[selection.links[name].target],
+                    )
+                    ids = {each[key] for each in records} - {None}
+                    for each in await snapshot.read_by_ids(target, ids, target.attribute_names):
+                        attributes = _attributes(target, each, target.attribute_names)
+                        related[target.type, str(each[_STORED_ID])] = attributes
+                objects = [_resource(resource, each, names) for each in records]
+                yield Chunk([_shown(each, selection.links) for each in objects], related)
 
-    async def _computer_part(self, query: Query) -> AsyncGenerator[list[Row]]:
-        async with self._snapshot.listing(self._computers, query).chunks() as chunks:
-            async for records in chunks:
-                yield await self._computer_rows(records)
 
-    async def _person_rows(self, records: Sequence[Record]) -> AsyncGenerator[list[Row]]:
-        """Yield the rows of persons, whose computers are read together if these are not too many.
+def _resource(resource: ResourceType, record: Record, names: Collection[str]) -> Document:
+    links = {}
+    for name, link in to_one(resource).items():
+        key = record[link.foreign_key]
+        links[name] = {"data": None if key is None else {"type": link.target, ID: str(key)}}
+    attributes = _attributes(resource, record, names)
+    shown = {"type": resource.type, ID: str(record[_STORED_ID]), "attributes": attributes}
+    return {**shown, "relationships": links}
 
-        A person who has more computers alone gets several rows.
-        """
-        if not self._has_related:
-            yield self._with_computers(records, ())
-            return
-        groups = [records]
-        while groups:
-            group = groups.pop()
-            owned, page = self._owned(group)
-            window = await owned.window(page)
-            if window.more and len(group) > 1:
-                middle = len(group) // 2
-                groups += [group[middle:], group[:middle]]
-                continue
-            yield self._with_computers(group, window.records)
-            while window.more:
-                window = await owned.window(replace(page, position=window.last))
-                rows = self._with_computers(group, window.records)
-                yield [replace(row, continues=True) for row in rows]
 
-    def _owned(self, persons: Sequence[Record]) -> tuple[Listing, CursorPage]:
-        """Return the computers of persons, ordered by person, and their first page."""
-        ids = tuple(record["_id"] for record in persons)
-        order = (Key(self._foreign_key), *BY_ID)
-        owners = Condition(self._foreign_key, Operator.IN, ids)
-        query = Query(self._query.fields, order=order, filters=(owners,))
-        page = CursorPage(MAX_COMPUTERS, Cursors(self._computers.type, order))
-        return self._snapshot.listing(self._computers, query), page
+def _attributes(resource: ResourceType, record: Record, names: Collection[str]) -> Values:
+    return {name: resource.json_value(name, record) for name in resource.readable if name in names}
 
-    def _with_computers(self, records: Sequence[Record], owned: Sequence[Record]) -> list[Row]:
-        computers: dict[int, list[Attributes]] = defaultdict(list)
-        for record, each in zip(owned, self._attributes(self._computers, owned), strict=True):
-            computers[record[self._foreign_key]].append(each)
-        persons = self._attributes(self._persons, records)
-        return [
-            Row(person, computers.get(record["_id"], ()))
-            for record, person in zip(records, persons, strict=True)
-        ]
 
-    async def _computer_rows(self, records: list[Record]) -> list[Row]:
-        owners: dict[int | None, Attributes] = {}
-        keys = [record.get(self._foreign_key) for record in records]
-        if self._has_related:
-            ids = {key for key in keys if key is not None}
-            fields = frozenset(self._names(self._persons))
-            found = await self._snapshot.read_by_ids(self._persons, ids, fields)
-            for record, each in zip(found, self._attributes(self._persons, found), strict=True):
-                owners[record["_id"]] = each
-        computers = self._attributes(self._computers, records)
-        return [
-            Row(owners.get(key), [computer]) for key, computer in zip(keys, computers, strict=True)
-        ]
-
-    def _names(self, resource: ResourceType) -> list[str]:
-        """Return the names of the attributes in the rows, in the order of their declaration."""
-        return [name for name in resource.attributes if name in self._query.fields[resource.type]]
-
-    def _attributes(self, resource: ResourceType, records: Sequence[Record]) -> list[Attributes]:
-        """Return the attributes of each record, as in JSON."""
-        names, computed = self._names(resource), resource.computed
-        stored = [name for name in names if name not in computed]
-        computations = {name: computed[name].compute for name in names if name in computed}
-        return [
-            {name: record.get(name) for name in stored}
-            | {name: compute(record) for name, compute in computations.items()}
-            for record in records
-        ]
+def _shown(resource: Document, links: Collection[str]) -> Document:
+    """Return a resource object without URLs, with the linkage of these relationships."""
+    shown = {name: resource[name] for name in ("type", ID, "attributes")}
+    if links:
+        linkage = resource["relationships"]
+        shown["relationships"] = {name: {"data": linkage[name]["data"]} for name in links}
+    return shown

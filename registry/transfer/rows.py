@@ -1,57 +1,124 @@
-"""Rows: what one row of a CSV file, or one line of an NDJSON file, describes."""
+"""Rows: what one row of a CSV file, or one line of an NDJSON file, says of one resource."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+import codecs
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from io import TextIOWrapper
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import IO, Any, TextIO, TypeAlias
 
-from registry.resources.computer import computer
-from registry.resources.person import person
+from registry.model.attributes import Attribute
+from registry.model.resource_type import Relationship, ResourceType
 
-PERSON, COMPUTER = person.type, computer.type
-SERIAL, SERIALS = "serial", "serials"
-OWNER = computer.links[0].name
-COMPUTERS = computer.links[0].inverse
+ID, LID = "id", "lid"
 
-PERSON_ATTRIBUTES = tuple(name for name in person.attributes if name in person.writable)
-"""The attributes that a client can write, in the order of their declaration."""
+Values: TypeAlias = dict[str, Any]
+"""Attributes in JSON, or an id or a local id, by name."""
 
-COMPUTER_ATTRIBUTES = tuple(name for name in computer.attributes if name in computer.writable)
-"""The same for computers."""
+Note: TypeAlias = Callable[[str], None]
+"""Shows a line to the user."""
 
-Attributes: TypeAlias = Mapping[str, Any]
-"""Attributes by name, as in the JSON of a resource object."""
+MAX_LINE = 2**20
+"""Characters of a line, as many as a request has bytes."""
+
+_CHUNK = 2**20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Row:
-    """A person and their computers, or without a person computers that have no owner.
+    """A resource of a file.
 
-    person, computers: their attributes. line: the number of the first line of the row in a file,
-    from 1; 0 if it is not in one yet. continues: whether it has more computers of the person of the
-    row before, which it repeats.
+    line: the number of its first line, from 1. id, lid: those in the file. links: by relationship,
+    what the file says of the target, None if it is empty. size: characters in the file.
     """
 
-    person: Attributes | None
-    computers: Sequence[Attributes]
-    line: int = 0
-    continues: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class InvalidRow:
-    """A row that is not stored. reason: one line for the user."""
-
     line: int
-    reason: str
+    type: str
+    values: Values
+    links: dict[str, Values | None] = field(default_factory=dict)
+    id: str | None = None
+    lid: str | None = None
+    size: int = 0
 
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
+
+class InvalidRow(Exception):
+    """A row that cannot be stored. defects: its columns and what is wrong with each."""
+
+    def __init__(self, line: int, *defects: tuple[str | None, str]) -> None:
+        super().__init__(line, *defects)
+        self.line = line
+        self.defects = defects
+
+    def lines(self) -> list[str]:
+        """Return one line for each defect."""
+        return [
+            f"line {self.line}{f', column {column}' if column else ''}: {reason}"
+            for column, reason in self.defects
+        ]
 
 
 class InvalidFile(Exception):
-    """A file that cannot be imported at all; the message is one line with the reason."""
+    """A file that cannot be imported, or no further; the message says why and what to do."""
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count and its noun, in the plural unless it is one."""
-    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Resource objects to write. related: attributes of targets by type and id."""
+
+    resources: Sequence[Mapping[str, Any]]
+    related: Mapping[tuple[str, str], Values]
+
+
+def to_one(resource: ResourceType) -> Mapping[str, Relationship]:
+    """Return the relationships that rows of a type can have, by name."""
+    return {name: one for name, one in resource.relationships.items() if not one.to_many}
+
+
+def canonical(attribute: Attribute, value: Any, *, from_text: bool = False) -> Any:
+    """Return a value as responses show it. Raises ValidationError."""
+    loaded = attribute.from_text(value) if from_text else attribute.from_json(value)
+    attribute.check(loaded)
+    return attribute.to_json(loaded)
+
+
+@contextmanager
+def opened_text(name: str, encoding: str) -> Iterator[TextIO]:
+    """Yield a file, or a copy of standard input (`-`), all of whose bytes are in the encoding.
+
+    Raises InvalidFile or OSError.
+    """
+    with ExitStack() as stack:
+        if name != "-":
+            source: IO[bytes] = stack.enter_context(Path(name).open("rb"))
+        elif sys.stdin is None:
+            raise InvalidFile("standard input is closed")
+        else:
+            source = stack.enter_context(TemporaryFile())
+            copyfileobj(sys.stdin.buffer, source)
+            source.seek(0)
+        _check_encoding(source, encoding)
+        source.seek(0)
+        yield TextIOWrapper(source, encoding, newline="")
+
+
+def _check_encoding(source: IO[bytes], encoding: str) -> None:
+    decoder, lines = codecs.getincrementaldecoder(encoding)(), 0
+    is_last = False
+    while not is_last:
+        chunk = source.read(_CHUNK)
+        is_last = not chunk
+        try:
+            lines += decoder.decode(chunk, final=is_last).count("\n")
+        except UnicodeDecodeError as error:
+            # Its object is the chunk, with the incomplete character before it.
+            line = lines + error.object.count(b"\n", 0, error.start) + 1
+            shown = encoding.removesuffix("-sig").upper()
+            raise InvalidFile(
+                f"not {shown}: byte 0x{error.object[error.start]:02x} in line {line}; save the "
+                "file as UTF-8, or name its encoding: --encoding cp1252 (Windows, western Europe), "
+                "--encoding utf-16"
+            ) from None

@@ -1,4 +1,4 @@
-"""Progress: lines where there is no terminal."""
+"""Progress where there is no terminal, and generated data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from registry.transfer import progress
+from registry.transfer.generator import generate
 from registry.transfer.progress import SECONDS, shown_progress
 
 
@@ -16,8 +17,8 @@ def test_a_line_is_written_every_few_seconds(
     times = [0.0, SECONDS - 1, SECONDS + 1, SECONDS + 2, 2 * SECONDS + 1]
     monkeypatch.setattr(progress, "monotonic", iter(times).__next__)
     with shown_progress("rows") as shown:
-        for _ in times[1:]:
-            shown.add(3_000)
+        for count in range(1, len(times)):
+            shown.show(count * 3_000)
     assert capsys.readouterr().err == (
         "6,000 rows, 1,000 per second\n12,000 rows, 1,091 per second\n"
     )
@@ -28,6 +29,27 @@ def test_nothing_is_shown_if_standard_error_is_closed(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     with shown_progress("rows", 2) as shown:
-        shown.add(1)
+        shown.show(1)
         shown.note("line 2: not valid")
     assert capsys.readouterr().out == ""
+
+
+def test_a_seed_produces_the_same_data_in_every_version() -> None:
+    persons, computers = list(generate(1_000, 0, 1)), list(generate(1_000, 3_000, 1))[1_000:]
+    email = "dennis.boone@example.com"
+    assert persons[0].values == {"first_name": "Dennis", "last_name": "Boone", "email": email}
+    assert [(each.values["serial"], each.links["owner"]) for each in computers[:3]] == [
+        ("C02210200001", {"lid": "245"}),
+        ("PF241100002", {"lid": "1"}),
+        ("C02184200003", {"lid": "562"}),
+    ]
+
+
+def test_some_generated_values_are_missing_and_no_address_occurs_twice() -> None:
+    rows = list(generate(1_000, 1_000, 2))
+    emails = [row.values.get("email") for row in rows[:1_000]]
+    owners = [row.links["owner"] for row in rows[1_000:]]
+    assert 50 < emails.count(None) < 150
+    assert len(set(emails)) == 1_001 - emails.count(None)
+    assert 50 < owners.count(None) < 150
+    assert [row.links["owner"] for row in generate(0, 3, 1)] == [None] * 3

@@ -1,0 +1,246 @@
+"""CSV files: a row per resource of one type, as spreadsheets write and read them.
+
+The header names the columns, in any order: `id`, attributes, and for to-one relationships
+`owner.id` or attributes of the target such as `owner.email`.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from marshmallow import ValidationError
+
+from registry.model.attributes import Attribute, ResourceId, Text
+from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
+from registry.transfer.rows import (
+    ID,
+    MAX_LINE,
+    Chunk,
+    InvalidFile,
+    InvalidRow,
+    Note,
+    Row,
+    Values,
+    canonical,
+    to_one,
+)
+
+_DELIMITERS = ",;\t|"
+_SEP = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
+
+# Where a formula begins: at the start of a cell, and after semicolons and line ends, at which some
+# spreadsheets divide it. Before it is one apostrophe if it is escaped; more belong to the value.
+_FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
+_UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
+
+_BLANKS_AROUND = re.compile(r"'*\s|'*\Z|.*\s\Z", re.DOTALL)
+"""Values that would be stripped or empty, unless an apostrophe precedes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: an attribute of the resource, or of the target of a relationship.
+
+    attribute: of the values; None if the column is not imported.
+    """
+
+    name: str
+    relationship: str | None
+    field: str
+    attribute: Attribute | None
+
+
+def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
+    """Return the column with a name such as `serial` or `owner.email`, None if there is none."""
+    first, _, field = name.rpartition(".")
+    target, relationship = resource, to_one(resource).get(first)
+    if first:
+        if relationship is None:
+            return None
+        target = graph[relationship.target]
+    if field == ID:
+        return Column(name, first or None, field, ResourceId(nullable=True))
+    if field not in target.readable:
+        return None
+    # By a read-only attribute, such as a full name, a target can be found.
+    is_imported = bool(first) or field in target.writable
+    return Column(name, first or None, field, target.readable[field] if is_imported else None)
+
+
+def column_names(resource: ResourceType, graph: Graph) -> list[str]:
+    """Return the names of the columns of a type."""
+    names = [name for name in resource.attributes if name in resource.writable]
+    for name, link in to_one(resource).items():
+        target = graph[link.target]
+        fields = [ID, *(one for one in target.attributes if one in target.writable)]
+        names += [f"{name}.{one}" for one in fields]
+    return [ID, *names]
+
+
+def read_csv(
+    file: TextIO, resource: ResourceType, graph: Graph, renamed: Mapping[str, str], note: Note
+) -> Iterator[Row | InvalidRow]:
+    """Yield the rows after the header. Raises InvalidFile if a column does not fit.
+
+    renamed: columns by their name in the header, "" for one to leave out.
+    """
+    lines = _lines(file)
+    first = next(lines, "")
+    delimiter = _SEP.fullmatch(first)
+    skipped = 1 if delimiter else 0
+    if delimiter:
+        first = next(lines, "")
+    chosen = delimiter[1] if delimiter else _delimiter(first)
+    csv.field_size_limit(MAX_LINE)
+    reader = csv.reader(_chain(first, lines), delimiter=chosen, strict=True)
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+    except csv.Error as error:
+        raise InvalidFile(f"the header is not CSV: {error}") from None
+    columns = _columns(header, resource, graph, renamed, note)
+    line = skipped + reader.line_num + 1
+    while True:
+        try:
+            cells = next(reader, None)
+            if cells is None:
+                return
+            if any(map(str.strip, cells)):
+                yield _row(line, cells, columns, resource)
+        except csv.Error as error:
+            last = skipped + reader.line_num
+            extent = f"; not read up to line {last}" if last > line else ""
+            yield InvalidRow(line, (None, f"not CSV, is a quote not closed? ({error}){extent}"))
+        except InvalidRow as invalid:
+            yield invalid
+        line = skipped + reader.line_num + 1
+
+
+class CsvWriter:
+    """Writes resource objects as rows, after a header."""
+
+    def __init__(self, file: TextIO, columns: Sequence[Column]) -> None:
+        self._writer = csv.writer(file)
+        self._columns = columns
+        self._writer.writerow([column.name for column in columns])
+
+    def write(self, chunk: Chunk) -> None:
+        """Write rows."""
+        self._writer.writerows(
+            [_cell(_value(one, each, chunk.related), one.attribute) for one in self._columns]
+            for each in chunk.resources
+        )
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    number = 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE:
+            raise InvalidFile(f"line {number} is longer than {MAX_LINE:,} characters")
+        yield line
+
+
+def _chain(first: str, lines: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from lines
+
+
+def _delimiter(header: str) -> str:
+    """Return the delimiter that divides a header into the most columns."""
+    return max(_DELIMITERS, key=lambda one: len(next(csv.reader([header], delimiter=one), [])))
+
+
+def _columns(
+    header: Sequence[str],
+    resource: ResourceType,
+    graph: Graph,
+    renamed: Mapping[str, str],
+    note: Note,
+) -> list[Column | None]:
+    """Return the column of each name in the header, None for those left out."""
+    if not any(header):
+        raise InvalidFile("the file has no header")
+    if unknown := sorted(renamed.keys() - set(header)):
+        raise InvalidFile(f"--map: the file has no column `{unknown[0]}`")
+    columns: list[Column | None] = []
+    for shown in header:
+        name = renamed.get(shown, shown)
+        column = find_column(name, resource, graph)
+        if column is None and name:
+            raise InvalidFile(
+                f"the column `{shown}` does not fit: a {resource.type} has "
+                f"{', '.join(column_names(resource, graph))}. Name the one it is with --map "
+                f"'{shown}=NAME', or leave it out with --map '{shown}='"
+            )
+        if column and column in columns:
+            raise InvalidFile(f"the column `{name}` occurs twice")
+        if column and column.attribute is None:
+            note(f"the column `{name}` is read-only and is not imported")
+        columns.append(column)
+    return columns
+
+
+def _row(
+    line: int, cells: Sequence[str], columns: Sequence[Column | None], resource: ResourceType
+) -> Row:
+    """Return a row. Raises InvalidRow with all that is wrong with it."""
+    if len(cells) != len(columns):
+        raise InvalidRow(line, (None, f"{len(cells)} cells instead of {len(columns)}"))
+    own: Values = {}
+    links: dict[str, Values | None] = {}
+    defects: list[tuple[str | None, str]] = []
+    for column, cell in zip(columns, cells, strict=True):
+        if column is None or column.attribute is None:
+            continue
+        text, attribute = _unescaped(cell), column.attribute
+        try:
+            value = canonical(attribute, text, from_text=True) if text else None
+        except ValidationError as error:
+            defects.append((column.name, " ".join(map(str, error.messages))))
+            continue
+        if column.field == ID and text:
+            value = text
+        if column.relationship is None:
+            if value is not None or attribute.nullable:
+                own[column.field] = value
+        elif value is not None:
+            links[column.relationship] = {
+                **(links.get(column.relationship) or {}),
+                column.field: value,
+            }
+        else:
+            links.setdefault(column.relationship, None)
+    if defects:
+        raise InvalidRow(line, *defects)
+    id_ = own.pop(ID, None)
+    return Row(line, resource.type, own, links, id_, size=sum(map(len, cells)))
+
+
+def _unescaped(cell: str) -> str:
+    is_verbatim = cell.startswith("'") and _BLANKS_AROUND.match(cell, 1)
+    text = cell[1:] if is_verbatim else cell.strip()
+    return _ESCAPED.sub(lambda found: found[0][:-1], text)
+
+
+def _cell(value: Any, attribute: Attribute | None) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    # A negative number is not a formula.
+    if not isinstance(value, str) or not (attribute is None or isinstance(attribute, Text)):
+        return value
+    value = _UNESCAPED.sub(r"\g<0>'", value)
+    return f"'{value}" if _BLANKS_AROUND.match(value) else value
+
+
+def _value(
+    column: Column, resource: Mapping[str, Any], related: Mapping[tuple[str, str], Values]
+) -> Any:
+    if column.relationship is None:
+        return resource[ID] if column.field == ID else resource["attributes"].get(column.field)
+    target = resource["relationships"][column.relationship]["data"]
+    if target is None or column.field == ID:
+        return target and target[ID]
+    return related.get((target["type"], target[ID]), {}).get(column.field)

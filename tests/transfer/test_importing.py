@@ -1,0 +1,349 @@
+"""Imports: what a file creates and changes, what a second import does, what is reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from registry.settings import Settings
+from tests.conftest import Grant, Serve
+from tests.support import Api
+from tests.transfer.conftest import RunCommand, emails, fleet
+
+HEADER = "serial,owner.email,owner.first_name,owner.last_name\n"
+SHEET = f"{HEADER}A-1,ada@x.org,Ada,Lovelace\nA-2,ada@x.org,Ada,Lovelace\nB-1,,,\n"
+KEY = ("--key", "serial")
+
+
+def inventory(computers: int = 300, persons: int = 130) -> str:
+    """Return a sheet with a row per computer, and the columns of its owner."""
+    owners = [f"p{n}@x.org,First{n},Last{n % 7}" for n in range(persons)]
+    return HEADER + "".join(f"SN-{n},{owners[n % persons]}\n" for n in range(computers))
+
+
+async def test_a_row_per_computer_makes_each_owner_once(api: Api, import_text: RunCommand) -> None:
+    first = await import_text(inventory(), *KEY)
+    assert (first.status, first.errors) == (0, [])
+    assert first.output.startswith(f"created 130 persons and 300 computers at {api.origin}, in ")
+    second = await import_text(inventory(), *KEY)
+    assert second.output.startswith("left unchanged 300 computers at ")
+    assert len(await fleet(api)) == 300
+    assert len(await emails(api)) == 130
+
+
+async def test_owners_are_made_once_across_requests(api: Api, import_text: RunCommand) -> None:
+    done = await import_text(inventory(2_500, 1_200), *KEY)
+    assert "created 1,200 persons and 2,500 computers" in done.output
+    assert len(set(await emails(api))) == len(await emails(api)) == 1_200
+
+
+async def test_without_a_key_a_file_that_repeats_what_is_stored_stops(
+    api: Api, import_text: RunCommand
+) -> None:
+    assert (await import_text(SHEET)).status == 0
+    again = await import_text(SHEET)
+    assert again.status == 2
+    assert "line 2 repeats what is stored, computer 1. Name what tells" in again.errors[0]
+    assert "apart with --key, one or more of serial" in again.errors[0]
+    assert len(await fleet(api)) == 3
+    assert "created 3 computers" in (await import_text(SHEET, "--create")).output
+    assert len((await api.get("/computers")).data) == 6
+
+
+async def test_without_a_key_a_file_that_repeats_itself_stops(
+    api: Api, import_text: RunCommand
+) -> None:
+    done = await import_text(f"{SHEET}A-1,,,\n")
+    assert done.status == 2
+    assert "line 5 repeats line 2. Name what tells computers apart with --key" in done.errors[0]
+    assert await fleet(api) == {}
+
+
+async def test_rows_with_the_same_key_are_invalid(api: Api, import_text: RunCommand) -> None:
+    sheet = f"{SHEET}A-1,bob@x.org,Bob,Byron\n"
+    for _ in range(2):
+        done = await import_text(sheet, *KEY)
+        assert (done.status, done.errors) == (
+            1,
+            ["line 5, column serial: repeats line 2: the same serial"],
+        )
+        assert await fleet(api) == {"A-1": "Ada Lovelace", "A-2": "Ada Lovelace", "B-1": None}
+
+
+async def test_an_ambiguous_match_is_an_invalid_row(api: Api, import_text: RunCommand) -> None:
+    for _ in range(2):
+        await api.person("Ada", email="ada@x.org")
+        await api.computer("A-1")
+    done = await import_text("serial\nA-1\nA-2\n", *KEY)
+    assert done.errors == ["line 2, column serial: ambiguous: 2 computers match (1, 2)"]
+    done = await import_text("serial,owner.email\nA-3,ada@x.org\n")
+    assert done.errors == ["line 2, column owner.email: ambiguous: 2 persons match (1, 2)"]
+    assert len((await api.get("/computers")).data) == 3
+
+
+async def test_namesakes_are_told_apart_by_id(api: Api, import_text: RunCommand) -> None:
+    ids = [await api.person("Ada", "Lovelace") for _ in range(2)]
+    for number, id_ in enumerate(ids):
+        await api.computer(f"A-{number}", owner=id_)
+    done = await import_text(f"serial,owner.id\nA-0,{ids[0]}\nA-1,{ids[1]}\n", *KEY)
+    assert done.output.startswith("left unchanged 2 computers")
+    persons = f"id,first_name,last_name\n{ids[0]},Ada,King\n{ids[1]},Ada,Lovelace\n"
+    done = await import_text(persons, "--type", "person")
+    assert done.output.startswith("changed 1 person, left unchanged 1 person")
+    assert await fleet(api) == {"A-0": "Ada King", "A-1": "Ada Lovelace"}
+
+
+async def test_an_empty_cell_changes_nothing_unless_it_is_to_replace(
+    api: Api, import_text: RunCommand
+) -> None:
+    await import_text(SHEET, *KEY)
+    taken_back = "serial,owner.email\nA-1,\nA-2,ada@x.org\n"
+    assert (await import_text(taken_back, *KEY)).output.startswith("left unchanged 2 computers")
+    done = await import_text(taken_back, *KEY, "--replace")
+    assert done.output.startswith("changed 1 computer, left unchanged 1 computer")
+    assert await fleet(api) == {"A-1": None, "A-2": "Ada Lovelace", "B-1": None}
+
+
+@pytest.mark.parametrize(
+    ("stored", "sheet"),
+    [
+        ("ada.king@x.org", "Ada.King@X.org"),
+        ("Ada.King@x.org", "ada.king@x.org"),
+        ("ADA.KING@X.ORG", "ada.king@x.org"),
+    ],
+)
+async def test_email_addresses_match_without_regard_to_case(
+    stored: str, sheet: str, api: Api, import_text: RunCommand
+) -> None:
+    await api.person("Ada", "King", email=stored)
+    rows = f"{HEADER}A-1,{sheet},Ada,King\nA-2,{sheet.upper()},Ada,King\n"
+    assert (await import_text(rows)).output.startswith("created 2 computers")
+    persons = f"first_name,last_name,email\nAda,King,{sheet}\n"
+    done = await import_text(persons, "--type", "person")
+    assert done.output.startswith("left unchanged 1 person")
+    assert await emails(api) == [stored]
+
+
+async def test_an_owner_whose_columns_differ_is_an_invalid_row(
+    api: Api, import_text: RunCommand
+) -> None:
+    await api.person("Ada", "Lovelace", email="ada@x.org")
+    done = await import_text(f"{HEADER}A-1,ada@x.org,Adda,Lovelace\n")
+    assert done.errors == ["line 2, column owner.first_name: person 1 has 'Ada'"]
+    assert await fleet(api) == {}
+
+
+async def test_an_owner_that_cannot_be_created_is_an_invalid_row(
+    api: Api, import_text: RunCommand
+) -> None:
+    done = await import_text(f"{HEADER}A-1,ada@x.org,,Lovelace\nA-2,ada@x.org,Ada,Lovelace\n")
+    assert done.errors == ["line 2, column owner.first_name: required for a new person"]
+    assert await fleet(api) == {"A-2": "Ada Lovelace"}
+
+
+async def test_a_person_without_an_address_is_found_by_all_values(import_text: RunCommand) -> None:
+    rows = "first_name,last_name,email\nAda,Lovelace,\nAda,King,\nBob,Byron,b@x.org\n"
+    options = ("--type", "person")
+    assert (await import_text(rows, *options)).output.startswith("created 3 persons")
+    assert (await import_text(rows, *options)).output.startswith("left unchanged 3 persons")
+
+
+async def test_a_key_can_have_several_columns(api: Api, import_text: RunCommand) -> None:
+    await api.person("Ada", "Lovelace", email="old@x.org")
+    rows = "first_name,last_name,email\nAda,Lovelace,new@x.org\nAda,King,king@x.org\n"
+    done = await import_text(rows, "--type", "person", "--key", "first_name,last_name")
+    assert done.output.startswith("changed 1 person, created 1 person")
+    assert await emails(api) == ["king@x.org", "new@x.org"]
+
+
+async def test_a_dry_run_lists_every_error_and_stores_nothing(
+    api: Api, import_text: RunCommand
+) -> None:
+    rows = [f"S-{n},,p{n}@x.org,First,Last\n" for n in range(1_500)]
+    rows[3] = "S-3,,nonsense,First,Last\n"
+    rows[700] = "S-700,999,,,\n"
+    rows[701] = "S-701,998,p@x.org,,\n"
+    rows[1_400] = f"{'x' * 256},,p@x.org,,Last\n"
+    sheet = HEADER.replace(",", ",owner.id,", 1) + "".join(rows)
+    dry = await import_text(sheet, *KEY, "--dry-run")
+    assert dry.status == 1
+    assert [line.split(" Length")[0].split(" Not")[0] for line in dry.errors] == [
+        "line 5, column owner.email:",
+        "line 702, column owner: There is no `person` with the id `999`.",
+        "line 703, column owner.id: no person 998 is stored",
+        "line 1402, column serial:",
+    ]
+    created = "created 1,496 persons and 1,496 computers"
+    assert dry.output.startswith(f"dry run, nothing is stored: {created}")
+    assert await fleet(api) == {}
+    done = await import_text(sheet, *KEY)
+    assert done.errors == dry.errors
+    assert done.output.startswith(created)
+
+
+async def test_an_owner_named_by_id_must_have_the_other_columns(
+    api: Api, import_text: RunCommand
+) -> None:
+    await api.person("Ada", "King", email="ada@x.org")
+    sheet = "serial,owner.id,owner.email\nA-1,1,ada@x.org\nA-2,1,bob@x.org\n"
+    done = await import_text(sheet)
+    assert done.errors == ["line 3, column owner.email: person 1 has 'ada@x.org'"]
+    assert await fleet(api) == {"A-1": "Ada King"}
+
+
+async def test_a_column_that_does_not_fit_stops_with_its_name_and_the_remedy(
+    api: Api, import_text: RunCommand
+) -> None:
+    sheet = "Asset Tag,Notes\nA-1,heavy\n"
+    done = await import_text(sheet)
+    assert done.status == 2
+    names = "id, serial, owner.id, owner.first_name, owner.last_name, owner.email"
+    assert f"the column `Asset Tag` does not fit: a computer has {names}." in done.errors[0]
+    assert "--map 'Asset Tag=NAME'" in done.errors[0]
+    assert (await import_text(sheet, "--map", "Asset Tag=serial")).status == 2
+    done = await import_text(sheet, "--map", "Asset Tag=serial", "--map", "Notes=")
+    assert done.status == 0
+    assert await fleet(api) == {"A-1": None}
+    done = await import_text(sheet, "--map", "Tag=serial")
+    assert "--map: the file has no column `Tag`" in done.errors[0]
+
+
+async def test_a_german_sheet_is_read_and_its_ansi_form_refused_as_a_whole(
+    api: Api, import_text: RunCommand
+) -> None:
+    rows = HEADER.replace(",", ";") + "A-1;joerg@x.org;Jörg;Weiß\r\n" + "A-2;;;\r\n" * 1
+    ansi = await import_text(rows.encode("cp1252"), *KEY)
+    assert ansi.status == 2
+    assert "not UTF-8: byte 0xf6 in line 2" in ansi.errors[0]
+    assert "--encoding cp1252" in ansi.errors[0]
+    assert await fleet(api) == {}
+    done = await import_text(rows.encode("cp1252"), *KEY, "--encoding", "cp1252")
+    assert done.status == 0
+    done = await import_text(rows.encode("utf-8-sig"), *KEY)
+    assert done.output.startswith("left unchanged 2 computers")
+    assert await fleet(api) == {"A-1": "Jörg Weiß", "A-2": None}
+
+
+async def test_the_rows_of_ndjson_link_by_lid_or_by_id(api: Api, import_text: RunCommand) -> None:
+    bob = await api.person("Bob", "Byron")
+    ada = {"type": "person", "lid": "a", "attributes": {"first_name": "Ada", "last_name": "King"}}
+
+    def computer(serial: str, **owner: str) -> dict[str, object]:
+        link = {"owner": {"data": {"type": "person", **owner}}}
+        return {"type": "computer", "attributes": {"serial": serial}, "relationships": link}
+
+    rows = [ada, computer("A-1", lid="a"), computer("B-1", id=bob), computer("C-1", lid="c")]
+    text = b"\n".join(map(orjson.dumps, rows))
+    done = await import_text(text, name="fleet.ndjson")
+    assert done.errors == ["line 4, column owner: no earlier line has the person c"]
+    assert await fleet(api) == {"A-1": "Ada King", "B-1": "Bob Byron"}
+
+
+async def test_an_id_that_is_not_stored_is_an_invalid_row(
+    api: Api, import_text: RunCommand
+) -> None:
+    sheet = "id,serial,owner.id\n7,A-1,\n"
+    done = await import_text(sheet)
+    assert done.errors[0].startswith("line 2, column id: no computer 7 is stored: to import")
+    done = await import_text(sheet, "--create")
+    assert done.output.startswith("created 1 computer")
+    done = await import_text("serial,owner.id\nA-2,7\nA-3,\n")
+    assert done.errors == ["line 2, column owner: There is no `person` with the id `7`."]
+    assert await fleet(api) == {"A-1": None, "A-3": None}
+
+
+async def test_a_unique_attribute_is_the_key_and_a_taken_value_is_reported(
+    serve: Serve, settings: Settings, run: RunCommand, tmp_path: Path
+) -> None:
+    api = await serve(settings=replace(settings, unique=("computer.serial",)))
+    ada = await api.person("Ada", "Lovelace", email="ada@x.org")
+    await api.computer("A-1", owner=ada)
+    path = tmp_path / "fleet.csv"
+    path.write_text("id,serial\n1,A-1\n")
+    await api.computer("A-2")
+    path.write_text("id,serial\n1,A-2\n2,A-3\n")
+    done = await run("import", "--url", api.origin, "--type", "computer", path)
+    assert done.errors == ["line 2, column serial: Another `computer` has this `serial`."]
+    assert await fleet(api) == {"A-1": "Ada Lovelace", "A-3": None}
+
+
+async def test_several_hundred_rejected_rows_are_all_reported(
+    api: Api, import_text: RunCommand
+) -> None:
+    sheet = "serial,owner.id\n" + "".join(f"S-{n},{'9' * (n % 5 == 0)}\n" for n in range(300))
+    done = await import_text(sheet)
+    assert [line.split(",")[0] for line in done.errors] == [
+        f"line {n + 2}" for n in range(0, 300, 5)
+    ]
+    assert len(await fleet(api)) == 240
+
+
+async def test_without_a_token_the_remedy_is_named(
+    serve: Serve, secured: Settings, grant: Grant, run: RunCommand
+) -> None:
+    url = (await serve(settings=secured)).origin
+    few = ("seed", "--url", url, "--persons", "1", "--computers", "1")
+    refused = await run(*few)
+    assert refused.status == 1
+    assert refused.errors[-1].endswith(": set the variable REGISTRY_TOKEN to a valid access token")
+    assert (
+        "the token in REGISTRY_TOKEN lacks a scope"
+        in ((await run(*few, REGISTRY_TOKEN=await grant("read"))).errors[-1])
+    )
+    assert (await run(*few, REGISTRY_TOKEN=await grant("write"))).status == 0
+
+
+async def test_seed_creates_the_generated_persons_and_computers(
+    api: Api, run: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGISTRY_URL", f"{api.origin}/")
+    done = await run("seed")
+    assert (done.status, done.errors) == (0, [])
+    assert done.output.startswith(f"created 100 persons and 300 computers at {api.origin}, in ")
+    assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "Dennis Boone"
+    assert sum(owner is not None for owner in (await fleet(api)).values()) > 200
+    assert (await run("seed")).output.startswith("created 100 persons and 300 computers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("seed", "--persons", "-1"), "--persons: '-1' is not a valid count"),
+        (("seed", "--computers", "many"), "--computers: 'many' is not a valid count"),
+        (("seed", "--url", "127.0.0.1"), "--url: '127.0.0.1' is not a base URL"),
+        (("seed", "--url", "http://127.0.0.1:99999"), "--url: "),
+        (("import",), "FILE"),
+        (("import", "f.csv"), "--type: name the type of a CSV file: person or computer"),
+        (("import", "--url", "ftp://h", "f.ndjson"), "--url: 'ftp://h' is not a base URL"),
+        (("import", "--key", "nam", "f.ndjson"), "--key: 'nam' does not name attributes"),
+        (("import", "--map", "nam", "f.ndjson"), "--map: 'nam' is not COLUMN=NAME"),
+        (("import", "--encoding", "nam", "f.ndjson"), "unknown encoding nam"),
+        (("import", "--create", "--key", "id", "f.ndjson"), "--create: rows that are all new"),
+        (("export", "f.csv"), "--type: name the type to export: person or computer"),
+        (("export", "--type=person", "--filter=nam=Ada", "f"), "--filter: Unknown filter field"),
+        (("export", "--type=person", "--filter", "[1", "f"), "--filter: "),
+        (("export", "--type=person", "--sort", "-nam", "f"), "--sort: "),
+        (("export", "--type=person", "--fields", "nam", "f"), "--fields: a person has no nam"),
+    ],
+)
+async def test_invalid_options_are_reported_in_one_line(
+    arguments: tuple[str, ...], message: str, run: RunCommand
+) -> None:
+    done = await run(*arguments)
+    assert (done.status, done.output, len(done.errors)) == (2, "", 1)
+    assert message in done.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/nowhere.ndjson", "No such file or directory"), ("/proc/self/mem", "Input/output error")],
+)
+async def test_a_file_that_cannot_be_read_is_reported_in_one_line(
+    path: str, reason: str, run: RunCommand
+) -> None:
+    done = await run("import", "--format", "ndjson", path)
+    assert (done.status, done.output) == (2, "")
+    assert done.errors == [f"registry: {path}: {reason}"]

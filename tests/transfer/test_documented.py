@@ -1,0 +1,50 @@
+"""The commands of the page on import and export, and of the README, print what is shown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from registry.settings import Settings
+from tests.support import Api
+from tests.transfer.conftest import RunCommand
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "import-export.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+FILE = re.compile(r"`([\w.]+)`:\n\n```(?:csv|json)\n(.*?)```", re.DOTALL)
+COMMAND = re.compile(r"```sh\n\./scripts/registry (.*)\n```(?:\n\n```text\n(.*)\n```)?")
+
+
+def shown(line: str, url: str) -> str:
+    """Return a summary without what differs in each run."""
+    return re.sub(r"in [\d.]+ s, [\d,]+ rows per second", "", line.strip()).replace(url, "URL")
+
+
+@pytest.mark.parametrize("page", [PAGE, README], ids=["page", "readme"])
+async def test_the_commands_print_what_is_shown(
+    page: str,
+    api: Api,
+    run: RunCommand,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert settings.mongodb_uri is not None
+    variables = {"MONGODB_URI": settings.mongodb_uri, "REGISTRY_DATABASE": settings.database}
+    monkeypatch.setenv("REGISTRY_URL", api.origin)
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILE.findall(page):
+        (tmp_path / name).write_text(text)
+    commands = COMMAND.findall(page)
+    assert len(commands) == (7 if page is PAGE else 1)
+    for command, expected in commands:
+        words = shlex.split(command.replace("http://127.0.0.1:8080", api.origin))
+        done = await run(*words, **variables)
+        assert done.status == 0, done.errors
+        if expected:
+            assert shown(done.output, api.origin) == shown(expected, "http://127.0.0.1:8080")

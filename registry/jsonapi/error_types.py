@@ -314,9 +314,7 @@ class InternalError(ApiError, status=500, code="internal_error"):
         super().__init__("The service failed to process the request; its log contains the cause.")
 
 
-class InvalidStoredRecord(
-    ApiError, status=500, code="invalid_record", title="Invalid record", example={}
-):
+class InvalidStoredRecord(ApiError, status=500, code="invalid_record", title="Invalid record"):
     """A record in the database is not valid; the log of the service has its id."""
 
     def __init__(self) -> None:
@@ -326,9 +324,7 @@ class InvalidStoredRecord(
         )
 
 
-class ServiceUnavailable(
-    ApiError, status=503, code="unavailable", title="Service unavailable", example={}
-):
+class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
     """The database did not respond in time; the change may or may not have been applied."""
 
     def __init__(self) -> None:

@@ -43,6 +43,7 @@ _ANY_REQUEST: ErrorTypes = (
     errors.MisdirectedRequest,
     errors.HeaderFieldsTooLarge,
     errors.InternalError,
+    errors.InvalidStoredRecord,
     errors.ServiceUnavailable,
     errors.Overloaded,
 )

@@ -19,6 +19,7 @@ from registry.settings import Settings
 from registry.storage import (
     BulkheadFull,
     DiskNearlyFull,
+    InvalidRecord,
     QueryTimeout,
     StoredResultTooLarge,
 )
@@ -73,6 +74,7 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
 
 RAISED: dict[type[ApiError], Exception] = {
     errors.InternalError: RuntimeError(),
+    errors.InvalidStoredRecord: InvalidRecord("persons", 1, "a reason"),
     errors.ServiceUnavailable: Unavailable(),
     errors.Overloaded: BulkheadFull("The limit of small requests in progress is reached.", 5),
     errors.DiskFull: DiskNearlyFull(2**26),

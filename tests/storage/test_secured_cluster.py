@@ -20,6 +20,7 @@ from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongo import mongo_client, orphaned_transactions
 from registry.storage.mongo.mongo_client import APP_NAME, connect
+from registry.storage.schema.validators import prepare_validators
 from tests.certificates import Authority
 from tests.conftest import Serve
 from tests.mongods import client_of, program_of
@@ -181,3 +182,17 @@ async def test_a_database_that_the_user_may_not_write_is_reported(
     with pytest.raises(StartError, match=refused):
         async with connect(replace(settings, database="other"), Graph(RESOURCES)):
             pass
+
+
+async def test_a_validator_that_the_user_may_not_set_is_a_warning(
+    serve: Serve, secured_uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await serve()
+    async with client_of(secured_uri.replace("service:p%40ss", "admin:secret")) as admin:
+        await admin[DATABASE].command("collMod", "persons", validator={})
+        api = await serve()
+        assert (await api.get("/persons")).status == 200
+        await prepare_validators(admin[DATABASE], Graph(RESOURCES))
+    (record,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert "Cannot set the validator of persons: not authorized" in record.message
+    assert "dbAdmin" in record.message

@@ -32,7 +32,7 @@ _OPTIONS: dict[str, Any] = {
     "serverSelectionTimeoutMS": 5_000,
     "maxPoolSize": THREADS,
     "tz_aware": True,
-    # Undecodable external data is shown best effort rather than failing the response.
+    # A value that cannot be decoded must not keep the other records of a reply from being read.
     "unicode_decode_error_handler": "replace",
     "datetime_conversion": "DATETIME_AUTO",
 }

@@ -27,7 +27,15 @@ from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
 from registry.resources import RESOURCES
-from registry.settings import VARIABLES, Parser, Settings, add_setting, flag, parse_settings
+from registry.settings import (
+    VARIABLES,
+    Parser,
+    Settings,
+    add_setting,
+    flag,
+    parse_settings,
+    without_credentials,
+)
 from registry.start_error import StartError
 from registry.storage import (
     COLLECTION,
@@ -193,6 +201,13 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """Return the settings in the parsed options and in the environment, as the service has them."""
     given = ((flag(name), text) for name in _SETTINGS for text in getattr(arguments, name) or ())
     return parse_settings(list(chain.from_iterable(given)), os.environ)
+
+
+def place_of(settings: Settings) -> str:
+    """Return where the database is, for messages: the data directory, or the URI and the name."""
+    if settings.mongodb_uri is None:
+        return str(settings.data_dir.absolute())
+    return f"the database {settings.database} at {without_credentials(settings.mongodb_uri)}"
 
 
 @asynccontextmanager

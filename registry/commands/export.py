@@ -13,7 +13,7 @@ from typing import TextIO
 
 from registry.capacity import Capacity
 from registry.commands.client_command import CSV, add_format, format_of, url_of
-from registry.commands.database import database_parser, open_database, run, settings_of
+from registry.commands.database import database_parser, open_database, place_of, run, settings_of
 from registry.commands.output import describe, end_after_broken_pipe, note, require_output
 from registry.jsonapi.error_objects import ApiErrors
 from registry.jsonapi.query import QueryScope, parse_query
@@ -54,10 +54,13 @@ def main(arguments: Sequence[str]) -> None:
         parser.error(f"--type: name the type to export: {' or '.join(graph)}")
     selections = [_selection(parser, parsed, one, graph) for one in types]
     if parsed.url is None:
-        source = _from_database(settings_of(parsed), graph, selections)
+        settings = settings_of(parsed)
+        place, source = place_of(settings), _from_database(settings, graph, selections)
     else:
-        source = _from_service(url_of(parser, parsed), selections)
-    run(_export(source, graph, selections, parsed.file, is_csv=is_csv))
+        place = url_of(parser, parsed)
+        source = _from_service(place, selections)
+    counts = run(_export(source, selections, parsed.file, is_csv=is_csv))
+    note(f"Wrote {counted(graph, counts)} to {parsed.file}, from {place}")
 
 
 def _parser() -> Parser:
@@ -117,13 +120,9 @@ def _filter_parameter(text: str) -> tuple[str, str]:
 
 
 async def _export(
-    source: AsyncGenerator[Chunk],
-    graph: Graph,
-    selections: Sequence[Selection],
-    name: str,
-    *,
-    is_csv: bool,
-) -> None:
+    source: AsyncGenerator[Chunk], selections: Sequence[Selection], name: str, *, is_csv: bool
+) -> Counter[str]:
+    """Write the resources to a file; return how many of each type."""
     counts = Counter({each.resource.type: 0 for each in selections})
     try:
         async with aclosing(source):
@@ -142,7 +141,7 @@ async def _export(
         end_after_broken_pipe()
     except OSError as error:
         raise StartError(f"cannot write the export: {describe(error)}") from error
-    note(f"Wrote {counted(graph, counts)} to {name}")
+    return counts
 
 
 async def _from_database(

@@ -1,6 +1,6 @@
 """The settings of the service, from command-line flags and environment variables."""
 
-from registry.settings.parser import Parser, flag, variable
+from registry.settings.parser import Parser, flag, variable, without_credentials
 from registry.settings.settings import CORES, Settings
 from registry.settings.sources import VARIABLES, add_setting, parse_settings
 
@@ -13,4 +13,5 @@ __all__ = [
     "flag",
     "parse_settings",
     "variable",
+    "without_credentials",
 ]

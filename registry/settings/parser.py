@@ -25,8 +25,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and the message on standard error, without the credentials of URIs."""
-        shown = printable(_CREDENTIALS.sub("://...@", message))
+        shown = printable(without_credentials(message))
         self.exit(2, f"registry: {shown}; --help lists the options\n")
+
+
+def without_credentials(text: str) -> str:
+    """Return a text with URIs without their credentials."""
+    return _CREDENTIALS.sub("://...@", text)
 
 
 def flag(name: str) -> str:

@@ -213,12 +213,14 @@ async def test_an_export_has_the_chosen_columns_rows_and_order(
 
 
 async def test_exports_over_the_api_and_from_the_database_are_the_same(
-    staff: Api, run: RunCommand, tmp_path: Path
+    staff: Api, run: RunCommand, settings: Settings, tmp_path: Path
 ) -> None:
     one, other = tmp_path / "1.ndjson", tmp_path / "2.ndjson"
     done = await run("export", one)
-    assert done.errors == [f"Wrote 3 persons and 2 computers to {one}"]
-    assert (await run("export", "--url", staff.origin, other)).status == 0
+    wrote = f"Wrote 3 persons and 2 computers to {one}, from the database {settings.database} at "
+    assert done.errors == [f"{wrote}{settings.mongodb_uri}"]
+    done = await run("export", "--url", staff.origin, other)
+    assert done.errors[0].endswith(f" to {other}, from {staff.origin}")
     assert one.read_bytes() == other.read_bytes()
     exists = await run("export", one)
     assert exists.status == 1

@@ -199,7 +199,8 @@ async def test_operations_executed_unedited_change_no_stored_resource(
     api = await serve()
     names = {"first_name": "Grace", "last_name": "Hopper", "full_name": "Grace Hopper"}
     await database.persons.insert_many({"_id": n, **names} for n in range(1, 10_001))
-    await database.computers.insert_many({"_id": n, "person": 1} for n in range(1, 101))
+    owned = {"serial": "SN", "person": 1}
+    await database.computers.insert_many({"_id": n, **owned} for n in range(1, 101))
     before = await stored(database)
     visit = Visit(await browser.new_page())
     await visit.page.goto(str(api.client.make_url("/api/swagger/")))

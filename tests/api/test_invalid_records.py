@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from bson.datetime_ms import DatetimeMS
 
+from registry.jsonapi.cursors import Cursors
+from registry.jsonapi.sorting import parse_sort
+from registry.model.graph import Graph
+from registry.resources import RESOURCES
+from registry.storage.reads import joined_reads, listings
 from tests.support import Api, Database, Response
+
+GRAPH = Graph(RESOURCES)
+
 
 NAMES = {"first_name": "Grace", "last_name": "Hopper"}
 
@@ -95,6 +103,34 @@ async def test_an_invalid_record_fails_only_its_requests_among_concurrent_ones(
     responses = await asyncio.gather(*map(api.get, paths))
     assert [one.status for one in responses] == [200, 500] * 50
     assert all(is_refused(one) for one in responses[1::2])
+
+
+async def test_pages_beyond_a_value_of_another_type_are_read(api: Api, database: Database) -> None:
+    await database.computers.insert_many({"_id": one, "serial": f"S{one}"} for one in range(1, 5))
+    invalid = {"_id": 5, "serial": True}  # after all texts
+    await database.computers.insert_one(invalid, bypass_document_validation=True)
+    path = "/computers?sort=-serial&page[size]=2"
+    assert is_refused(await api.get(path))
+    computer = GRAPH["computer"]
+    cursor = Cursors("computer", parse_sort("-serial", computer, GRAPH)).encode(("S4", 4))
+    pages = await api.pages(f"{path}&page[after]={cursor}")
+    assert [page.ids for page in pages] == [["3", "2"], ["1"]]
+
+
+@pytest.mark.parametrize("most", [0, 10_000])
+async def test_an_invalid_foreign_key_is_met_where_owners_are_sorted_or_filtered(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(listings, "MAX_BATCH", most)
+    for name in ("MAX_IDS", "_MAX_SORTED"):
+        monkeypatch.setattr(joined_reads, name, most)
+    await store(database, "computers", {"person": [2]})
+    for query in ("sort=owner.last_name", "filter[owner.last_name]=Hopper"):
+        assert is_refused(await api.get(f"/computers?{query}&page[size]=2")), query
+    for foreign_key in ([2], {"id": 2}):
+        change = {"$set": {"person": foreign_key}}
+        await database.computers.update_one({"_id": 2}, change, bypass_document_validation=True)
+        assert (await api.get("/persons?filter[computers.serial]=S")).ids[0] == "1"
 
 
 async def shown_of(database: Database, collection: str) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http.client import HTTPConnection, HTTPMessage
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -43,6 +44,16 @@ EXAMPLES = 10
 
 QUERIES = 4
 """The number of queries for a collection in one step."""
+
+
+CURSORS = {"prev": "before", "next": "after"}
+"""The link of a page -> the cursor in it."""
+
+
+def cursor(link: str | None, name: str) -> str | None:
+    """Return the cursor in the link of a page, None without one."""
+    values = parse_qs(urlsplit(link or "").query).get(f"page[{name}]")
+    return values[0] if values else None
 
 
 @dataclass(frozen=True)
@@ -471,8 +482,10 @@ class Comparison(RuleBasedStateMachine):
         while target:
             document = self._get(target).document
             pages.append([int(one["id"]) for one in document["data"]])
-            assert document["meta"] == {"count": len(pages[-1])}
-            target = (document["links"][link] or "").removeprefix(self.client.origin)
+            links = document["links"]
+            cursors = {name: cursor(links[to], name) for to, name in CURSORS.items()}
+            assert document["meta"] == {"count": len(pages[-1]), "page": cursors}
+            target = (links[link] or "").removeprefix(self.client.origin)
         return pages
 
     def _get(self, url: str) -> Response:

@@ -16,7 +16,7 @@ from registry.http.app_keys import GRAPH, REPOSITORY
 from registry.jsonapi.pagination import NumberedPage, Window
 from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Key
-from registry.storage.errors import InvalidRecord, Unavailable
+from registry.storage.errors import Unavailable
 from registry.storage.mongo.batching import Batcher, Coalescer
 from tests.support import Api, CommandLog, Database
 
@@ -324,32 +324,6 @@ async def test_a_coalescer_keeps_no_keys_without_callers() -> None:
     pages.batches[2].failure = None  # its traceback refers to the frames
     gc.collect()
     assert [page() for page in pages.keys] == [None] * 6
-
-
-async def test_an_invalid_foreign_key_does_not_affect_requests_of_the_same_batch(
-    api: Api, database: Database
-) -> None:
-    assert api.client.app is not None
-    repository, graph = api.client.app[REPOSITORY], api.client.app[GRAPH]
-    person, computer = graph["person"], graph["computer"]
-    await database.computers.insert_many(
-        [
-            *({"_id": number, "serial": "S", "person": number % 2 + 1} for number in range(1, 7)),
-            {"_id": 7, "serial": "S", "person": [4, 5]},
-        ],
-        bypass_document_validation=True,
-    )
-    owners = [[1, 3], [4, 6], [2, 3]]
-    members = [
-        repository.snapshot().read_members(
-            person, person.relationships["computers"], ids, computer.attribute_names
-        )
-        for ids in owners
-    ]
-    results = await asyncio.gather(*members, return_exceptions=True)
-    assert isinstance(results[1], InvalidRecord)
-    found = [one for one in results if not isinstance(one, BaseException)]
-    assert [[record["_id"] for record in one] for one in found] == [[2, 4, 6], [1, 3, 5]]
 
 
 async def test_concurrent_reads_share_queries(api: Api, commands: CommandLog) -> None:

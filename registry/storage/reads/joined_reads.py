@@ -277,6 +277,7 @@ class _RelatedOrder:
         conditions = [*self._query.conditions, {key: {"$in": ids}}, *following]
         order = replace(by_id, stored_name=key), by_id
         found = await self._query.records.read(conditions, order, limit)
+        self._query.require_valid(found)
         groups: dict[int | None, list[Record]] = {}
         for record in found:
             groups.setdefault(record.get(key), []).append(record)

@@ -75,7 +75,9 @@ async def read_linked_ids(
     found = await reader.read(aggregate_command(resource.collection, [*stages, ids]))
     if not found:
         return set()
-    return set(found[0]["ids"]) - {None} if found[0]["count"] <= limit else None
+    if found[0]["count"] > limit:
+        return None
+    return {id_ for id_ in found[0]["ids"] if isinstance(id_, int)}  # others link to no resource
 
 
 class SemiJoin:
@@ -91,7 +93,8 @@ class SemiJoin:
         self._query = query
 
     async def matching(self, records: Sequence[Record]) -> list[Record]:
-        """Return those of some records of the base query. Raises PyMongoError."""
+        """Return those of some records of the base query. Raises PyMongoError or InvalidRecord."""
+        self._query.require_valid(records)
         return list(await self._matching(AllOf(tuple(self.filters)), records))
 
     async def _matching(self, part: Filter, records: Sequence[Record]) -> Sequence[Record]:

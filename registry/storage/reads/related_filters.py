@@ -77,7 +77,7 @@ async def read_linked_ids(
         return set()
     if found[0]["count"] > limit:
         return None
-    return {id_ for id_ in found[0]["ids"] if isinstance(id_, int)}  # others link to no resource
+    return _ids_among(found[0]["ids"])
 
 
 class SemiJoin:
@@ -130,7 +130,12 @@ class SemiJoin:
         query = {"$and": [{field: {"$in": list(values)}}, to_query(part)]}
         shown = {ID: field == ID, field: True}
         found = await self._query.reader.read(find_command(resource.collection, query, shown))
-        return {record[field] for record in found}
+        return _ids_among(record[field] for record in found)
+
+
+def _ids_among(values: Iterable[object]) -> set[int]:
+    """Return the values that are ids: null and those of invalid records link to no resource."""
+    return {value for value in values if isinstance(value, int)}
 
 
 def _among(found: Iterable[Record], records: Iterable[Record]) -> list[Record]:

@@ -8,6 +8,7 @@ import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TextIO
 
 from marshmallow import ValidationError
@@ -25,6 +26,7 @@ from registry.transfer.rows import (
     Row,
     Values,
     canonical,
+    read_lines,
     to_one,
 )
 
@@ -51,6 +53,9 @@ class Column:
     relationship: str | None
     field: str
     attribute: Attribute | None
+
+
+_UNNAMED = Column("", None, "", None)
 
 
 def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
@@ -87,7 +92,7 @@ def read_csv(
 
     renamed: columns by their name in the header, "" for one to leave out.
     """
-    lines = _lines(file)
+    lines = read_lines(file)
     first = next(lines, "")
     delimiter = _SEP.fullmatch(first)
     skipped = 1 if delimiter else 0
@@ -95,7 +100,7 @@ def read_csv(
         first = next(lines, "")
     chosen = delimiter[1] if delimiter else _delimiter(first)
     csv.field_size_limit(MAX_LINE)
-    reader = csv.reader(_chain(first, lines), delimiter=chosen, strict=True)
+    reader = csv.reader(chain([first], lines), delimiter=chosen, strict=True)
     try:
         header = [cell.strip() for cell in next(reader, [])]
     except csv.Error as error:
@@ -134,20 +139,6 @@ class CsvWriter:
         )
 
 
-def _lines(file: TextIO) -> Iterator[str]:
-    number = 0
-    while line := file.readline(MAX_LINE):
-        number += 1
-        if len(line) == MAX_LINE:
-            raise InvalidFile(f"line {number} is longer than {MAX_LINE:,} characters")
-        yield line
-
-
-def _chain(first: str, lines: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from lines
-
-
 def _delimiter(header: str) -> str:
     """Return the delimiter that divides a header into the most columns."""
     return max(_DELIMITERS, key=lambda one: len(next(csv.reader([header], delimiter=one), [])))
@@ -175,9 +166,11 @@ def _columns(
                 f"{', '.join(column_names(resource, graph))}. Name the one it is with --map "
                 f"'{shown}=NAME', or leave it out with --map '{shown}='"
             )
-        if column and column in columns:
+        if not shown and column is None:  # cells below it must be empty
+            column = _UNNAMED
+        elif column and column in columns:
             raise InvalidFile(f"the column `{name}` occurs twice")
-        if column and column.attribute is None:
+        elif column and column.attribute is None:
             note(f"the column `{name}` is read-only and is not imported")
         columns.append(column)
     return columns
@@ -193,30 +186,33 @@ def _row(
     links: dict[str, Values | None] = {}
     defects: list[tuple[str | None, str]] = []
     for column, cell in zip(columns, cells, strict=True):
+        if column is _UNNAMED and cell.strip():
+            defects.append((None, f"{cell.strip()!r} is in a column without a name"))
         if column is None or column.attribute is None:
             continue
-        text, attribute = _unescaped(cell), column.attribute
         try:
-            value = canonical(attribute, text, from_text=True) if text else None
+            value = _parsed(cell, column.field, column.attribute)
         except ValidationError as error:
             defects.append((column.name, " ".join(map(str, error.messages))))
             continue
-        if column.field == ID and text:
-            value = text
         if column.relationship is None:
-            if value is not None or attribute.nullable:
+            if value is not None or column.attribute.nullable:
                 own[column.field] = value
         elif value is not None:
-            links[column.relationship] = {
-                **(links.get(column.relationship) or {}),
-                column.field: value,
-            }
+            link = links.get(column.relationship) or {}
+            links[column.relationship] = {**link, column.field: value}
         else:
             links.setdefault(column.relationship, None)
     if defects:
         raise InvalidRow(line, *defects)
     id_ = own.pop(ID, None)
     return Row(line, resource.type, own, links, id_, size=sum(map(len, cells)))
+
+
+def _parsed(cell: str, field: str, attribute: Attribute) -> Any:
+    text = _unescaped(cell)
+    value = canonical(attribute, text, from_text=True) if text else None
+    return text if field == ID and text else value
 
 
 def _unescaped(cell: str) -> str:

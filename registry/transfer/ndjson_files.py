@@ -10,14 +10,13 @@ from registry.model.graph import Graph
 from registry.transfer.rows import (
     ID,
     LID,
-    MAX_LINE,
     Chunk,
-    InvalidFile,
     InvalidRow,
     Note,
     Row,
     Values,
     canonical,
+    read_lines,
     to_one,
 )
 
@@ -26,11 +25,8 @@ _MEMBERS = {"type", ID, LID, "attributes", "relationships", "links", "meta"}
 
 def read_ndjson(file: TextIO, graph: Graph, note: Note) -> Iterator[Row | InvalidRow]:
     """Yield the rows. Raises InvalidFile for a line that is too long."""
-    reader, number = _Reader(graph, note), 0
-    while line := file.readline(MAX_LINE):
-        number += 1
-        if len(line) == MAX_LINE:
-            raise InvalidFile(f"line {number} is longer than {MAX_LINE:,} characters")
+    reader = _Reader(graph, note)
+    for number, line in enumerate(read_lines(file), 1):
         if not line.isspace():
             try:
                 yield reader.row(number, line)

@@ -105,6 +105,16 @@ def opened_text(name: str, encoding: str) -> Iterator[TextIO]:
         yield TextIOWrapper(source, encoding, newline="")
 
 
+def read_lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines with their ends. Raises InvalidFile for one that is too long."""
+    number = 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE:
+            raise InvalidFile(f"line {number} is longer than {MAX_LINE:,} characters")
+        yield line
+
+
 def _check_encoding(source: IO[bytes], encoding: str) -> None:
     decoder, lines = codecs.getincrementaldecoder(encoding)(), 0
     is_last = False

@@ -98,6 +98,12 @@ def test_every_invalid_cell_is_reported_with_its_line_and_column() -> None:
     ]
 
 
+def test_a_column_without_a_name_must_be_empty() -> None:
+    found = read("plate,,\nA,,\nB,,x\n")
+    assert [row.line for row in found if isinstance(row, Row)] == [2]
+    assert lines_of(found) == ["line 3: 'x' is in a column without a name"]
+
+
 def test_columns_of_targets_are_read_together() -> None:
     text = "serial,owner.email,owner.first_name\nA,a@x.org,Ada\nB,a@x.org,\nC,,\n"
     links = [row.links for row in read(text, "computer") if isinstance(row, Row)]

@@ -34,7 +34,6 @@ setup(
     install_requires=[
         "aiohttp>=3.14.4,<3.15",  # registry/http/connection.py extends its protocol
         "uvloop>=0.23,<1",  # earlier ones do not reset connections that nobody reads
-        "gunicorn>=25.1",
         "motor>=3.6,<4",
         "pymongo>=4.9,<5",
         "marshmallow>=4.0,<5",

@@ -56,7 +56,7 @@ def create_app(
     """Return the service, which opens its database at start and closes it at the end.
 
     capacity: by default what follows from the settings.
-    on_failure: called on another thread with the reason if the embedded mongod fails repeatedly.
+    on_failure: called with the reason if the embedded mongod fails repeatedly.
     scrape: returns the metrics, unless they have a port of their own.
     Raises InvalidDeclaration if the resources do not fit together, or lack an attribute that is to
     be unique; on startup, raises StartError if the database is unavailable.

@@ -24,6 +24,7 @@ LAYERS = [
     "jsonapi",
     "settings",
     "capacity",
+    "supervision",
     "mongod",
     "storage",
     "operations",

@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 from registry.commands.output import describe, fail, note, output
 from registry.installation import program
 from registry.model.graph import Graph
-from registry.mongod.data_directory import has_data
+from registry.mongod.data_directory import has_data, running_uri
 from registry.mongod.data_format import raise_format
-from registry.mongod.unix_socket import running_uri
 from registry.operations.backup_archive import BackupError, Manifest, open_backup
 from registry.operations.backups import back_up
 from registry.operations.backups import restore as restore_backup

@@ -71,9 +71,9 @@ async def _serve(
         ) as announce_all:
             await serve(settings, lambda: listener, announce_all)
     else:
-        from registry.processes.supervisor import supervise  # noqa: PLC0415
+        from registry.processes.workers import serve_with_workers  # noqa: PLC0415
 
-        await supervise(settings, listener, metrics_listener, announce)
+        await serve_with_workers(settings, listener, metrics_listener, announce)
 
 
 def _announcer(settings: Settings) -> Callable[[str], None]:

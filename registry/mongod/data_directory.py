@@ -1,18 +1,38 @@
-"""The data directory of the embedded mongod, which one process at a time may use."""
+"""The data directory of the embedded mongod: its lock, its disk, and the socket of mongod in it."""
 
 import asyncio
 import fcntl
 import os
+import shutil
+import socket
+import stat
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
+from urllib.parse import quote
 
-from registry.mongod.server_log import Log
-from registry.private_files import open_private
+from registry.private_files import is_trusted, open_private
 from registry.settings import Settings
 from registry.start_error import StartError
+
+RESERVE_BYTES = 64 * 2**20
+"""With less free space, the service refuses changes.
+
+mongod aborts if it cannot write, and reads end with it. The reserve is for what it writes after the
+last change: the rest of the changes in progress, and the next checkpoint.
+"""
+
+MEMBER = "./mongodb-27017.sock"
+"""The member of the replica set. mongod runs in the directory of its socket, so this name, which
+is stored with the data, stays valid when they are moved; the leading dot avoids a DNS lookup."""
+
+_MAX_PATH_BYTES = 103
+"""Longest path to which macOS can connect; Linux allows 107. mongod binds a relative path."""
+
+_TEMPORARY_DIR = "/tmp"  # noqa: S108 - a short path; what is made there is private
 
 _ADVICE = "choose another with --data-dir or REGISTRY_DATA_DIR"
 
@@ -20,10 +40,18 @@ _POLL_SECONDS = 0.005
 _PREVIOUS_SECONDS = 30.0
 _COMMAND_SECONDS = 3.0  # most commands on the data directory of a stopped service take less
 
+_CONNECT_SECONDS = 1.0
+"""How long to wait for a mongod, which accepts connections at once unless it is stopped."""
+
 
 def db_path(data_dir: Path) -> Path:
     """Return the directory in which mongod stores the database."""
     return data_dir / "mongodb"
+
+
+def has_space(directory: Path, wanted: int) -> bool:
+    """Return whether the disk of a directory has this many bytes free. Raises OSError."""
+    return shutil.disk_usage(directory).free >= wanted
 
 
 def has_data(settings: Settings) -> bool:
@@ -46,7 +74,7 @@ async def locked(data_dir: Path) -> AsyncIterator[None]:
         file = open_private(data_dir / "lock")
     with file:
         await _lock(file, data_dir)
-        await _wait_for_previous(db_path(data_dir) / "mongod.lock")
+        await wait_for_previous(data_dir)
         yield
 
 
@@ -66,18 +94,12 @@ async def _lock(file: BinaryIO, data_dir: Path) -> None:
         file.flush()
 
 
-@contextmanager
-def opened_log(data_dir: Path) -> Iterator[Log]:
-    """Open the log of mongod for a new start, and close it at the end. Raises StartError."""
-    with start_errors(data_dir):
-        log = Log.open(data_dir / "mongod.log")
-        log.begin()
-    with log.file:
-        yield log
+async def wait_for_previous(data_dir: Path) -> None:
+    """Wait for the mongod of a service, or of a shell, that was killed: it may still be stopping.
 
-
-async def _wait_for_previous(lock: Path) -> None:
-    """Wait for the mongod of a service that was killed: it may still be closing its files."""
+    Raises StartError.
+    """
+    lock = db_path(data_dir) / "mongod.lock"
     deadline = time.monotonic() + _PREVIOUS_SECONDS
     while process := _locked_by(lock):
         if time.monotonic() > deadline:
@@ -99,6 +121,91 @@ def _try_lock(file: IO[Any]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def running_uri(settings: Settings) -> Iterator[str | None]:
+    """Yield the URI of the mongod that a service runs on `settings.data_dir`; None without one.
+
+    Raises StartError.
+    """
+    data_dir = settings.data_dir.absolute()
+    with start_errors(data_dir):
+        directories = [each for each in data_dir.glob("socket-*") if _is_private(each)]
+    for directory in directories:
+        with socket_uri(directory) as (path, uri):
+            if is_listening(path):
+                yield uri
+                return
+    yield None
+
+
+@contextmanager
+def socket_directory(data_dir: Path) -> Iterator[Path]:
+    """Create the directory of the socket, and remove it at the end.
+
+    It lasts longer than each mongod, so that nobody can put another in its place. Raises
+    StartError.
+    """
+    with ExitStack() as stack:
+        with start_errors(data_dir):
+            for found in data_dir.glob("socket-*"):  # after the end of a service by kill -9
+                shutil.rmtree(found, ignore_errors=True)
+            directory = Path(tempfile.mkdtemp(prefix="socket-", dir=data_dir))  # makes it private
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            stack.enter_context(_kept(directory))
+        yield directory
+
+
+@contextmanager
+def socket_uri(directory: Path) -> Iterator[tuple[Path, str]]:
+    """Yield a path of the socket in a directory, short enough to connect to, and its URI.
+
+    If the own path is too long or not ASCII, the other one leads through a private link. Raises
+    StartError.
+    """
+    with ExitStack() as stack:
+        path = directory / MEMBER
+        if not str(path).isascii() or len(str(path)) > _MAX_PATH_BYTES:
+            with start_errors(directory.parent):
+                private = stack.enter_context(
+                    tempfile.TemporaryDirectory(
+                        prefix="registry-", dir=_TEMPORARY_DIR, ignore_cleanup_errors=True
+                    )
+                )
+                stack.enter_context(_kept(Path(private)))
+                link = Path(private, "socket")
+                link.symlink_to(directory)
+                path = link / MEMBER
+        yield path, f"mongodb://{quote(str(path), safe='')}/?directConnection=true"
+
+
+def is_listening(path: Path) -> bool:
+    """Return whether a process accepts connections at a socket."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_CONNECT_SECONDS)  # a stopped mongod accepts nothing
+        client.connect(str(path))
+        return True
+    return False
+
+
+def _is_private(directory: Path) -> bool:
+    with suppress(FileNotFoundError):  # its service has just stopped
+        status = directory.lstat()
+        is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        return stat.S_ISDIR(status.st_mode) and not is_open and is_trusted(status, directory.parent)
+    return False
+
+
+@contextmanager
+def _kept(directory: Path) -> Iterator[None]:
+    """Keep systemd-tmpfiles from removing old files in a directory: it skips those with a lock."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

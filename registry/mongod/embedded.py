@@ -3,29 +3,35 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+import socket
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.installation import program
+from registry.metrics.families import MONGOD_RESTARTS
 from registry.mongod.binary import find_binary
-from registry.mongod.child_process import ChildProcess
-from registry.mongod.data_directory import db_path, locked, opened_log
-from registry.mongod.data_format import MongoClient, read_format, version_conflict
-from registry.mongod.server_log import Log
-from registry.mongod.supervision import Program, ProgramSupervisor
-from registry.mongod.unix_socket import (
+from registry.mongod.data_directory import (
     MEMBER,
+    db_path,
+    has_space,
     is_listening,
+    locked,
     socket_directory,
     socket_uri,
+    start_errors,
+    wait_for_previous,
 )
+from registry.mongod.data_format import MongoClient, read_format, version_conflict
+from registry.mongod.server_log import Log
 from registry.settings import Settings
 from registry.start_error import StartError
+from registry.supervision import Supervisor, child_process, ending
 
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
@@ -42,6 +48,40 @@ _OPTIONS = (
 _POLL_SECONDS = 0.005
 _START_SECONDS = 120.0  # after a crash there may be a journal to replay
 
+_STOP_SECONDS = 6.0
+"""The time after which mongod is killed. Including open requests, a stop takes under 30 s."""
+
+_ORPHAN_SECONDS = 8
+"""The same if this process has been killed."""
+
+_LOG_SECONDS = 5.0
+"""How often the size of the log is checked."""
+
+_RESTART_BYTES = 32 * 2**20
+"""With less free space, mongod cannot be relied on to start again."""
+
+_SCRIPT = """
+seconds=$1; shift
+exec 3<&0
+"$@" </dev/null 3<&- & program=$!
+{
+  read -r _ <&3 && seconds=0
+  kill "$program"
+  while [ "$seconds" -gt 0 ]; do
+    command -p sleep 1
+    kill -0 "$program" || exit
+    seconds=$((seconds - 1))
+    [ "$seconds" -gt 0 ] || kill -9 "$program"
+  done
+} 2>/dev/null & watcher=$!
+wait "$program"; status=$?
+kill "$watcher" 2>/dev/null
+exit "$status"
+"""
+"""Terminates the program when standard input receives a line, or is closed because this process
+has ended. In the second case it also kills the program if it does not stop, as nobody else will.
+Background commands of a shell read /dev/null instead of standard input, hence descriptor 3."""
+
 _log = logging.getLogger("registry")
 
 
@@ -52,42 +92,23 @@ async def mongod(
     """Run a mongod on `settings.data_dir`; yield its URI once it accepts writes.
 
     If it exits, it is restarted under the same URI; if that fails repeatedly, `on_failure` is
-    called with the reason, on another thread. It ends with the context, or soon after this process,
-    even after kill -9, and is not bound to an event loop. Raises StartError if it cannot run.
+    called with the reason. It ends with the context, or soon after this process, even after
+    kill -9. Raises StartError if it cannot run.
     """
     binary = find_binary(settings.mongod)
     data_dir = settings.data_dir.absolute()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(locked(data_dir))
-        log = stack.enter_context(opened_log(data_dir))
+        with start_errors(data_dir):
+            log = Log.open(data_dir / "mongod.log")
+        stack.enter_context(log.file)
         sockets = stack.enter_context(socket_directory(data_dir))
         path, uri = stack.enter_context(socket_uri(sockets))
         data = ("--dbpath", str(db_path(data_dir)))
-        command = [str(binary), *data, "--wiredTigerCacheSizeGB", _cache_gib(), *_OPTIONS]
-
-        def start() -> ChildProcess:
-            return ChildProcess(command, sockets, log.file)
-
-        ready = partial(_wait_for_restart, path)
-        supervised = Program("mongod", start, ready, data_dir, log, on_failure)
-        supervisor = ProgramSupervisor(supervised, child := start())
-        try:
-            await _wait_until_started(child, path, uri, log)
-            supervisor.start()
-            yield uri
-        finally:
-            await asyncio.to_thread(supervisor.stop)
-
-
-async def _wait_until_started(child: ChildProcess, path: Path, uri: str, log: Log) -> None:
-    try:
-        async with asyncio.timeout(_START_SECONDS):
-            await _wait_for_socket(path, child)
-            await _wait_for_primary(uri)
-    except (TimeoutError, ChildProcessError, PyMongoError) as error:
-        late = f"it was not ready after {_START_SECONDS:g} s"
-        reason = version_conflict(log) or log.first_error() or str(error) or late
-        raise StartError(f"mongod does not start: {reason} (its log is {log})") from error
+        command = (str(binary), *data, "--wiredTigerCacheSizeGB", _cache_gib(), *_OPTIONS)
+        supervisor = await stack.enter_async_context(Supervisor(on_failure))
+        await supervisor.start("mongod", _Mongod(command, data_dir, sockets, path, uri, log).run)
+        yield uri
 
 
 def _cache_gib() -> str:
@@ -96,17 +117,87 @@ def _cache_gib() -> str:
     return f"{min(max(0.25, quarter), 2.0):.2f}"
 
 
-async def _wait_for_restart(path: Path, child: ChildProcess) -> None:
-    async with asyncio.timeout(_START_SECONDS):
-        await _wait_for_socket(path, child)
+@asynccontextmanager
+async def bound_process(
+    command: tuple[str, ...], directory: Path, log: Log
+) -> AsyncIterator[Process]:
+    """Run a program in a directory until the context or this process ends, even by kill -9.
+
+    log: takes its output.
+    """
+    script = ("/bin/sh", "-c", _SCRIPT, "registry-child", str(_ORPHAN_SECONDS), *command)
+    running = child_process(
+        *script, stop=_stop, seconds=_STOP_SECONDS, cwd=directory, stdout=log.file, stderr=log.file
+    )
+    async with running as (process, _):
+        yield process
 
 
-async def _wait_for_socket(path: Path, child: ChildProcess) -> None:
-    while not (ending := child.ending()):
-        if is_listening(path):
-            return
-        await asyncio.sleep(_POLL_SECONDS)
-    raise ChildProcessError(f"it ended with {ending}")
+def _stop(shell: Process, stdin: socket.socket) -> None:
+    if shell.returncode is None:
+        stdin.send(b"\n")
+    stdin.close()  # what is left of it if the shell alone was killed ends as after this process
+
+
+@dataclass(slots=True)
+class _Mongod:
+    """A mongod that can be started repeatedly.
+
+    sockets: the directory where it runs. path: that of its socket. starts: how many there were.
+    """
+
+    command: tuple[str, ...]
+    data_dir: Path
+    sockets: Path
+    path: Path
+    uri: str
+    log: Log
+    starts: int = 0
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+        """Run it, as `Supervisor.start` requires."""
+        if self.starts:
+            self._require_space()
+            await wait_for_previous(self.data_dir)
+        self.log.begin()
+        async with bound_process(self.command, self.sockets, self.log) as process:
+            await self._wait_until_ready(process)
+            if self.starts:
+                MONGOD_RESTARTS.sample()[0] += 1
+            self.starts += 1
+            yield lambda: self._wait(process)
+
+    def _require_space(self) -> None:
+        with suppress(OSError):  # the start then fails for the same reason
+            if not has_space(self.data_dir, _RESTART_BYTES):
+                needed = _RESTART_BYTES // 2**20
+                raise StartError(f"its disk has less than {needed} MB of free space")
+
+    async def _wait(self, process: Process) -> str:
+        """Wait until it ends, and return why; keep its log bounded meanwhile."""
+        while process.returncode is None:
+            await asyncio.to_thread(self.log.rotate_if_full)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOG_SECONDS):
+                    await process.wait()
+        return self._reason(await ending(process), self.log.first_error())
+
+    async def _wait_until_ready(self, process: Process) -> None:
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not is_listening(self.path):
+                    if process.returncode is not None:
+                        raise ChildProcessError(f"it ended with {await ending(process)}")
+                    await asyncio.sleep(_POLL_SECONDS)
+                await _wait_for_primary(self.uri)
+        except (TimeoutError, ChildProcessError, PyMongoError) as error:
+            late = f"it was not ready after {_START_SECONDS:g} s"
+            reason = version_conflict(self.log) or self.log.first_error() or str(error) or late
+            raise ChildProcessError(self._reason(reason)) from error
+
+    def _reason(self, *parts: str | None) -> str:
+        return f"{': '.join(filter(None, parts))} (its log is {self.log})"
 
 
 async def _wait_for_primary(uri: str) -> None:

@@ -13,7 +13,7 @@ from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import BulkWriteError, PyMongoError
 
 from registry import __version__
-from registry.mongod.disk import RESERVE_BYTES, has_space
+from registry.mongod.data_directory import RESERVE_BYTES, has_space
 from registry.operations.backup_archive import (
     Backup,
     BackupError,

@@ -11,6 +11,12 @@ from typing import Any
 
 import uvloop
 
+FINISH_SECONDS = 20.0
+"""Seconds that requests in progress may take to finish after a shutdown signal.
+
+Containers are usually given 30 s to stop, which include the stop of mongod.
+"""
+
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)

@@ -6,6 +6,8 @@ import resource
 import signal
 import socket
 from collections.abc import Callable
+from time import perf_counter
+from typing import NoReturn
 
 from registry.app import create_app
 from registry.http.app_keys import NOTICE
@@ -13,21 +15,17 @@ from registry.http.metrics_endpoint import Scrape, scrape_process
 from registry.http.server import Runner
 from registry.http.service_urls import UI_PATH
 from registry.http.tls import Certificate
-from registry.metrics.families import REQUESTS_IN_PROGRESS, WORKERS
+from registry.metrics.families import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.openapi import swagger_ui
-from registry.processes.event_loop_lag import observe_lag
-from registry.processes.failure import DatabaseFailure
+from registry.processes.event_loop import FINISH_SECONDS
 from registry.processes.listeners import listens_on_all_addresses, url_of
 from registry.settings import Settings
-
-FINISH_SECONDS = 20.0
-"""Seconds that requests in progress may take to finish after a shutdown signal.
-
-Containers are usually given 30 s to stop, which include the stop of mongod.
-"""
+from registry.start_error import StartError
 
 _OPEN_FILES = 10_240
 """Most of them connections; macOS allows no more."""
+
+_LAG_INTERVAL_SECONDS = 0.25
 
 _ON_ALL_ADDRESSES = "It listens on all addresses of this machine"
 
@@ -37,7 +35,7 @@ async def serve(
     listen: Callable[[], socket.socket],
     announce: Callable[[str], None],
     scrape: Scrape = scrape_process,
-) -> None:
+) -> NoReturn:
     """Serve on the socket that `listen` returns until cancelled; then finish open requests.
 
     `listen` is called, and `announce` gets one line with the URLs of the service, only once the
@@ -46,11 +44,11 @@ async def serve(
     """
     certificate = Certificate(settings) if settings.tls_certificate else None
     _allow_connections()
-    failure = DatabaseFailure()
-    app = create_app(settings, on_failure=failure.report, scrape=scrape)
+    failures: asyncio.Queue[str] = asyncio.Queue()
+    app = create_app(settings, on_failure=failures.put_nowait, scrape=scrape)
     is_logged = settings.access_log == "on"
     runner = Runner(app, shutdown_timeout=FINISH_SECONDS, access_log=is_logged)
-    lag = asyncio.create_task(observe_lag())
+    lag = asyncio.create_task(_observe_lag())
     try:
         await runner.setup()
         _tune_gc()
@@ -62,10 +60,20 @@ async def serve(
         WORKERS.set_function(lambda: 1)
         REQUESTS_IN_PROGRESS.set_function(lambda: runner.requests_in_progress)
         announce(_announcement(settings, listener, app[NOTICE]))
-        await failure.wait()
+        raise StartError(await failures.get())
     finally:
         await runner.cleanup()
         lag.cancel()
+
+
+async def _observe_lag() -> NoReturn:
+    """Observe how late the event loop calls a timer, until cancelled."""
+    sample = EVENT_LOOP_LAG.sample()
+    while True:
+        begin = perf_counter()
+        await asyncio.sleep(_LAG_INTERVAL_SECONDS)
+        # A timer of uvloop, which has a resolution of a millisecond, may be called too early.
+        EVENT_LOOP_LAG.observe(sample, max(0.0, perf_counter() - begin - _LAG_INTERVAL_SECONDS))
 
 
 def _announcement(settings: Settings, listener: socket.socket, notice: str) -> str:

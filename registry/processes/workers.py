@@ -1,128 +1,134 @@
-"""The workers, forked by gunicorn; `registry.processes.supervisor` starts this as a program.
-
-Standard input carries, pickled, the Settings, the family and address of the port, and the
-descriptor of the channel for metrics, which is inherited. SIGTERM stops gunicorn and all workers;
-when standard input closes, because the supervisor has exited or was killed, they exit at once. On
-standard output each worker reports one line: `ready` and the line to announce, or `failed` and the
-reason.
-"""
+"""Several workers on one port: this process owns the port and mongod, and restarts what fails."""
 
 import asyncio
-import logging
-import os
-import pickle
-import select
 import signal
 import socket
 import sys
-from contextlib import suppress
-from functools import partial
-from typing import Any
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any, NoReturn
 
-from gunicorn.app.base import BaseApplication
-from gunicorn.arbiter import Arbiter
-from gunicorn.workers.base import Worker
-
-from registry.processes import event_loop
-from registry.processes.listeners import listen
-from registry.processes.logs import log_in_background, log_to_stderr
-from registry.processes.metrics_exchange import Reporter
-from registry.processes.service import FINISH_SECONDS, serve
+from registry.mongod.embedded import mongod
+from registry.processes.event_loop import FINISH_SECONDS
+from registry.processes.exchange import Totals, receive, send
+from registry.processes.listeners import reserve_port
 from registry.settings import Settings
 from registry.start_error import StartError
+from registry.supervision import Supervisor, child_process, ending
 
-_RETRY_SECONDS = 5.0
-"""Delay before a worker that could not start exits, so that gunicorn retries at this interval."""
-
-_LIFE_PIPE, _REPORTS = 0, 1  # standard input and output
+_STOP_SECONDS = FINISH_SECONDS + 3.0
+"""The time after which a worker is killed."""
 
 
-def main() -> None:
-    """Run gunicorn until SIGTERM, or until standard input closes."""
+async def serve_with_workers(
+    settings: Settings,
+    listener: socket.socket,
+    metrics_listener: socket.socket | None,
+    announce: Callable[[str], None],
+) -> NoReturn:
+    """Serve with `settings.workers` processes on the port of `listener` until cancelled.
+
+    metrics_listener: listens on the port for metrics, if there is one. Closes `listener` but keeps
+    its port reserved. `announce` gets one line with the URLs of the service once all workers are
+    ready. Raises StartError if a worker cannot start, or if a worker or the embedded mongod fails
+    repeatedly.
+    """
+    failures: asyncio.Queue[str] = asyncio.Queue()
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(reserve_port(listener))
+        workers = _Workers()
+        if metrics_listener is not None:
+            metrics = _metrics_server(settings, metrics_listener, workers.totals, announce)
+            announce = await stack.enter_async_context(metrics)
+        supervisor = await stack.enter_async_context(Supervisor(failures.put_nowait))
+        # They load in parallel with mongod, and stop before it.
+        starting = [
+            asyncio.create_task(supervisor.start("worker", workers.run))
+            for _ in range(settings.workers)
+        ]
+        if settings.mongodb_uri is None:
+            uri = await stack.enter_async_context(mongod(settings, failures.put_nowait))
+            stack.push_async_callback(supervisor.stop)
+            settings = replace(settings, mongodb_uri=uri)
+        workers.configuration.set_result((settings, port.family, port.getsockname()))
+        await asyncio.gather(*starting)
+        if settings.tls_certificate:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, workers.hang_up)
+        announce(workers.line)
+        raise StartError(await failures.get())
+
+
+def _metrics_server(
+    settings: Settings, listener: socket.socket, totals: Totals, announce: Callable[[str], None]
+) -> AbstractAsyncContextManager[Callable[[str], None]]:
+    # Imported late, because it loads slowly.
+    from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
+
+    return metrics_server(settings, listener, totals.scrape, announce)
+
+
+class _Workers:
+    """The workers that run. line: what to announce, of the one that was ready last.
+
+    configuration: what each receives, once it is known.
+    """
+
+    def __init__(self) -> None:
+        self.totals = Totals()
+        self.line = ""
+        self.configuration: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._processes: set[Process] = set()
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+        """Run a worker, as `Supervisor.start` requires."""
+        # A program of its own, because a process with threads should not fork.
+        command = (sys.executable, "-m", "registry.processes.worker")
+        async with AsyncExitStack() as stack:
+            running = child_process(*command, stop=_terminate, seconds=_STOP_SECONDS)
+            worker, own = await stack.enter_async_context(running)
+            reader, writer = await asyncio.open_unix_connection(sock=own.dup())
+            try:
+                send(writer, await asyncio.shield(self.configuration))
+                self.line = await _readiness(reader, worker)
+                self._processes.add(worker)
+                collecting = asyncio.create_task(self.totals.collect(reader, writer))
+                try:
+                    yield lambda: _wait(worker)
+                finally:
+                    self._processes.discard(worker)
+                    await stack.aclose()
+                    await collecting  # what it has counted until its end
+            finally:
+                writer.close()
+
+    def hang_up(self) -> None:
+        """Let all workers reload their certificate."""
+        for worker in self._processes:
+            with suppress(ProcessLookupError):
+                worker.send_signal(signal.SIGHUP)
+
+
+async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
+    """Return the line to announce once a worker is ready.
+
+    Raises StartError if it says why it cannot start, ChildProcessError if it ends.
+    """
     try:
-        application = _Application(*pickle.load(sys.stdin.buffer))  # noqa: S301 - from the supervisor
-    except EOFError:  # the supervisor could not start
-        return
-    log_to_stderr(application.settings.log_format)
-    arbiter = _Arbiter(application)
-    logging.getLogger("gunicorn.error").propagate = True  # to the log of the service
-    arbiter.run()
+        line, error = await receive(reader)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        raise ChildProcessError(f"it ended with {await ending(worker)}") from None
+    if error:
+        raise StartError(error)
+    return str(line)
 
 
-class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
-    """The configuration of gunicorn, and the coroutine function that each worker runs."""
-
-    def __init__(
-        self, settings: Settings, family: socket.AddressFamily, address: Any, channel: int
-    ) -> None:
-        self.settings = settings
-        self.channel = socket.socket(fileno=channel)
-        self.listen = partial(listen, family, address, reuse_port=True)
-        super().__init__()
-
-    def load_config(self) -> None:
-        options = {
-            "workers": self.settings.workers,
-            "worker_class": _Worker,
-            "bind": [],  # each worker binds a socket of its own
-            "timeout": 0,  # the workers send gunicorn no heartbeats, unlike its own HTTP servers
-            "graceful_timeout": int(FINISH_SECONDS) + 3,
-            "control_socket_disable": True,
-            "errorlog": None,
-            "loglevel": "warning",
-        }
-        for name, value in options.items():
-            self.cfg.set(name, value)
-
-    def load(self) -> Any:
-        return partial(serve, self.settings)
+async def _wait(worker: Process) -> str:
+    return f"{await ending(worker)} (process {worker.pid})"
 
 
-class _Arbiter(Arbiter):  # type: ignore[misc] # gunicorn has no types
-    def manage_workers(self) -> None:
-        """Fork workers until there are enough. gunicorn calls this at least once a second."""
-        if _life_pipe_closes(within=0):
-            raise StopIteration  # makes gunicorn's main loop shut down
-        super().manage_workers()
-
-    def handle_hup(self) -> None:
-        """Pass SIGHUP on, instead of replacing the workers: they reload their certificate."""
-        self.kill_workers(signal.SIGHUP)
-
-
-class _Worker(Worker):  # type: ignore[misc] # gunicorn has no types
-    def init_signals(self) -> None:
-        for number in self.SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-
-    def run(self) -> None:
-        log_in_background(self.app.settings.log_format)
-        self.booted = False  # until it serves: gunicorn gives up if a worker crashes before that
-        try:
-            event_loop.run(self._serve())
-        except StartError as error:
-            _report(f"failed {error}")
-            _life_pipe_closes(within=_RETRY_SECONDS)
-
-    async def _serve(self) -> None:
-        # Writes that were acknowledged are in the journal of MongoDB: none is lost.
-        asyncio.get_running_loop().add_reader(_LIFE_PIPE, os._exit, 0)
-        async with Reporter(self.app.channel) as reporter:
-            await self.wsgi(self.app.listen, self._announce, reporter.scrape)
-
-    def _announce(self, line: str) -> None:
-        self.booted = True
-        _report(f"ready {line}")
-
-
-def _report(line: str) -> None:
-    with suppress(BrokenPipeError):  # the supervisor was killed
-        os.write(_REPORTS, f"{line}\n".encode())
-
-
-def _life_pipe_closes(within: float) -> bool:
-    return bool(select.select([_LIFE_PIPE], [], [], within)[0])
-
-
-if __name__ == "__main__":
-    main()
+def _terminate(worker: Process, _: socket.socket | None = None) -> None:
+    with suppress(ProcessLookupError):
+        worker.terminate()

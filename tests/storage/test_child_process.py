@@ -1,4 +1,4 @@
-"""A child process: it ends with this process, even if it ignores signals."""
+"""The process of mongod: it ends with this process, even if it ignores signals."""
 
 from __future__ import annotations
 
@@ -7,64 +7,73 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from registry.mongod import child_process
-from registry.mongod.child_process import ChildProcess
+from registry.mongod import embedded
+from registry.mongod.server_log import Log
+from registry.supervision import ending
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
 
 PARENT = """
-import sys
+import asyncio, sys
 from pathlib import Path
-from registry.mongod import child_process
-child_process._ORPHAN_SECONDS = 1
-child = child_process.ChildProcess(sys.argv[2:], Path(sys.argv[1]), sys.stdout.buffer)
-sys.stdin.read()
+from registry.mongod import embedded
+from registry.mongod.server_log import Log
+embedded._ORPHAN_SECONDS = 1
+async def main():
+    home = Path(sys.argv[1])
+    async with embedded.bound_process(tuple(sys.argv[2:]), home, Log.open(home / "log")):
+        await asyncio.Event().wait()
+asyncio.run(main())
 """
 
 
-def wait_until_gone(path: Path) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
-    while path.exists():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_a_program_that_ignores_its_termination_is_killed(
+def number_in(log: Path) -> int:
+    """Return the process id that the program writes first."""
+    wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
+    return int(log.read_text())
+
+
+def wait_until_gone(number: int) -> None:
+    wait_until(lambda: not Path(f"/proc/{number}").exists())
+
+
+async def test_a_program_that_ignores_its_termination_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child_process, "_STOP_SECONDS", 0.2)
-    (tmp_path / "home").mkdir()
-    with (tmp_path / "log").open("w+b") as log:
-        child = ChildProcess(STUBBORN, tmp_path / "home", log)
-        while not (number := (tmp_path / "log").read_text()):
-            time.sleep(0.01)
-        child.stop()
-    wait_until_gone(Path("/proc", number.strip()))
+    monkeypatch.setattr(embedded, "_STOP_SECONDS", 0.2)
+    log = Log.open(tmp_path / "log")
+    with log.file:
+        async with embedded.bound_process(STUBBORN, tmp_path, log):
+            number = number_in(tmp_path / "log")
+    wait_until_gone(number)
 
 
-def test_the_signal_that_killed_the_shell_is_named(tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
+async def test_the_signal_that_killed_the_shell_is_named(tmp_path: Path) -> None:
+    log = Log.open(tmp_path / "log")
     command = ("/bin/sh", "-c", "kill -9 $PPID")
-    with (tmp_path / "log").open("w+b") as log:
-        child = ChildProcess(command, tmp_path / "home", log)
-        assert child.wait() == "signal 9 (Killed)"
-        child.stop()
+    with log.file:
+        async with embedded.bound_process(command, tmp_path, log) as shell:
+            assert await ending(shell) == "signal 9 (Killed)"
 
 
 def test_a_program_that_ignores_its_termination_is_killed_after_its_parent_was(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "home").mkdir()
     with subprocess.Popen(  # noqa: S603 - this Python
-        [sys.executable, "-c", PARENT, tmp_path / "home", *STUBBORN],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", PARENT, tmp_path, *STUBBORN]
     ) as parent:
-        assert parent.stdout
-        number = int(parent.stdout.readline())
+        number = number_in(tmp_path / "log")
         os.kill(parent.pid, signal.SIGKILL)
-        wait_until_gone(Path(f"/proc/{number}"))
+        wait_until_gone(number)

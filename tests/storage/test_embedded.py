@@ -23,8 +23,9 @@ import pytest
 from pymongo import WriteConcern
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from registry.mongod import data_directory, embedded, supervision, unix_socket
-from registry.mongod.unix_socket import running_uri
+from registry import supervision
+from registry.mongod import data_directory, embedded
+from registry.mongod.data_directory import running_uri
 from registry.settings import Settings
 from tests.mongods import Client, client_of, running, start_error
 from tests.programs import required_program
@@ -117,14 +118,6 @@ async def test_only_this_user_can_reach_mongod_and_there_is_no_tcp_port(tmp_path
             "srwx------",
         ]
         assert net["bindIp"] == f"./{path.name}"
-
-
-def test_mongod_is_not_bound_to_an_event_loop(tmp_path: Path) -> None:
-    context = running(tmp_path)
-    with asyncio.Runner() as first, asyncio.Runner() as second:
-        first.run(context.__aenter__())
-        second.run(context.__aexit__(None, None, None))
-    assert is_free(tmp_path)
 
 
 async def test_a_cancelled_start_leaves_no_mongod(tmp_path: Path) -> None:
@@ -243,7 +236,7 @@ async def test_systemd_tmpfiles_keeps_the_socket(
     tmpfiles = required_program("systemd-tmpfiles", "it may remove the socket")
     temporary, data_dir, rules = short_path / "tmp", short_path / name, short_path / "rules"
     temporary.mkdir()
-    monkeypatch.setattr(unix_socket, "_TEMPORARY_DIR", str(temporary))
+    monkeypatch.setattr(data_directory, "_TEMPORARY_DIR", str(temporary))
     async with embedded.mongod(Settings(data_dir=data_dir)) as uri:
         for directory in (temporary, data_dir):
             (directory / "old").mkdir()
@@ -313,7 +306,7 @@ async def test_a_mongod_that_exits_is_restarted_on_the_same_data(
     ("cause", "message"),
     [
         ("data", "WiredTiger.turtle: fatal turtle file read error"),
-        ("memory", "it ended with signal 9 (Killed)"),
+        ("memory", "Cannot allocate memory"),
     ],
 )
 async def test_a_mongod_that_cannot_be_restarted_is_reported(
@@ -321,24 +314,19 @@ async def test_a_mongod_that_cannot_be_restarted_is_reported(
 ) -> None:
     monkeypatch.setattr(supervision, "_PAUSES", (0.0, 0.1))
     reasons: asyncio.Queue[str] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
 
-    def report(reason: str) -> None:
-        loop.call_soon_threadsafe(reasons.put_nowait, reason)
-
-    def no_memory(*_: object) -> None:
+    async def no_memory(*_: object, **_options: object) -> None:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    async with embedded.mongod(Settings(data_dir=tmp_path), report):
+    async with embedded.mongod(Settings(data_dir=tmp_path), reasons.put_nowait):
         if cause == "data":
             (tmp_path / "mongodb" / "WiredTiger.turtle").write_text("garbage")
         else:
-            monkeypatch.setattr(embedded, "ChildProcess", no_memory)
+            monkeypatch.setattr(asyncio, "create_subprocess_exec", no_memory)
         kill(tmp_path)
         reason = await asyncio.wait_for(reasons.get(), 30)
     assert reason.startswith("mongod exited again after 2 restarts: ")
     assert message in reason
-    assert str(tmp_path / "mongod.log") in reason
     assert is_free(tmp_path)
 
 

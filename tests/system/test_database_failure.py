@@ -18,7 +18,7 @@ from tests.system.service import (
 )
 
 IMPATIENT = """
-from registry.mongod import supervision
+from registry import supervision
 supervision._PAUSES = (0.0, 0.1)
 from registry.__main__ import main
 main()

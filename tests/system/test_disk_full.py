@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
-from registry.mongod.disk import RESERVE_BYTES
+from registry.mongod.data_directory import RESERVE_BYTES
 from tests.support import MEDIA_TYPE
 from tests.system.conftest import Start
 from tests.system.service import TIMEOUT, Service, eventually, person
@@ -30,7 +30,7 @@ MARGIN_BYTES = 2**20
 
 REFUSED = "503 disk_full"
 
-WAITING = "mongod is restarted when the disk has free space"
+WAITING = "mongod cannot be restarted yet: its disk has less than 32 MB of free space"
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from tests.system.ledger import (
     person,
 )
 from tests.system.service import ROOT, Service
-from tests.system.test_workers import gunicorn_of, workers_of
+from tests.system.test_workers import workers_of
 
 pytestmark = pytest.mark.slow
 
@@ -384,7 +384,7 @@ async def test_acknowledged_writes_survive_the_loss_of_workers_and_of_the_whole_
         primary = await replica_set.primary()
         entered = await primary.affect(["update"], f"{database.name}.computers", LATE)
         await primary.wait_until_entered("failCommand", entered + 1)
-        for process in (service.process.pid, gunicorn_of(service), *workers_of(service)):
+        for process in (*workers_of(service), service.process.pid):
             os.kill(process, signal.SIGKILL)
         await primary.recover()
         await asyncio.to_thread(start_workers)
@@ -455,7 +455,7 @@ async def test_repeated_creations_are_executed_once_when_the_primary_or_the_serv
         await progress()
         primary = await replica_set.primary()
         primary.kill()
-        for process in (service.process.pid, gunicorn_of(service), *workers_of(service)):
+        for process in (*workers_of(service), service.process.pid):
             os.kill(process, signal.SIGKILL)
         await primary.recover()
         await asyncio.to_thread(start_workers)

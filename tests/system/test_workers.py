@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
@@ -26,21 +27,17 @@ from tests.system.service import (
     person,
     start_error,
 )
+from tests.system.test_database_failure import IMPATIENT
 
 TWO = ("--workers", "2")
 
 
-def gunicorn_of(service: Service) -> int:
-    (gunicorn,) = (
+def workers_of(service: Service) -> list[int]:
+    return [
         child
         for child in children(service.process.pid)
-        if b"registry.processes.workers" in Path(f"/proc/{child}/cmdline").read_bytes()
-    )
-    return gunicorn
-
-
-def workers_of(service: Service) -> list[int]:
-    return children(gunicorn_of(service))
+        if b"registry.processes.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
 
 
 def listener_count(service: Service) -> int:
@@ -99,8 +96,9 @@ def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start) -> Non
     assert other in workers_of(service)
     assert create_persons(service, 8)
     status, log = service.stop()
-    assert f"ERROR Worker (pid:{killed}) was sent SIGKILL!" in log
-    assert (status, log.count("\n")) == (0, 1)
+    assert f"ERROR worker exited unexpectedly: signal 9 (Killed) (process {killed})" in log
+    assert "WARNING worker has been restarted" in log
+    assert (status, log.count("\n")) == (0, 2)
 
 
 def inodes(process: int) -> set[str]:
@@ -149,7 +147,7 @@ def test_no_request_on_a_connection_of_another_worker_fails_when_one_is_killed(
 
 def test_a_killed_service_leaves_no_processes(start: Start) -> None:
     service = start(*TWO)
-    processes = [service.mongod, gunicorn_of(service), *workers_of(service)]
+    processes = [service.mongod, *workers_of(service)]
     url = urlsplit(service.url)
     with socket.create_connection((url.hostname, url.port), TIMEOUT) as idle:
         idle.sendall(b"GET /persons HTTP/1.1\r\n")  # the rest of the request does not arrive
@@ -157,14 +155,20 @@ def test_a_killed_service_leaves_no_processes(start: Start) -> None:
         assert eventually(lambda: all(map(has_exited, processes)))
 
 
-def test_a_killed_gunicorn_stops_the_service_with_an_error(start: Start) -> None:
-    service = start(*TWO)
-    processes = [service.mongod, *workers_of(service)]
-    os.kill(gunicorn_of(service), signal.SIGKILL)
+def test_workers_that_exit_again_and_again_stop_the_service(start: Start) -> None:
+    service = start(*TWO, command=(sys.executable, "-c", IMPATIENT))
+    mongod, killed = service.mongod, set[int]()
+    for _ in range(3):
+        assert eventually(lambda: listener_count(service) == 2)
+        killed.update(workers := workers_of(service))
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        assert eventually(lambda: all(map(has_exited, killed)))
     status, log = service.end()
-    assert log.startswith("registry: gunicorn has exited unexpectedly")
-    assert (status, log.count("\n")) == (1, 1)
-    assert eventually(lambda: all(map(has_exited, processes)))
+    last = log.splitlines()[-1]
+    assert last.startswith("registry: worker exited again after 2 restarts: signal 9 (Killed)")
+    assert status == 1
+    assert has_exited(mongod)
 
 
 def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
-from registry.mongod.disk import RESERVE_BYTES, has_space
-from registry.mongod.unix_socket import MEMBER
+from registry.mongod.data_directory import MEMBER, RESERVE_BYTES, has_space
 from registry.storage.errors import DiskNearlyFull
 from registry.storage.mongo.mongo_client import Database
 

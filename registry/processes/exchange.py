@@ -1,0 +1,117 @@
+"""What the supervisor and a worker say to each other: settings, readiness, and metrics.
+
+The supervisor adds up the metrics of all workers. What a worker has counted remains in the sums
+when it has ended, so that counters never fall.
+"""
+
+import asyncio
+import os
+import pickle
+from collections import deque
+from contextlib import suppress
+from typing import Any, Self
+
+from registry.metrics import metrics_snapshot
+from registry.metrics.metrics_snapshot import MetricsSnapshot, without_gauges
+
+_INTERVAL_SECONDS = 1.0
+
+_LENGTH_BYTES = 4
+
+
+class Totals:
+    """The sums over this process, the workers, and those that have ended."""
+
+    def __init__(self) -> None:
+        self._ended: MetricsSnapshot = {}
+        self._latest: dict[asyncio.StreamWriter, MetricsSnapshot] = {}
+
+    async def scrape(self) -> MetricsSnapshot:
+        """Return the sums. What running workers have counted may be missing for a second."""
+        return metrics_snapshot.total(
+            [metrics_snapshot.take(), self._ended, *self._latest.values()]
+        )
+
+    async def collect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take what a worker sends, and send it the sums when it asks, until it ends."""
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                self._latest[writer], wants_sums = await receive(reader)
+                if wants_sums:
+                    send(writer, await self.scrape())
+        last = self._latest.pop(writer, {})
+        self._ended = metrics_snapshot.total([self._ended, without_gauges(last)])
+
+
+class Reporter:
+    """What a worker tells the supervisor, in its context, at the end of which it sends all counts.
+
+    If the supervisor is killed, this process ends at once: writes that were acknowledged are in the
+    journal of MongoDB.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._scrapes: deque[asyncio.Future[MetricsSnapshot]] = deque()
+        self._reporting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._receiving = asyncio.create_task(self._receive())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._receiving.cancel()
+        if self._reporting is not None:
+            self._reporting.cancel()
+            self._send(wants_sums=False)
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    def ready(self, line: str) -> None:
+        """Tell that the worker serves, with the line to announce; send its counts from now on."""
+        send(self._writer, (line, ""))
+        self._reporting = asyncio.create_task(self._report())
+
+    def failed(self, reason: str) -> None:
+        """Tell why the worker cannot start."""
+        send(self._writer, ("", reason))
+
+    async def scrape(self) -> MetricsSnapshot:
+        """Return the sums of the supervisor, with what this worker has counted by now."""
+        self._scrapes.append(asyncio.get_running_loop().create_future())
+        scrape = self._scrapes[-1]
+        self._send(wants_sums=True)
+        return await scrape
+
+    async def _report(self) -> None:
+        with suppress(ConnectionError):
+            while True:
+                await asyncio.sleep(_INTERVAL_SECONDS)
+                self._send(wants_sums=False)
+                await self._writer.drain()
+
+    async def _receive(self) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                sums = await receive(self._reader)
+                scrape = self._scrapes.popleft()
+                if not scrape.done():  # its caller was cancelled
+                    scrape.set_result(sums)
+        os._exit(0)
+
+    def _send(self, *, wants_sums: bool) -> None:
+        send(self._writer, (metrics_snapshot.take(), wants_sums))
+
+
+def send(writer: asyncio.StreamWriter, message: Any) -> None:
+    """Send a message to the other process."""
+    pickled = pickle.dumps(message)
+    writer.write(len(pickled).to_bytes(_LENGTH_BYTES, "big") + pickled)
+
+
+async def receive(reader: asyncio.StreamReader) -> Any:
+    """Return the next message. Raises IncompleteReadError or ConnectionError if there is none."""
+    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+    return pickle.loads(await reader.readexactly(length))  # noqa: S301 - from our own processes

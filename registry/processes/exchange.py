@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from registry.metrics import metrics_snapshot
 from registry.metrics.metrics_snapshot import MetricsSnapshot, without_gauges
+from registry.start_error import StartError
 
 _INTERVAL_SECONDS = 1.0
 
@@ -71,12 +72,12 @@ class Reporter:
 
     def ready(self, line: str) -> None:
         """Tell that the worker serves, with the line to announce; send its counts from now on."""
-        send(self._writer, (line, ""))
+        send(self._writer, (line, None))
         self._reporting = asyncio.create_task(self._report())
 
-    def failed(self, reason: str) -> None:
+    def failed(self, error: StartError) -> None:
         """Tell why the worker cannot start."""
-        send(self._writer, ("", reason))
+        send(self._writer, ("", error))
 
     async def scrape(self) -> MetricsSnapshot:
         """Return the sums of the supervisor, with what this worker has counted by now."""

@@ -28,7 +28,7 @@ async def work() -> None:
         try:
             await serve(settings, listening, reporter.ready, reporter.scrape)
         except StartError as error:
-            reporter.failed(str(error))
+            reporter.failed(error)
 
 
 if __name__ == "__main__":

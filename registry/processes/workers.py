@@ -121,7 +121,7 @@ async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
     except (asyncio.IncompleteReadError, ConnectionError):
         raise ChildProcessError(f"it ended with {await ending(worker)}") from None
     if error:
-        raise StartError(error)
+        raise error
     return str(line)
 
 

@@ -182,6 +182,15 @@ def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
+def test_a_setting_that_no_worker_can_use_is_reported_with_its_status(tmp_path: Path) -> None:
+    uri, data_dir = "mongodb://db/?unknown=1", tmp_path / "data"
+    for workers in ("1", "2"):
+        message = start_error(
+            "--workers", workers, "--data-dir", data_dir, MONGODB_URI=uri, status=2
+        )
+        assert message.startswith("registry: MONGODB_URI: ")
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_the_port_is_reserved_for_workers_while_none_listens(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

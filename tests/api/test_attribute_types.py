@@ -174,6 +174,16 @@ async def test_a_change_changes_the_entity_tag(api: Api) -> None:
     assert (await api.get("/devices/1", **{"If-None-Match": tag})).status == 200
 
 
+async def test_equal_values_of_all_types_change_nothing(api: Api) -> None:
+    await api.post("/devices", creation(**REQUEST))
+    tag = (await api.get("/devices/1")).headers["ETag"]
+    for same in (REQUEST, {"price": REQUEST["price"]}):
+        await api.patch("/devices/1", {"type": "device", "attributes": same})
+        assert (await api.get("/devices/1")).headers["ETag"] == tag
+    await api.patch("/devices/1", {"type": "device", "attributes": {"price": "12.5"}})
+    assert (await api.get("/devices/1")).headers["ETag"] != tag
+
+
 async def test_atomic_operations_support_all_types(api: Api) -> None:
     operations = [
         {"op": "add", "data": {**creation(**REQUEST), "lid": "new"}},

@@ -8,14 +8,21 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Container, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
-from registry.commands.output import describe, fail, note, output
+from registry.commands.output import (
+    describe,
+    end_after_broken_pipe,
+    fail,
+    note,
+    output,
+    require_output,
+)
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.mongod.data_directory import has_data, running_uri
@@ -25,6 +32,7 @@ from registry.operations.backups import back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
+from registry.private_files import new_file
 from registry.resources import RESOURCES
 from registry.settings import (
     VARIABLES,
@@ -59,7 +67,7 @@ def backup(arguments: Sequence[str]) -> None:
         "backup",
         "Write the whole database, as it is at one point in time, to a new file, also while the "
         "service runs. The file has a checksum, and gets its name when it is complete.",
-        "file to create",
+        "file to create, or - for standard output",
     )
     parsed = parser.parse_args(arguments)
     run(_back_up(settings_of(parsed), parsed.file))
@@ -68,12 +76,15 @@ def backup(arguments: Sequence[str]) -> None:
 async def _back_up(settings: Settings, file: Path) -> None:
     try:
         async with open_database(settings) as database:
-            manifest = await back_up(database, file)
+            with _opened(file) as opened:
+                manifest = await back_up(database, opened)
+    except BrokenPipeError:
+        end_after_broken_pipe()
     except BackupError as error:
         raise StartError(f"cannot write the backup: {error}") from error
     except OSError as error:
         raise StartError(f"cannot write the backup: {describe(error)}") from error
-    note(f"Wrote {_summary(manifest)} to {file}")
+    note(f"Wrote {_summary(manifest)} of {place_of(settings)} to {file}")
 
 
 def restore(arguments: Sequence[str]) -> None:
@@ -106,7 +117,8 @@ async def _restore(settings: Settings, file: Path, omitted: Container[str]) -> N
         raise StartError(f"cannot restore the backup: {error}") from error
     except OSError as error:
         raise StartError(f"cannot restore the backup: {describe(error)}") from error
-    note(f"Restored {_summary(manifest)} from the backup of {manifest.time}")
+    restored = f"{_summary(manifest)} from the backup of {manifest.time}"
+    note(f"Restored {restored} into {place_of(settings)}")
     note(f"Valid access tokens: {_listed([one.name for one in tokens if one.state == 'valid'])}")
 
 
@@ -138,11 +150,11 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
         async with open_database(settings) as database:
             await require_complete(database)
             report = await check_database(database, graph, repair=repair)
-            _print(report)
+            _print(report, place_of(settings))
             if report.total and repair:
                 note("Repaired; what follows is the result of another check")
                 report = await check_database(database, graph)
-                _print(report)
+                _print(report, place_of(settings))
     except SnapshotExpired as error:
         raise StartError(f"cannot check the database: {error}") from error
     return not report.total
@@ -168,9 +180,9 @@ async def _upgrade(settings: Settings) -> None:
     async with open_database(settings) as database:
         before = await raise_format(database.client)
     if before.data == before.own:
-        note(f"The data have the format of MongoDB {before.own} already.")
+        note(f"{place_of(settings)} has the data format of MongoDB {before.own} already.")
     else:
-        note(f"Raised the format of the data from MongoDB {before.data} to {before.own}.")
+        note(f"Raised the data format of {place_of(settings)} from {before.data} to {before.own}.")
 
 
 def database_options() -> Parser:
@@ -245,19 +257,30 @@ def run(command: Coroutine[Any, Any, _Result]) -> _Result:
 def _backup_parser(command: str, description: str, file: str) -> Parser:
     """Return a parser for a command on a backup, the argument `file`. file: its help."""
     parser = database_parser(command, description, "[OPTIONS] FILE")
-    parser.add_argument("file", type=_backup_path, metavar="FILE", help=file)
+    parser.add_argument("file", type=Path, metavar="FILE", help=file)
     return parser
 
 
-def _backup_path(text: str) -> Path:
-    if text == "-":
-        raise argparse.ArgumentTypeError("a backup cannot be read from or written to a pipe")
-    return Path(text)
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a new file, or standard output for `-`. Raises OSError."""
+    if path == Path("-"):
+        require_output()
+        with open(sys.stdout.fileno(), "wb", closefd=False) as file:
+            yield file
+    else:
+        with new_file(path) as file:
+            yield file
 
 
 def _summary(manifest: Manifest) -> str:
     """Return the number of documents in each collection of a backup that is not empty."""
-    counts = (f"{one.documents:,} {one.name}" for one in manifest.collections if one.documents)
+    types = {resource.collection: resource.type for resource in RESOURCES}
+    counts = (
+        f"{one.documents:,} {types.get(one.name, one.name) if one.documents == 1 else one.name}"
+        for one in manifest.collections
+        if one.documents
+    )
     return ", ".join(counts) or "no documents"
 
 
@@ -269,7 +292,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_MAX_LISTED])}{more}: {advice}"
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, place: str) -> None:
     for rule in report.rules:
         for violation in rule.listed:
             output(str(violation))
@@ -277,4 +300,4 @@ def _print(report: Report) -> None:
             output(f"... and {more:,} more of this kind")
     records = ", ".join(f"{number:,} {name}" for name, number in report.records.items())
     result = f"{report.total:,} inconsistent" if report.total else "consistent"
-    note(f"Checked {records}: {result}")
+    note(f"Checked {records} of {place}: {result}")

@@ -15,7 +15,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from struct import error as StructError  # noqa: N812 - a class
 from struct import unpack_from
-from typing import IO, Self
+from typing import IO, Self, cast
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 import orjson
@@ -32,6 +32,7 @@ _MANIFEST = "manifest.json"
 
 _PREFIX = b"sha256:"
 _COMMENT_LENGTH = len(_PREFIX) + 2 * hashlib.sha256().digest_size
+_PLACEHOLDER = _PREFIX.ljust(_COMMENT_LENGTH, b"0")
 
 _COMPRESSION_LEVEL = 1
 """Higher levels take several times as long for a tenth less space; the snapshot may not last."""
@@ -160,14 +161,33 @@ def open_backup(path: Path) -> Iterator[Backup]:
 def new_archive(file: IO[bytes]) -> Iterator[ZipFile]:
     """Yield an archive for the members and the manifest of a backup; add the checksum at the end.
 
-    file: open for writing and reading.
+    file: open for writing, which may be a pipe.
     """
-    with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as archive:
-        archive.comment = _PREFIX.ljust(_COMMENT_LENGTH, b"0")
+    with ZipFile(
+        cast("IO[bytes]", _Checked(file)), "w", ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL
+    ) as archive:
+        archive.comment = _PLACEHOLDER
         yield archive
-    digest = _digest(file)
-    file.seek(-len(digest), os.SEEK_END)
-    file.write(digest)
+
+
+class _Checked:
+    """A file that writes the checksum of what it has written in place of a placeholder.
+
+    It cannot seek, so zipfile writes each byte once and in order.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+        self.flush = file.flush
+
+    def write(self, content: bytes) -> int:
+        """Write bytes; the placeholder comes last, in a call of its own."""
+        if content == _PLACEHOLDER:
+            self._sha256.update(_PREFIX)
+            content = _PREFIX + self._sha256.hexdigest().encode()
+        self._sha256.update(content)
+        return self._file.write(content)
 
 
 def write_manifest(manifest: Manifest, archive: ZipFile) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 from zipfile import ZipFile
 
@@ -23,7 +23,6 @@ from registry.operations.backup_archive import (
     split_documents,
     write_manifest,
 )
-from registry.private_files import new_file
 from registry.storage import (
     INCOMPLETE_RESTORE,
     Database,
@@ -36,15 +35,14 @@ from registry.storage import (
 _NO_SPACE = f"the disk of {{}} has less than {RESERVE_BYTES // 2**20} MB of free space"
 
 
-async def back_up(database: Database, path: Path) -> Manifest:
-    """Write all collections, as they are at one point in time, to a new file.
+async def back_up(database: Database, file: IO[bytes]) -> Manifest:
+    """Write all collections, as they are at one point in time, to a file, which may be a pipe.
 
-    Clients may read and write meanwhile. The file gets its name when it is complete. Raises
-    BackupError if there is such a file, if it takes longer than MongoDB keeps a snapshot, or if
-    MongoDB fails; also OSError.
+    Clients may read and write meanwhile. Raises BackupError if it takes longer than MongoDB keeps a
+    snapshot, or if MongoDB fails; also OSError.
     """
     time = datetime.now(UTC)
-    with _translated_errors(), new_file(path) as file:
+    with _translated_errors():
         async with snapshot_session(database) as session:
             with new_archive(file) as archive:
                 collections = [

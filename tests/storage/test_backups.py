@@ -28,6 +28,7 @@ from registry.operations.backup_archive import (
     write_manifest,
 )
 from registry.operations.backups import back_up, restore
+from registry.private_files import new_file
 from registry.settings import Settings
 from registry.start_error import StartError
 from tests.conftest import Serve
@@ -85,6 +86,11 @@ def write(path: Path, content: bytes | bytearray) -> None:
     path.write_bytes(content)
 
 
+async def back_up_to(database: Database, path: Path) -> Manifest:
+    with new_file(path) as file:
+        return await back_up(database, file)
+
+
 async def restore_file(database: Database, path: Path) -> Manifest:
     with open_backup(path) as backup:
         return await restore(database, backup)
@@ -101,7 +107,7 @@ async def test_a_restored_database_has_every_byte_of_the_one_backed_up(
 ) -> None:
     await store_some(api, database)
     before = await content_of(database)
-    manifest = await back_up(database, path)
+    manifest = await back_up_to(database, path)
 
     assert {one.name: one.documents for one in manifest.collections} == {
         name: len(documents) for name, documents in before.items()
@@ -117,7 +123,7 @@ async def test_a_service_continues_from_a_backup(
     api: Api, database: Database, other: Database, path: Path, serve: Serve, mongodb_uri: str
 ) -> None:
     await store_some(api, database)
-    await back_up(database, path)
+    await back_up_to(database, path)
     await restore_file(other, path)
     restored = await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
 
@@ -146,7 +152,7 @@ async def test_a_backup_shows_one_point_in_time_while_clients_write(
 
     writing = asyncio.create_task(insert_pairs())
     assert await eventually(lambda: has_documents(first))
-    await back_up(database, path)
+    await back_up_to(database, path)
     is_done.set()
     written = await writing
     await restore_file(other, path)
@@ -159,7 +165,7 @@ async def test_a_backup_shows_one_point_in_time_while_clients_write(
 async def test_a_backup_does_not_overwrite_a_file(database: Database, path: Path) -> None:
     write(path, b"precious")
     with pytest.raises(FileExistsError, match="choose another name"):
-        await back_up(database, path)
+        await back_up_to(database, path)
     assert read(path) == b"precious"
 
 
@@ -167,7 +173,7 @@ async def test_an_interrupted_backup_leaves_no_file(
     database: Database, path: Path, tmp_path: Path
 ) -> None:
     await database["a"].insert_many({"_id": n, "text": os.urandom(100)} for n in range(50_000))
-    running = asyncio.create_task(back_up(database, path))
+    running = asyncio.create_task(back_up_to(database, path))
     assert await eventually(partial(has_files, tmp_path))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -180,7 +186,7 @@ async def test_a_backup_with_a_changed_byte_is_refused(
     database: Database, other: Database, path: Path, position: float
 ) -> None:
     await database["a"].insert_many({"_id": n} for n in range(100))
-    await back_up(database, path)
+    await back_up_to(database, path)
     content = bytearray(read(path))
     index = int(position * len(content)) if 0 < position < 1 else int(position)
     content[index] ^= 1
@@ -196,7 +202,7 @@ async def test_a_truncated_backup_is_refused(
     database: Database, other: Database, path: Path, length: int
 ) -> None:
     await database["a"].insert_many({"_id": n} for n in range(100))
-    await back_up(database, path)
+    await back_up_to(database, path)
     write(path, read(path)[:length])
 
     with pytest.raises(BackupError, match=r"registry\.backup is "):
@@ -208,7 +214,7 @@ async def test_a_database_with_data_is_not_overwritten(
     database: Database, other: Database, path: Path
 ) -> None:
     await database["a"].insert_one({"_id": 1})
-    await back_up(database, path)
+    await back_up_to(database, path)
     await other["persons"].insert_one({"_id": 7})
 
     with pytest.raises(BackupError, match=r"is not empty: it has persons"):
@@ -220,7 +226,7 @@ async def test_the_database_of_a_service_that_has_stored_nothing_is_empty(
     database: Database, other: Database, path: Path, serve: Serve, mongodb_uri: str
 ) -> None:
     await database["a"].insert_one({"_id": 1})
-    await back_up(database, path)
+    await back_up_to(database, path)
     await serve(settings=Settings(mongodb_uri=mongodb_uri, database=other.name))
 
     await restore_file(other, path)
@@ -252,7 +258,7 @@ async def test_a_restore_stops_before_the_disk_of_mongod_is_full(
     database: Database, other: Database, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await database["a"].insert_one({"_id": 1})
-    await back_up(database, path)
+    await back_up_to(database, path)
     with open_backup(path) as backup:
         with monkeypatch.context() as patch:
             patch.setattr(backups, "RESERVE_BYTES", 2**62)
@@ -281,7 +287,7 @@ async def test_a_service_refuses_a_database_that_is_partly_restored(
     database: Database, other: Database, path: Path, serve: Serve, mongodb_uri: str
 ) -> None:
     await database["a"].insert_many({"_id": n, "text": "x" * 1_000} for n in range(30_000))
-    await back_up(database, path)
+    await back_up_to(database, path)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _RESTORE, mongodb_uri, other.name, str(path))
     )
@@ -299,7 +305,7 @@ async def test_a_service_refuses_a_database_that_is_partly_restored(
 
 async def test_the_members_of_the_archive_are_bson_files(database: Database, path: Path) -> None:
     await database["a"].insert_one({"_id": 1})
-    await back_up(database, path)
+    await back_up_to(database, path)
     with ZipFile(path) as archive:
         assert archive.namelist() == ["a.bson", "manifest.json"]
         assert archive.read("a.bson") == bytes.fromhex("0e000000105f6964000100000000")

@@ -309,10 +309,12 @@ def stored(mongodb_uri: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_command_lists_violations_and_repairs_them(
-    stored: Any, capsys: pytest.CaptureFixture[str]
+    stored: Any, mongodb_uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check_command([])
-    assert capsys.readouterr() == ("", "Checked 0 persons, 0 computers: consistent\n")
+    place = f"the database {stored.name} at {mongodb_uri}"
+    checked = f"Checked 0 persons, 0 computers of {place}: consistent\n"
+    assert capsys.readouterr() == ("", checked)
 
     stored.computers.insert_many({"_id": id_, "serial": "S", "person": 99} for id_ in range(1, 24))
     with pytest.raises(SystemExit) as caught:
@@ -321,12 +323,13 @@ def test_the_command_lists_violations_and_repairs_them(
     assert caught.value.code == 1
     assert len(output.splitlines()) == 22
     assert "\n... and 3 more of this kind\n" in output
-    assert notes == "Checked 0 persons, 23 computers: 24 inconsistent\n"
+    assert notes == f"Checked 0 persons, 23 computers of {place}: 24 inconsistent\n"
 
     check_command(["--repair"])
     output, notes = capsys.readouterr()
     assert "counters/computer: None is not" in output
-    assert notes.splitlines()[-1] == "Checked 0 persons, 23 computers: consistent"
+    last = f"Checked 0 persons, 23 computers of {place}: consistent"
+    assert notes.splitlines()[-1] == last
 
 
 def test_the_command_refuses_a_database_that_is_partly_restored(

@@ -13,7 +13,7 @@ import pytest
 
 from registry.model.graph import Graph
 from registry.operations.backup_archive import open_backup
-from registry.operations.backups import back_up, restore
+from registry.operations.backups import restore
 from registry.resources import RESOURCES
 from registry.settings import Settings, parse_settings
 from registry.start_error import StartError
@@ -25,6 +25,7 @@ from registry.storage.schema.unique_indexes import UniqueIndexes
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, client_of, mongod_with_fail_points
 from tests.proxy import Effect, Proxy
+from tests.storage.test_backups import back_up_to
 from tests.storage.writing import Outcome, Registry
 from tests.support import Api, CommandLog, Database, Response
 
@@ -355,7 +356,7 @@ async def test_a_backup_is_restored_into_a_database_with_unique_indexes(
     await serve(settings=replace(unique, database=f"{settings.database}_2"))
     other = database.client[f"{settings.database}_2"]
     await database.computers.insert_many([{"_id": one, "serial": "SN-1"} for one in (1, 2)])
-    await back_up(database, tmp_path / "backup")
+    await back_up_to(database, tmp_path / "backup")
     with open_backup(tmp_path / "backup") as backup:
         await restore(other, backup)
     assert "(ids 1, 2)" in await start_error(serve, replace(unique, database=other.name))

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bson import encode
+from pymongo import MongoClient
 
-from registry.operations.backup_archive import Collection, Manifest, new_archive, write_manifest
+from registry.operations.backup_archive import (
+    Collection,
+    Manifest,
+    new_archive,
+    open_backup,
+    write_manifest,
+)
 from registry.settings import Settings
 from tests.conftest import Grant
 from tests.databases import new_name
 from tests.system.conftest import Start
 from tests.system.service import (
     COMMAND,
+    TIMEOUT,
     environment,
     error_message,
     person,
@@ -40,11 +50,11 @@ def test_a_backup_of_a_running_service_is_restored_into_another_directory(
     service.request("/persons", person("Grace"))
     before = service.request("/persons")["data"]
 
-    assert run("backup", *options, file) == f"Wrote 2 counters, 1 persons to {file}\n"
+    assert run("backup", *options, file) == f"Wrote 2 counters, 1 person of {data} to {file}\n"
     service.request("/persons", person("Ada"))
-    assert "Restored 2 counters, 1 persons from the backup of 20" in run(
-        "restore", "--data-dir", other, file
-    )
+    restored = run("restore", "--data-dir", other, file).splitlines()[0]
+    assert restored.startswith("Restored 2 counters, 1 person from the backup of 20")
+    assert restored.endswith(f" into {other}")
 
     in_use = error_message([*COMMAND, "restore", *options, file], environment())
     assert in_use == f"registry: a service uses the data directory {data}: stop it first\n"
@@ -97,11 +107,26 @@ def test_the_names_in_a_backup_cannot_control_the_terminal(
 
     shown = r"\x1b]0;title\x07\n\u202e"
     assert run(*arguments).splitlines() == [
-        f"Restored 1 {shown} from the backup of 2026-01-01T00:00:00Z",
+        f"Restored 1 {shown} from the backup of 2026-01-01T00:00:00Z into the database "
+        f"{settings.database} at {mongodb_uri}",
         "Valid access tokens: none",
     ]
     message = error_message([*COMMAND, *arguments], environment())
     assert message.endswith(f"is not empty: it has {shown}\n")
+
+
+def test_a_backup_is_written_to_a_pipe(tmp_path: Path, mongodb_uri: str, other: str) -> None:
+    with MongoClient[Any](mongodb_uri) as client:
+        client[other].persons.insert_many({"_id": id_} for id_ in range(1, 1_001))
+    options = ("--mongodb-uri", mongodb_uri, "--database", other)
+    script = '"$@" | cat >"$0"'
+    shell = ["bash", "-c", script, tmp_path / "backup", *COMMAND, "backup", *options, "-"]
+    done = subprocess.run(  # noqa: S603 - this command
+        shell, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=True
+    )
+    assert done.stderr == f"Wrote 1,000 persons of the database {other} at {mongodb_uri} to -\n"
+    with open_backup(tmp_path / "backup") as backup:
+        assert [one.documents for one in backup.manifest.collections] == [1_000]
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])

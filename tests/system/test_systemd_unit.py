@@ -1,19 +1,25 @@
-"""docs/registry.service: it is valid, it restricts the service, and the service runs under it."""
+"""The systemd units in docs: they are valid, restrict the service, and do what they promise."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from registry.operations.backup_archive import open_backup
+from registry.settings import Settings
 from tests.programs import required_program
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, ROOT, TIMEOUT, person
+from tests.system.service import COMMAND, ROOT, TIMEOUT, environment, person
 
 UNIT = ROOT / "docs" / "registry.service"
+
+BACKUP = ROOT / "docs" / "registry-backup.service"
 
 MAX_EXPOSURE = 2.5
 
@@ -50,6 +56,39 @@ def test_the_unit_is_valid(tmp_path: Path) -> None:
     copy.write_text(unit)
     done = analyze("verify", copy)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_timer_of_backups_is_valid() -> None:
+    done = analyze("verify", BACKUP, BACKUP.with_suffix(".timer"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_unit_of_backups_writes_a_dated_file_and_removes_old_ones(
+    tmp_path: Path, mongodb_uri: str, settings: Settings
+) -> None:
+    unit = BACKUP.read_text()
+    old, recent = tmp_path / "2026-01-01-0300.backup", tmp_path / "2026-01-02-0300.backup"
+    for file in (old, recent):
+        file.touch()
+    os.utime(old, (0, 0))
+    variables = {
+        **environment(),
+        "BACKUP_DIRECTORY": str(tmp_path),
+        "MONGODB_URI": mongodb_uri,
+        "REGISTRY_DATABASE": settings.database,
+    }
+    for command in re.findall(r"(?m)^ExecStart(?:Post)?=(.+)", unit):
+        words = shlex.split(
+            command.replace("%%", "%").replace("${BACKUP_DIRECTORY}", str(tmp_path))
+        )
+        words = [word.replace(".venv/bin/python", sys.executable) for word in shlex.split(expanded)]
+        subprocess.run(words, cwd=ROOT, env=variables, timeout=TIMEOUT, check=True)  # noqa: S603
+    assert not old.exists()
+    assert recent.exists()
+    (dated,) = set(tmp_path.iterdir()) - {recent}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-\d{4}\.backup", dated.name)
+    with open_backup(dated) as backup:
+        assert backup.manifest.registry
 
 
 def test_the_unit_exposes_little() -> None:

@@ -35,9 +35,10 @@ def test_the_data_of_a_service_is_upgraded_while_it_runs_or_is_stopped(
     service = start(data_dir=tmp_path)
     line = service.log_line()
     assert "keeps the data in the format of MongoDB 5.0, " in line
-    assert upgrade(tmp_path) == "Raised the format of the data from MongoDB 5.0 to 6.0.\n"
+    assert upgrade(tmp_path) == f"Raised the data format of {tmp_path} from 5.0 to 6.0.\n"
     assert service.stop() == (0, "")
-    assert upgrade(tmp_path) == "The data have the format of MongoDB 6.0 already.\n"
+    already = f"{tmp_path} has the data format of MongoDB 6.0 already.\n"
+    assert upgrade(tmp_path) == already
 
 
 def test_the_members_of_a_cluster_are_not_upgraded() -> None:

@@ -52,9 +52,9 @@ def test_a_backup_of_a_running_service_is_restored_into_another_directory(
 
     assert run("backup", *options, file) == f"Wrote 2 counters, 1 person of {data} to {file}\n"
     service.request("/persons", person("Ada"))
-    restored = run("restore", "--data-dir", other, file).splitlines()[0]
-    assert restored.startswith("Restored 2 counters, 1 person from the backup of 20")
-    assert restored.endswith(f" into {other}")
+    message = run("restore", "--data-dir", other, file).splitlines()[0]
+    assert message.startswith("Restored 2 counters, 1 person from the backup of 20")
+    assert message.endswith(f" into {other}")
 
     in_use = error_message([*COMMAND, "restore", *options, file], environment())
     assert in_use == f"registry: a service uses the data directory {data}: stop it first\n"
@@ -120,7 +120,13 @@ def test_a_backup_is_written_to_a_pipe(tmp_path: Path, mongodb_uri: str, other: 
         client[other].persons.insert_many({"_id": id_} for id_ in range(1, 1_001))
     options = ("--mongodb-uri", mongodb_uri, "--database", other)
     script = '"$@" | cat >"$0"'
-    shell = ["bash", "-c", script, tmp_path / "backup", *COMMAND, "backup", *options, "-"]
+    shell: list[str | Path] = [
+        *("bash", "-c", script, tmp_path / "backup"),
+        *COMMAND,
+        "backup",
+        *options,
+        "-",
+    ]
     done = subprocess.run(  # noqa: S603 - this command
         shell, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=True
     )

@@ -78,9 +78,7 @@ def test_the_unit_of_backups_writes_a_dated_file_and_removes_old_ones(
         "REGISTRY_DATABASE": settings.database,
     }
     for command in re.findall(r"(?m)^ExecStart(?:Post)?=(.+)", unit):
-        words = shlex.split(
-            command.replace("%%", "%").replace("${BACKUP_DIRECTORY}", str(tmp_path))
-        )
+        expanded = command.replace("%%", "%").replace("${BACKUP_DIRECTORY}", str(tmp_path))
         words = [word.replace(".venv/bin/python", sys.executable) for word in shlex.split(expanded)]
         subprocess.run(words, cwd=ROOT, env=variables, timeout=TIMEOUT, check=True)  # noqa: S603
     assert not old.exists()

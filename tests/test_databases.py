@@ -12,6 +12,8 @@ from pymongo.database import Database
 from registry.settings import Settings
 from tests.databases import Databases, new_name, prepare
 
+NAMES = {"first_name": "Ada", "last_name": "Lovelace"}
+
 Change = Callable[[Database[dict[str, Any]]], object]
 
 
@@ -37,7 +39,9 @@ def databases(database: Database[dict[str, Any]]) -> Databases:
 def test_a_database_is_empty_when_it_is_taken_again(
     databases: Databases, database: Database[dict[str, Any]]
 ) -> None:
-    for name in ("persons", "computers", "counters", "tokens"):
+    database.persons.insert_one({"_id": 1, **NAMES})
+    database.computers.insert_one({"_id": 1, "serial": "SN-1"})
+    for name in ("counters", "tokens"):
         database[name].insert_one({"any": 1})
     assert databases.take() is None
     assert databases.put_back(database.name)
@@ -54,7 +58,9 @@ CHANGES: dict[str, Change] = {
     "another index": lambda database: database.persons.create_index("other"),
     "missing indexes": lambda database: database.persons.drop_indexes(),
     "a validator": lambda database: database.command("collMod", "persons", validator={"a": 1}),
-    "many documents": lambda database: database.persons.insert_many({} for _ in range(1_000)),
+    "many documents": lambda database: database.persons.insert_many(
+        {"_id": id_, **NAMES} for id_ in range(1, 1_001)
+    ),
 }
 
 

@@ -210,7 +210,7 @@ def test_the_table_of_packages_lists_the_layers_in_their_order() -> None:
 
 def test_the_modules_named_in_the_documentation_exist() -> None:
     modules = {m for text in PAGES.values() for m in re.findall(r"`(\w+/[\w/]+\.py)`", text)}
-    assert len(modules) > 20  # the tables of files are not empty
+    assert len(modules) > 15  # the lists of files are not empty
     places = (ROOT / "registry", ROOT / "registry/storage")
     assert [m for m in sorted(modules) if not any((one / m).exists() for one in places)] == []
 

@@ -10,6 +10,8 @@ import pytest
 from tests.support import Database
 from tests.system.service import COMMAND, environment, run_command
 
+CSV = "export --type person -"
+
 
 @pytest.fixture
 async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
@@ -22,14 +24,19 @@ async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("arguments", "redirection", "status", "errors"),
     [
-        ("export -", "| true", 141, ""),
+        (CSV, "| true", 141, ""),
         ("--version", "| true", 141, ""),
-        ("export -", ">/dev/full", 1, "cannot write the export: No space left on device"),
-        ("export -", ">&-", 1, "standard output is closed"),
+        (
+            CSV,
+            ">/dev/full",
+            1,
+            "cannot write the export: No space left on device",
+        ),
+        (CSV, ">&-", 1, "standard output is closed"),
         ("token list", ">&-", 1, "standard output is closed"),
         ("token list", ">/dev/full", 1, "cannot write to standard output: No space left on device"),
-        ("import -", "<&-", 2, "-: standard input is closed"),
-        ("import -", "</dev/null", 2, "-: the file is empty"),
+        ("import --type person -", "<&-", 2, "-: standard input is closed"),
+        ("import --type person -", "</dev/null", 2, "-: the file has no header"),
     ],
 )
 def test_a_stream_that_cannot_be_used_is_reported_in_one_line_unless_nobody_reads_it(
@@ -43,9 +50,9 @@ def test_a_stream_that_cannot_be_used_is_reported_in_one_line_unless_nobody_read
 def test_notes_are_not_written_to_the_output_if_standard_error_is_closed(
     variables: dict[str, str],
 ) -> None:
-    command = f"{shlex.join(COMMAND)} export - --fields first_name 2>&-"
+    command = f"{shlex.join(COMMAND)} export --type person --fields first_name - 2>&-"
     done = run_command(["bash", "-c", command], variables)
-    assert (done.returncode, set(done.stdout.splitlines())) == (0, {"first_name", "Ada"})
+    assert (done.returncode, set(done.stdout.splitlines())) == (0, {"\ufefffirst_name", "Ada"})
 
 
 async def test_no_token_is_stored_if_standard_output_is_closed(

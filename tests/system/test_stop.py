@@ -100,7 +100,7 @@ def test_open_requests_are_finished_before_the_service_exits(
         document = orjson.loads(beginning + response.read())
     assert document["meta"]["count"] == len(document["data"]) == computers
     assert service.end()[0] == 0
-    assert has_exited(mongod)
+    assert eventually(lambda: has_exited(mongod))
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -114,7 +114,7 @@ def test_repeated_signals_do_not_interrupt_the_shutdown(
         service.process.send_signal(number)
         time.sleep(0.05)
     assert service.stop(number) == (0, "")
-    assert has_exited(mongod)
+    assert eventually(lambda: has_exited(mongod))
 
 
 @pytest.mark.parametrize("workers", WORKERS)

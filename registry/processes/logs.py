@@ -24,7 +24,6 @@ _MAX_REPEATS = 100
 _PERIOD_SECONDS = 10.0
 """The maximum number of lines with the same message template in one period."""
 
-
 _MAX_QUEUED = 10_000
 """Lines that wait until standard error is read; further ones are dropped."""
 
@@ -32,15 +31,11 @@ _CLOSE_SECONDS = 1.0
 """How long the end of the process waits until the lines are written."""
 
 
-def log_to_stderr(log_format: str) -> None:
-    """Send the log records of this process to standard error. log_format: `text` or `json`."""
-    logging.basicConfig(level=logging.INFO, handlers=[StderrHandler(log_format)])
-
-
 def log_in_background(log_format: str) -> None:
-    """Do the same on a thread, so that the event loop never waits for the reader of standard error.
+    """Send the log records of this process to standard error. log_format: `text` or `json`.
 
-    To be called after a fork, which does not copy threads.
+    A thread writes them, so that the event loop never waits for the reader of standard error. To be
+    called after a fork, which does not copy threads.
     """
     handler = BackgroundHandler(StderrHandler(log_format))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -129,6 +129,5 @@ async def _wait(worker: Process) -> str:
     return f"{await ending(worker)} (process {worker.pid})"
 
 
-def _terminate(worker: Process, _: socket.socket | None = None) -> None:
-    with suppress(ProcessLookupError):
-        worker.terminate()
+def _terminate(worker: Process, _: socket.socket) -> None:
+    worker.terminate()

@@ -43,7 +43,7 @@ _UNLINKED: Record = {ID: None}
 """Stands for the target of records without one. All its fields are null, so it is at one end."""
 
 
-async def read(
+async def read_page(
     query: CollectionQuery, order: Order, size: int, position: Position = END, offset: int = 0
 ) -> list[Record]:
     """Return at most `size` records in an order, after a position and an offset.
@@ -56,7 +56,7 @@ async def read(
         return await query.records.read_after(query.conditions, order, position, size)
     records: list[Record] = []
     needed = min(offset + size, MAX_BATCH)
-    async with aclosing(in_order(query, order, position, needed)) as batches:
+    async with aclosing(read_batches(query, order, position, needed)) as batches:
         async for batch in batches:
             records += batch[offset:]
             offset = max(0, offset - len(batch))
@@ -65,7 +65,7 @@ async def read(
     return records[:size]
 
 
-async def in_order(
+async def read_batches(
     query: CollectionQuery,
     order: Order,
     position: Position = END,
@@ -89,7 +89,7 @@ async def in_order(
         if last and not is_counted:
             is_counted, by_ids = True, await with_linked_ids(query, MAX_IDS)
             if by_ids.filters != query.filters:
-                async for batch in in_order(by_ids, order, last, size, is_counted=True):
+                async for batch in read_batches(by_ids, order, last, size, is_counted=True):
                     yield batch
                 return
         yield await join.matching(records)
@@ -116,12 +116,12 @@ async def _sorted(
         size = min(2 * size, MAX_BATCH)
 
 
-async def in_chunks(query: CollectionQuery, size: int) -> AsyncGenerator[list[Record]]:
+async def read_chunks(query: CollectionQuery, size: int) -> AsyncGenerator[list[Record]]:
     """Yield all records of a query in batches of this size, the last of which may be shorter."""
     if not query.names_related and _sorted_relationship(query.order) is None:
         batches = query.batches(size)
     else:
-        batches = in_order(query, query.order, size=size)
+        batches = read_batches(query, query.order, size=size)
     records: list[Record] = []
     async with aclosing(batches):
         async for batch in batches:
@@ -284,8 +284,8 @@ class _RelatedOrder:
         if len(found) < limit:
             return groups, len(ids)
         *_, last = groups
-        in_order = sorted(ids, key=_null_first, reverse=by_id.descending)
-        incomplete = set(in_order[in_order.index(last) :])
+        ordered = sorted(ids, key=_null_first, reverse=by_id.descending)
+        incomplete = set(ordered[ordered.index(last) :])
         return groups, next(number for number, id_ in enumerate(ids) if id_ in incomplete)
 
 

@@ -18,7 +18,7 @@ from registry.model.stored_fields import ID
 from registry.storage.errors import QueryTimeout, translated_errors
 from registry.storage.reads.collection_query import CollectionQuery
 from registry.storage.reads.id_index import Place
-from registry.storage.reads.joined_reads import MAX_BATCH, in_chunks, in_order, read
+from registry.storage.reads.joined_reads import MAX_BATCH, read_batches, read_chunks, read_page
 from registry.storage.reads.query_plans import MAX_OFFSET
 from registry.storage.reads.related_filters import with_linked_ids
 from registry.storage.reads.sorted_reads import position_of
@@ -60,7 +60,7 @@ class Listing:
             if not query.plan.has_few_values:
                 await slots.enter_async_context(self._collection.bulkheads.streams.slot(client))
             async with (
-                aclosing(in_chunks(query, CHUNK)) as read,
+                aclosing(read_chunks(query, CHUNK)) as read,
                 aclosing(self._admitted(query, read, slots, client)) as chunks,
             ):
                 yield chunks
@@ -148,7 +148,7 @@ async def _keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
         return Window((), more=False)  # nothing follows the end
     order = _reversed(query.order) if page.backwards else query.order
     size = page.size + 1  # one more reveals whether others follow
-    following = await read(query, order, size, page.position or END)
+    following = await read_page(query, order, size, page.position or END)
     records = following[: page.size]
     if page.backwards:
         records.reverse()
@@ -200,7 +200,7 @@ async def _read_at(
     """Return the records that follow the first ones, or precede the last ones if `backwards`."""
     order = _reversed(query.order) if backwards else query.order
     async with query.admitted(is_heavy=query.plan.is_heavy(offset)):
-        records = await read(query, order, size, offset=offset)
+        records = await read_page(query, order, size, offset=offset)
     return records[::-1] if backwards else records
 
 
@@ -248,5 +248,5 @@ async def _count_related(query: CollectionQuery) -> int:
     related = sum(1 for part in query.filters for _ in related_filters(part))
     by_ids = await with_linked_ids(query, _MAX_IDS // related)
     if by_ids.names_related:
-        return sum([len(records) async for records in in_order(query, BY_ID)])
+        return sum([len(records) async for records in read_batches(query, BY_ID)])
     return await by_ids.count()

@@ -74,7 +74,7 @@ def require_valid(
 
     fields: those that the records were read with; the id is checked too.
     """
-    invalid = _finder(resource, fields)(records)
+    invalid = _invalid_record_finder(resource, fields)(records)
     if invalid is not None:
         reasons = invalid_fields(resource, invalid, (ID, *fields)).values()
         raise _logged(InvalidRecord(resource.collection, invalid[ID], "; ".join(reasons)))
@@ -127,7 +127,7 @@ def _defect(name: str, value: Any, schema: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=1024)  # bounded, as clients choose the fields
-def _finder(
+def _invalid_record_finder(
     resource: ResourceType, fields: tuple[str, ...]
 ) -> Callable[[Iterable[Record]], Record | None]:
     """Return a function that returns the first record with a value of another class, or None."""

@@ -25,7 +25,7 @@ Note: TypeAlias = Callable[[str], None]
 MAX_LINE = 2**20
 """Characters of a line, as many as a request has bytes."""
 
-_CHUNK = 2**20
+_CHUNK_BYTES = 2**20
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ def _check_encoding(source: IO[bytes], encoding: str) -> None:
     decoder, lines = codecs.getincrementaldecoder(encoding)(), 0
     is_last = False
     while not is_last:
-        chunk = source.read(_CHUNK)
+        chunk = source.read(_CHUNK_BYTES)
         is_last = not chunk
         try:
             lines += decoder.decode(chunk, final=is_last).count("\n")

@@ -183,7 +183,7 @@ def test_numbers_and_booleans_are_written_as_they_are() -> None:
 def test_the_first_byte_of_another_encoding_is_found_in_any_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "_CHUNK", 3)
+    monkeypatch.setattr(rows, "_CHUNK_BYTES", 3)
     path = tmp_path / "file"
     path.write_bytes("ä\nö\n".encode() + b"\xe4\n")
     with pytest.raises(InvalidFile, match="byte 0xe4 in line 3"), opened_text(str(path), "utf-8"):

@@ -150,24 +150,24 @@ class TextSearch:
 
         They are the same filters where text is common. Raises PyMongoError.
         """
-        return await self._add_to_one(tuple(filters))
+        return await self._add_ids_to_longest(tuple(filters))
 
-    async def _add_to(self, condition: Filter) -> Filter:
+    async def _add_ids(self, condition: Filter) -> Filter:
         match condition:
             case Condition(operator=Operator.CONTAINS):
                 ids = await self._search(condition)
                 if ids is not None:
                     return AllOf((Condition(ID, Operator.IN, tuple(ids)), condition))
             case AllOf(parts):
-                return AllOf(await self._add_to_one(parts))
+                return AllOf(await self._add_ids_to_longest(parts))
             case AnyOf(parts) if sum(map(bool, map(_length, parts))) <= self._searches_left:
-                return AnyOf(tuple([await self._add_to(part) for part in parts]))
+                return AnyOf(tuple([await self._add_ids(part) for part in parts]))
         return condition
 
-    async def _add_to_one(self, parts: tuple[Filter, ...]) -> tuple[Filter, ...]:
+    async def _add_ids_to_longest(self, parts: tuple[Filter, ...]) -> tuple[Filter, ...]:
         """Add ids to the part that probably matches the fewest records; one is enough for all."""
         longest = max(parts, key=_length, default=None)
-        return tuple([await self._add_to(one) if one is longest else one for one in parts])
+        return tuple([await self._add_ids(one) if one is longest else one for one in parts])
 
     async def _search(self, condition: Condition) -> list[Any] | None:
         """Return the ids of all records that may match, None if they are too many."""
@@ -175,10 +175,12 @@ class TextSearch:
             return None
         self._searches_left -= 1
         name, part = condition.stored_name, fold(condition.value)[:_MAX_PART_LENGTH]
-        sample = [{"$sample": {"size": _SAMPLED_BLOCKS}}, *_ids(name, part, _MAX_SAMPLED_IDS)]
-        if len(await self._reader.read(self._in_blocks(sample))) == _MAX_SAMPLED_IDS:
+        sample = [{"$sample": {"size": _SAMPLED_BLOCKS}}, *_id_stages(name, part, _MAX_SAMPLED_IDS)]
+        if len(await self._reader.read(self._search_blocks(sample))) == _MAX_SAMPLED_IDS:
             return None
-        searched = self._in_blocks([*_ids(name, part, _MAX_CANDIDATES + 1), self._outside_count()])
+        searched = self._search_blocks(
+            [*_id_stages(name, part, _MAX_CANDIDATES + 1), self._outside_count()]
+        )
         found = await self._reader.read(searched)
         ids: list[Any] = [each["id"] for each in found if "id" in each]
         outside = sum(each.get("outside", 0) for each in found[-1:])
@@ -186,11 +188,11 @@ class TextSearch:
         if len(ids) > _MAX_CANDIDATES or outside > _MAX_OUTSIDE:
             return None
         if outside:
-            others = await self._reader.read(self._outside_blocks(condition))
+            others = await self._reader.read(self._search_outside(condition))
             ids += [record[ID] for record in others]
         return ids if len(ids) <= _MAX_CANDIDATES else None
 
-    def _in_blocks(self, stages: list[Stage]) -> Command:
+    def _search_blocks(self, stages: list[Stage]) -> Command:
         return aggregate_command(collection_of(self._resource), stages)
 
     def _outside_count(self) -> Stage:
@@ -199,12 +201,12 @@ class TextSearch:
         stages: list[Stage] = [{"$match": _OUTSIDE_BLOCKS}, limit, count]
         return {"$unionWith": {"coll": self._resource.collection, "pipeline": stages}}
 
-    def _outside_blocks(self, condition: Condition) -> Command:
+    def _search_outside(self, condition: Condition) -> Command:
         query = {**_OUTSIDE_BLOCKS, **to_query(condition)}
         return find_command(self._resource.collection, query, {ID: True}, limit=_MAX_CANDIDATES + 1)
 
 
-def _ids(name: str, part: str, limit: int) -> list[Stage]:
+def _id_stages(name: str, part: str, limit: int) -> list[Stage]:
     """Return the stages that find ids in blocks, by the folded part of a text."""
     return [
         {"$match": has_text(name, part)},

@@ -65,9 +65,9 @@ class IdPosition(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The range in which the integer at a position of the set is: from `first` to `last`.
+    """A range of integers, `first` to `last`, that has the one at a position of a set.
 
-    before, after: how many other integers of the set are in the range, below and above that one.
+    before, after: how many others of the set are in the range, below and above that one.
     """
 
     first: int
@@ -220,7 +220,7 @@ class IdIndex:
         async with self._lock:
             for _ in range(2):
                 try:
-                    loaded = await self._at_present()
+                    loaded = await self._update()
                 except ChangesUnavailable:
                     await self._forget()
                 else:
@@ -228,8 +228,11 @@ class IdIndex:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             return [None] * len(positions)
 
-    async def _at_present(self) -> _Loaded:
-        """Return the ids in the latest snapshot, or in a later one."""
+    async def _update(self) -> _Loaded:
+        """Load the ids, or apply the changes since the last call; return them as of now or later.
+
+        Raises ChangesUnavailable or PyMongoError.
+        """
         loaded = self._loaded or await self._load()
         now = await self._commands.now()
         # After loading, always read: MongoDB may refuse it, and each request would load again.

@@ -48,12 +48,12 @@ async def _with_linked_ids(part: Filter, query: CollectionQuery, limit: int) -> 
         case Not(negated):
             return Not(await _with_linked_ids(negated, query, limit))
         case Related(relationship, target):
-            field = _linking_field(relationship)
+            field = _target_link_field(relationship)
             (own,) = await query.with_candidates(target, [part.part])
             conditions = [to_query(own) or {field: {"$ne": None}}]
             ids = await read_linked_ids(query.reader, target, conditions, field, limit)
             if ids is not None:
-                return Condition(_linked_field(relationship), Operator.IN, tuple(sorted(ids)))
+                return Condition(_own_link_field(relationship), Operator.IN, tuple(sorted(ids)))
     return part
 
 
@@ -105,13 +105,14 @@ class SemiJoin:
                 return records
             case AnyOf(parts):
                 either = [one for part in parts for one in await self._matching(part, records)]
-                return _among(either, records)
+                return _in_order_of(either, records)
             case Not(negated):
                 excluded = set(map(id, await self._matching(negated, records)))
                 return [record for record in records if id(record) not in excluded]
             case Related(relationship, target, part):
-                field, linking = _linked_field(relationship), _linking_field(relationship)
+                field = _own_link_field(relationship)
                 keys = {record.get(field) for record in records} - {None}
+                linking = _target_link_field(relationship)
                 linked = await self._matching_values(target, linking, keys, part)
                 return [record for record in records if record.get(field) in linked]
             case Condition():
@@ -138,17 +139,17 @@ def _ids_among(values: Iterable[object]) -> set[int]:
     return {value for value in values if isinstance(value, int)}
 
 
-def _among(found: Iterable[Record], records: Iterable[Record]) -> list[Record]:
-    """Return the records that were found, in their order."""
+def _in_order_of(found: Iterable[Record], records: Iterable[Record]) -> list[Record]:
+    """Return those of `records` that were found, in the order of `records`."""
     identities = set(map(id, found))
     return [record for record in records if id(record) in identities]
 
 
-def _linked_field(relationship: Relationship) -> str:
-    """Return the stored field of a type that has the ids which link to related records."""
+def _own_link_field(relationship: Relationship) -> str:
+    """Return the stored field by which records link to related ones: the id or a foreign key."""
     return ID if relationship.to_many else relationship.foreign_key
 
 
-def _linking_field(relationship: Relationship) -> str:
-    """Return the stored field of the related records that has the same ids."""
+def _target_link_field(relationship: Relationship) -> str:
+    """Return the stored field of the related records with the values of `_own_link_field`."""
     return relationship.foreign_key if relationship.to_many else ID

@@ -235,7 +235,7 @@ class SortedReads:
         """
         own, related = _split(conditions)
         name, sort = self._resource.collection, _sort_document(order)
-        shown = projection([*self._fields, *map(_first_name, self._order)])
+        shown = projection([*self._fields, *map(_top_level_field, self._order)])
         if not related and not any(key.relationship for key in order):
             limits = {"skip": offset, "limit": size}
             return find_command(
@@ -280,7 +280,7 @@ def _sort_document(order: Order) -> Mapping[str, int]:
     return {sort_field(key): DESCENDING if key.descending else ASCENDING for key in order}
 
 
-def _first_name(key: Key) -> str:
+def _top_level_field(key: Key) -> str:
     """Return the field of a record that holds the value of a key, for cursors."""
     return sort_field(key).partition(".")[0]
 

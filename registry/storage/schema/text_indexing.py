@@ -56,9 +56,9 @@ class TextIndexing:
         self._resource = resource
         self._records = database[resource.collection]
         self._blocks = database[collection_of(resource)]
-        # Without a wait for the majority: records whose new field is lost are outside again.
-        self._members = self._records.with_options(write_concern=WriteConcern(1))
-        self._filled = self._blocks.with_options(write_concern=WriteConcern(1))
+        # Write concern 1, not the majority: records whose new field is lost are outside again.
+        self._records_w1 = self._records.with_options(write_concern=WriteConcern(1))
+        self._blocks_w1 = self._blocks.with_options(write_concern=WriteConcern(1))
         self._bulkheads = bulkheads
         self._names = searched_names(resource)
 
@@ -109,8 +109,8 @@ class TextIndexing:
         known = {"$arrayElemAt": [{"$literal": texts}, {"$indexOfArray": [ids, f"${ID}"]}]}
         is_same = {"$eq": [[f"${name}" for name in self._names], known]}
         unchanged = {ID: {"$in": ids}, TEXT_BLOCK: None, "$expr": is_same}
-        added = await self._members.update_many(unchanged, {"$set": {TEXT_BLOCK: number}})
-        await self._filled.update_one({ID: number}, {"$unset": {_FILLING: True}})
+        added = await self._records_w1.update_many(unchanged, {"$set": {TEXT_BLOCK: number}})
+        await self._blocks_w1.update_one({ID: number}, {"$unset": {_FILLING: True}})
         return added.modified_count
 
     async def _remove_sparse(self) -> None:

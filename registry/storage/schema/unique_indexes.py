@@ -33,7 +33,7 @@ _PREFIX = "unique_"
 _IGNORING_CASE = {"locale": "en", "strength": 2}
 """The collation in which letters that differ in case alone are equal."""
 
-_BSON_TYPES: Mapping[type, str] = {
+_COMPARED_TYPES: Mapping[type, str] = {
     str: "string",
     bool: "bool",
     int: "number",
@@ -143,7 +143,7 @@ def _index_name(name: str, attribute: Attribute) -> str:
 
 def _is_compared(attribute: Attribute) -> dict[str, Any]:
     """Return the condition on values that the index has: those that are not null."""
-    return {"$type": _BSON_TYPES[attribute.stored_type]}
+    return {"$type": _COMPARED_TYPES[attribute.stored_type]}
 
 
 def _collation(attribute: Attribute) -> dict[str, Any]:

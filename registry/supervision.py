@@ -137,7 +137,7 @@ async def _start(
         )
 
 
-async def ending(process: Process) -> str:
+async def wait_for_exit(process: Process) -> str:
     """Wait until a process ends, and return its exit status or signal."""
     status = await process.wait()
     number = -status if status < 0 else status - 128  # of this process, or of a child of a shell

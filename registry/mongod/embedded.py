@@ -31,7 +31,7 @@ from registry.mongod.data_format import MongoClient, read_format, version_confli
 from registry.mongod.server_log import Log
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.supervision import Supervisor, child_process, ending
+from registry.supervision import Supervisor, child_process, wait_for_exit
 
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
@@ -181,14 +181,14 @@ class _Mongod:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOG_SECONDS):
                     await process.wait()
-        return self._reason(await ending(process), self.log.first_error())
+        return self._reason(await wait_for_exit(process), self.log.first_error())
 
     async def _wait_until_ready(self, process: Process) -> None:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 while not is_listening(self.path):
                     if process.returncode is not None:
-                        raise ChildProcessError(f"it ended with {await ending(process)}")
+                        raise ChildProcessError(f"it ended with {await wait_for_exit(process)}")
                     await asyncio.sleep(_POLL_SECONDS)
                 await _wait_for_primary(self.uri)
         except (TimeoutError, ChildProcessError, PyMongoError) as error:

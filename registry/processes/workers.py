@@ -16,7 +16,7 @@ from registry.processes.exchange import Totals, receive, send
 from registry.processes.listeners import reserve_port
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.supervision import Supervisor, child_process, ending
+from registry.supervision import Supervisor, child_process, wait_for_exit
 
 _STOP_SECONDS = FINISH_SECONDS + 3.0
 """The time after which a worker is killed."""
@@ -119,14 +119,14 @@ async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
     try:
         line, error = await receive(reader)
     except (asyncio.IncompleteReadError, ConnectionError):
-        raise ChildProcessError(f"it ended with {await ending(worker)}") from None
+        raise ChildProcessError(f"it ended with {await wait_for_exit(worker)}") from None
     if error:
         raise error
     return str(line)
 
 
 async def _wait(worker: Process) -> str:
-    return f"{await ending(worker)} (process {worker.pid})"
+    return f"{await wait_for_exit(worker)} (process {worker.pid})"
 
 
 def _terminate(worker: Process, _: socket.socket) -> None:

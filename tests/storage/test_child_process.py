@@ -14,7 +14,7 @@ import pytest
 
 from registry.mongod import embedded
 from registry.mongod.server_log import Log
-from registry.supervision import ending
+from registry.supervision import wait_for_exit
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
 
@@ -65,7 +65,7 @@ async def test_the_signal_that_killed_the_shell_is_named(tmp_path: Path) -> None
     command = ("/bin/sh", "-c", "kill -9 $PPID")
     with log.file:
         async with embedded.bound_process(command, tmp_path, log) as shell:
-            assert await ending(shell) == "signal 9 (Killed)"
+            assert await wait_for_exit(shell) == "signal 9 (Killed)"
 
 
 def test_a_program_that_ignores_its_termination_is_killed_after_its_parent_was(

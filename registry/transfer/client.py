@@ -33,11 +33,12 @@ _REMEDIES = {
     403: f": the token in {TOKEN} lacks a scope",
 }
 _NO_SPACE = "disk_full"
+"""The code of the error that repetition does not help against."""
 _POINTER = re.compile(rf"/{OPERATIONS}/(\d+)(?:/.*?(?:attributes|relationships)/([^/]*).*|/.*)?")
 
 
 class TransferError(Exception):
-    """The run cannot continue; the message says why in one line."""
+    """An import or export cannot continue; the message says why in one line."""
 
 
 class OperationsRejected(Exception):

@@ -46,7 +46,8 @@ _BLANKS_AROUND = re.compile(r"'*\s|'*\Z|.*\s\Z", re.DOTALL)
 class Column:
     """A column: an attribute of the resource, or of the target of a relationship.
 
-    attribute: of the values; None if the column is not imported.
+    relationship: None for the resource itself. field: the name of the attribute, or `id`.
+    attribute: that of the values; None if the column is not imported.
     """
 
     name: str

@@ -35,7 +35,7 @@ class Selection:
 
     @property
     def joined(self) -> frozenset[str]:
-        """The names of those with columns of their targets besides the id."""
+        """The names of the relationships with columns of their targets besides the id."""
         columns = (one for one in self.columns if one.relationship and one.field != ID)
         return frozenset(one.relationship for one in columns if one.relationship)
 
@@ -87,10 +87,8 @@ async def read_database(
             async for records in chunks:
                 related: dict[tuple[str, str], Values] = {}
                 for name in selection.joined:
-                    key, target = (
-                        selection.links[name].foreign_key,
-                        graph[selection.links[name].target],
-                    )
+                    link = selection.links[name]
+                    key, target = link.foreign_key, graph[link.target]
                     ids = {each[key] for each in records} - {None}
                     for each in await snapshot.read_by_ids(target, ids, target.attribute_names):
                         attributes = _attributes(target, each, target.attribute_names)

@@ -9,7 +9,7 @@ from typing import Any
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.transfer.client import Client, Document, OperationsRejected
 from registry.transfer.ledger import Ledger
-from registry.transfer.lookups import ResourceKey, find
+from registry.transfer.lookups import ResourceKey, find_stored
 from registry.transfer.plans import ImportOptions, Keys, Plan
 from registry.transfer.progress import Tally
 from registry.transfer.rows import ID, LID, InvalidFile, InvalidRow, Row, Values, to_one
@@ -77,7 +77,7 @@ class Importer:
             for name, link in row.links.items():
                 if link and (key := self._keys.of_link(row, name)):
                     batch.wanted[key] = link
-        batch.found = await find(self._client, self._graph, batch.wanted)
+        batch.found = await find_stored(self._client, self._graph, batch.wanted)
         return batch
 
     def _remove_repeated(self, batch: _Batch) -> None:

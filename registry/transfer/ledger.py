@@ -15,8 +15,8 @@ _MAX_KEYS = 500
 class Ledger:
     """Values by key, both JSON.
 
-    path: of a file that outlives the process; None for a temporary one. version: of the rows.
-    source: a text that no other import has, with the version of the process that began it.
+    path: of a file that outlives the process; None for a temporary one. version: of the imported
+    file. source: identifies the import; ends with the version when it began.
     """
 
     def __init__(self, path: Path | None = None, version: str = "") -> None:

@@ -42,7 +42,7 @@ def _ignores_case(attributes: Mapping[str, Any], name: str) -> bool:
     return name in attributes and attributes[name].ignores_case
 
 
-async def find(
+async def find_stored(
     client: Client, graph: Graph, wanted: Mapping[ResourceKey, Values]
 ) -> dict[ResourceKey, list[Document]]:
     """Return the stored resources of each key, with their to-one linkage. Raises TransferError.

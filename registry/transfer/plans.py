@@ -20,7 +20,8 @@ class ImportOptions:
 
     keys: by type, the names of the attributes that tell resources apart, if not the ids. creates:
     whether each row is a new resource. labels: the types whose ids only link the rows of the file.
-    keeps_empty: whether an empty value leaves what is stored as it is.
+    keeps_empty: whether an empty value leaves what is stored as it is. is_dry: whether to check the
+    rows only, and store nothing.
     """
 
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -13,8 +13,8 @@ from tqdm import tqdm
 from registry.model.graph import Graph
 from registry.printable import printable
 
-SECONDS = 5.0
-"""Between lines."""
+LINE_SECONDS = 5.0
+"""Seconds between lines of progress where standard error is not a terminal."""
 
 
 def counted(graph: Graph, counts: Mapping[str, int]) -> str:
@@ -27,7 +27,11 @@ def counted(graph: Graph, counts: Mapping[str, int]) -> str:
 
 @dataclass
 class Tally:
-    """The summary of a run: the resources by effect and type that the service has confirmed."""
+    """The summary of a run.
+
+    counts: resources that the service has confirmed, by effect and type. rows: of the file, with
+    the invalid ones.
+    """
 
     graph: Graph
     url: str
@@ -64,7 +68,7 @@ class Progress:
         self._bar.update(count - self._count)
         self._count = count
         now = monotonic()
-        if self._bar.disable and now - self._shown >= SECONDS:
+        if self._bar.disable and now - self._shown >= LINE_SECONDS:
             self._shown = now
             rate = self._count / (now - self._started)
             self.note(f"{self._count:,} {self._noun}, {rate:,.0f} per second")

@@ -32,8 +32,9 @@ _CHUNK_BYTES = 2**20
 class Row:
     """A resource of a file.
 
-    line: the number of its first line, from 1. id, lid: those in the file. links: by relationship,
-    what the file says of the target, None if it is empty. size: characters in the file.
+    line: the number of its first line, from 1. values: attributes. links: by relationship, what the
+    file says of the target, None if it is empty. id, lid: those in the file. size: characters in
+    the file.
     """
 
     line: int

@@ -33,7 +33,7 @@ COMMANDS = {"import": import_.import_file, "seed": import_.seed, "export": expor
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Run a command in a thread, as starting a process takes longer than most commands."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # which threads cannot call
-    monkeypatch.setattr("registry.transfer.progress.SECONDS", float("inf"))
+    monkeypatch.setattr("registry.transfer.progress.LINE_SECONDS", float("inf"))
 
     def run_command(command: str, *arguments: str | Path) -> int:
         try:

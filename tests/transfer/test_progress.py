@@ -8,13 +8,13 @@ import pytest
 
 from registry.transfer import progress
 from registry.transfer.generator import generate
-from registry.transfer.progress import SECONDS, shown_progress
+from registry.transfer.progress import LINE_SECONDS, shown_progress
 
 
 def test_a_line_is_written_every_few_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times = [0.0, SECONDS - 1, SECONDS + 1, SECONDS + 2, 2 * SECONDS + 1]
+    times = [0.0, LINE_SECONDS - 1, LINE_SECONDS + 1, LINE_SECONDS + 2, 2 * LINE_SECONDS + 1]
     monkeypatch.setattr(progress, "monotonic", iter(times).__next__)
     with shown_progress("rows") as shown:
         for count in range(1, len(times)):

@@ -71,16 +71,16 @@ _BATCH_THREADS = (
 )
 
 SLOW_THREADS = 25 * max(2, CORES)
-"""Those of heavy queries, streams and large transactions, which may take seconds."""
+"""Threads of heavy queries, streams and large transactions, which may take seconds."""
 
 THREADS = _BATCH_THREADS + SLOW_THREADS
-"""Threads for commands, and connections for them, which start on demand.
+"""Threads for commands, and connections of them, in total; both start on demand.
 
 Pages in other orders than that of the ids are not batched: they take what is free, or wait. With
 motor's default, five threads per core, ten slow queries would block every write on two cores.
 """
 
-# Motor reads it when it is imported, so after this module, and offers no other way.
+# Motor reads this variable when it is imported, which must be after this module.
 os.environ["MOTOR_MAX_WORKERS"] = str(THREADS)
 
 
@@ -122,7 +122,7 @@ class Capacity:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return what follows from the cores and from the settings."""
+        """Return the limits for the cores of this machine and these settings."""
         half_of_cores, requests = max(1, CORES // 2), settings.capacity
         return cls(
             small_requests=requests,

@@ -20,7 +20,7 @@ _STABLE_SECONDS = 60.0
 """A child that has run for this long may be restarted as often as a new one."""
 
 _RETRY_SECONDS = 2.0
-"""The pause after a restart that is not possible yet."""
+"""The pause after a restart that StartError prevents; such restarts are not counted."""
 
 _log = logging.getLogger("registry")
 

@@ -26,7 +26,7 @@ _log = logging.getLogger("registry")
 
 
 def handle_signals() -> None:
-    """Until `run`, exit on a signal that stops the service."""
+    """Exit on a signal that stops the service, until `run` handles it."""
     for number in _stop_signals():
         signal.signal(number, lambda *_: sys.exit())
     for number in _IGNORED_SIGNALS:

@@ -16,8 +16,10 @@ from registry.metrics.metrics_snapshot import MetricsSnapshot, without_gauges
 from registry.start_error import StartError
 
 _INTERVAL_SECONDS = 1.0
+"""How often a worker sends what it has counted."""
 
 _LENGTH_BYTES = 4
+"""Bytes before each message, with its length."""
 
 
 class Totals:
@@ -34,7 +36,7 @@ class Totals:
         )
 
     async def collect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take what a worker sends, and send it the sums when it asks, until it ends."""
+        """Take the counts that a worker sends, until it ends; send it the sums when it asks."""
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 self._latest[writer], wants_sums = await receive(reader)
@@ -45,7 +47,7 @@ class Totals:
 
 
 class Reporter:
-    """What a worker tells the supervisor, in its context, at the end of which it sends all counts.
+    """Tells the supervisor what a worker does; sends the last counts at the end of the context.
 
     If the supervisor is killed, this process ends at once: writes that were acknowledged are in the
     journal of MongoDB.
@@ -71,7 +73,7 @@ class Reporter:
             await self._writer.wait_closed()
 
     def ready(self, line: str) -> None:
-        """Tell that the worker serves, with the line to announce; send its counts from now on."""
+        """Tell that the worker is ready, and send its counts from now on. line: to announce."""
         send(self._writer, (line, None))
         self._reporting = asyncio.create_task(self._report())
 

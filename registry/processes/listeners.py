@@ -4,13 +4,13 @@ import socket
 from typing import Any
 
 _ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}  # noqa: S104 - compared, not bound
-"""The addresses that stand for all of the machine, and one of those at which it can be reached."""
+"""Wildcard addresses, each with an address at which a client on this machine reaches it."""
 
 
 def listen(
     family: socket.AddressFamily, address: Any, *, reuse_port: bool = False
 ) -> socket.socket:
-    """Return a socket that listens on an address: on `::`, for IPv4 as well (RFC 4291, 2.5.5.2).
+    """Return a socket that listens on an address; `::` takes IPv4 as well (RFC 4291, 2.5.5.2).
 
     family, address: as `socket.getaddrinfo` returns them. Raises OSError if that is not possible,
     as on a machine without IPv6.

@@ -34,8 +34,7 @@ _CLOSE_SECONDS = 1.0
 def log_in_background(log_format: str) -> None:
     """Send the log records of this process to standard error. log_format: `text` or `json`.
 
-    A thread writes them, so that the event loop never waits for the reader of standard error. To be
-    called after a fork, which does not copy threads.
+    A thread writes them, so that the event loop never waits for the reader of standard error.
     """
     handler = BackgroundHandler(StderrHandler(log_format))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

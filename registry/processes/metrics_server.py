@@ -22,7 +22,7 @@ async def metrics_server(
 ) -> AsyncIterator[Callable[[str], None]]:
     """Serve the metrics on the socket, if there is one.
 
-    Yields `announce` for a line to which the URL of the metrics is added.
+    Yields the function that announces a line: with the URL of the metrics, if they are served.
     """
     if listener is None:
         yield announce

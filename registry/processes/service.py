@@ -23,7 +23,7 @@ from registry.settings import Settings
 from registry.start_error import StartError
 
 _OPEN_FILES = 10_240
-"""Most of them connections; macOS allows no more."""
+"""The wanted limit of open files, mostly connections; macOS allows no more."""
 
 _LAG_INTERVAL_SECONDS = 0.25
 
@@ -100,9 +100,9 @@ def _tune_gc() -> None:
 
 
 def _allow_connections() -> None:
-    """Raise the limit of open files, which is 1,024 in a shell, as far as it is allowed.
+    """Raise the limit of open files, often 1,024, to _OPEN_FILES or what the system allows.
 
-    Beyond it, the event loop would close connections without a response.
+    Beyond the limit, the event loop would close connections without a response.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)

@@ -70,9 +70,10 @@ def _metrics_server(
 
 
 class _Workers:
-    """The workers that run. line: what to announce, of the one that was ready last.
+    """The workers that run.
 
-    configuration: what each receives, once it is known.
+    configuration: the message that each receives, once it is known. line: what to announce, from
+    the worker that was ready last.
     """
 
     def __init__(self) -> None:

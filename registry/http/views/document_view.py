@@ -63,8 +63,8 @@ _Handler: TypeAlias = "Callable[[DocumentView], Coroutine[None, None, web.Stream
 _Document = TypeVar("_Document")
 
 _LONG_TARGET = 1_000
-"""The queries of longer request targets, of which some take milliseconds, are parsed one per
-iteration of the event loop, and not at all if their clients have disconnected by then."""
+"""Characters of a request target. Longer queries may take milliseconds to parse: one is parsed per
+iteration of the event loop, and none whose client has disconnected by then."""
 
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -111,7 +111,7 @@ class DocumentView(web.View):
     """
 
     handlers: ClassVar[Mapping[str, _Handler]]
-    _entered: Mapping[Bulkhead, str | None] = {}
+    _entered: Mapping[Bulkhead, str | None] = {}  # the client of each slot that is occupied
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

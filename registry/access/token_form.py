@@ -1,7 +1,7 @@
 """The text form of access tokens, their digests, and the names and scopes they are stored with.
 
 A token is `reg_`, 43 random letters and digits, and 6 of their checksum. The prefix lets secret
-scanners find it, and the checksum rejects most false tokens without a look-up.
+scanners find it, and the checksum rejects most false tokens without a lookup.
 """
 
 import re

@@ -328,7 +328,7 @@ class TextsAreInBlocks(Rule):
 
 
 class _AscendingIds:
-    """The ids of a collection, for look-ups in ascending order: one scan serves all of them."""
+    """The ids of a collection, for lookups in ascending order: one scan serves all of them."""
 
     def __init__(
         self, collection: AsyncIOMotorCollection[Record], session: AsyncIOMotorClientSession

@@ -1,4 +1,4 @@
-"""Operations on stored resources."""
+"""The repository: reads and writes of the resources of one database."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,12 +37,8 @@ _ATTEMPTS = 3
 class Repository:
     """The resources of one database.
 
-    capacity: the limits of queries and of requests in progress. bulkheads: the latter; callers
-    enter `large_bodies` and `large_documents`, the methods enter the others. `write` raises
-    Unavailable, BulkheadFull and DiskNearlyFull as well. A write that has begun is completed even
-    if its caller is cancelled. With an idempotency key, it is executed once within a day: a
-    repeated call returns the result of the first one that succeeded, or raises FingerprintMismatch
-    if its fingerprint differs.
+    capacity: the limits of queries and of requests in progress. bulkheads: callers enter
+    `large_bodies` and `large_documents`, the methods enter the others.
     """
 
     def __init__(self, database: Database, graph: Graph, capacity: Capacity) -> None:
@@ -116,9 +112,14 @@ class Repository:
     ) -> list[WriteResult]:
         """Apply the writes of one request in order, all or none; return the result of each.
 
-        key: that under which the results are stored. Raises RecordNotFound with the pointer to the
-        resource, or to the targets of a linkage, that do not exist; VersionConflict; DuplicateValue
-        with the pointer to the attribute; StoredResultTooLarge. Then nothing is written.
+        A write that has begun is completed even if its caller is cancelled.
+
+        key: executes the writes once within a day; a repeated call returns the result of the first
+        one that succeeded, or raises FingerprintMismatch if its fingerprint differs. Raises
+        RecordNotFound with the pointer to the resource, or to the targets of a linkage, that do not
+        exist; VersionConflict; DuplicateValue with the pointer to the attribute;
+        ReadOnlyAttribute; InvalidRecord; StoredResultTooLarge; BulkheadFull; DiskNearlyFull. Then
+        nothing is written. Raises Unavailable, after which the writes may be in effect.
         """
         self._disk_space.require()
         for write in writes:

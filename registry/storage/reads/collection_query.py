@@ -68,8 +68,8 @@ class CollectionQuery:
 
     filters: all of which the records satisfy. names_related: whether these have conditions on
     related resources, which `joined_reads` serves. plan: what the query costs. records: reads
-    those that satisfy conditions. The methods raise PyMongoError, ExecutionTimeout after the time
-    limit, or BulkheadFull.
+    records of the type by conditions. The methods raise PyMongoError, ExecutionTimeout after the
+    time limit, or BulkheadFull.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class CollectionQuery:
 
     @cached_property
     def conditions(self) -> Conditions:
-        """MongoDB conditions, built once the query is admitted because long filters are dear."""
+        """MongoDB conditions, built once the query is admitted: long filters are expensive."""
         return [condition for condition in map(to_query, self.filters) if condition]
 
     @property
@@ -147,7 +147,7 @@ class CollectionQuery:
     async def with_candidates(
         self, resource: ResourceType, filters: Sequence[Filter]
     ) -> Sequence[Filter]:
-        """Return filters that match the same records of a type, and name those found by text."""
+        """Return equivalent filters of a type, with the ids that text blocks find."""
         search = TextSearch(resource, self.reader, self.collection.backlog)
         return await search.with_candidates(filters)
 

@@ -50,6 +50,7 @@ _MAX_PART_LENGTH = 128
 """Folded characters that blocks are searched for; the filter itself compares all."""
 
 _OUTSIDE_BLOCKS = {TEXT_BLOCK: {"$in": [None, NO_BLOCK]}}
+"""The query for records outside blocks."""
 
 _MAX_CHARACTER, _SURROGATES = "\U0010ffff", range(0xD800, 0xE000)
 
@@ -148,7 +149,7 @@ class TextSearch:
     async def with_candidates(self, filters: Sequence[Filter]) -> Sequence[Filter]:
         """Return filters that match the same records, with the ids of candidates if these are few.
 
-        They are the same filters where text is common. Raises PyMongoError.
+        Where text is common, the filters stay as they are. Raises PyMongoError.
         """
         return await self._add_ids_to_longest(tuple(filters))
 

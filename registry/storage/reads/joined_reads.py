@@ -148,8 +148,8 @@ def _sorted_relationship(order: Order) -> Relationship | None:
 class _RelatedOrder:
     """Reads the records of a query in an order that has a `_sorted_relationship`.
 
-    query: runs the commands; it has no filters on related resources. filters: those, which may
-    reduce the targets to read, but have to be checked for each record.
+    query: runs the commands; it has no filters on related resources. filters: those on related
+    resources; they may reduce the targets to read, but callers have to check each record.
 
     Records whose target does not exist are left out: they are in no index of the targets.
     """

@@ -51,8 +51,8 @@ class Listing:
         """Yield an iterator over all records, CHUNK at a time.
 
         The response counts as a stream until the context ends; if few records can satisfy the
-        filters, only if they are more than one chunk. client: the one that it waits for, as of a
-        Bulkhead.
+        filters, only if they are more than one chunk. client: the one that reads the response, as
+        Bulkhead counts it.
         """
         with translated_errors(self._collection.seconds):
             query = await self._query_by_ids()

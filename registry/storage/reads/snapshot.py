@@ -1,6 +1,6 @@
 """Snapshots: reads that all show the database at one point in time.
 
-Look-ups by id or foreign key are batched across requests. Without that, reading a resource takes
+Lookups by id or foreign key are batched across requests. Without that, reading a resource takes
 2.8 times the CPU time, a page with `include` 1.5 times.
 """
 
@@ -55,14 +55,14 @@ _Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
 """The ids to look up, and the stored fields to return."""
 
 _MAX_SHARED_IDS = 1_000
-"""A look-up of more ids than this is not batched, as it would delay smaller ones."""
+"""A lookup of more ids than this is not batched, as it would delay smaller ones."""
 
 _MAX_QUERY_IDS = 100_000
-"""A query document is limited to 16 MiB, and an id takes up to 16 bytes."""
+"""Ids in a query, which is limited to 16 MiB; an id takes up to 16 bytes."""
 
 
 class Reads:
-    """The reads of one database: its collections, and look-ups that snapshots share."""
+    """The reads of one database: its collections, and lookups that snapshots share."""
 
     def __init__(
         self,
@@ -93,7 +93,10 @@ class Reads:
     def batcher(
         self, resource: ResourceType, field: str, is_single: bool, time: Timestamp | None
     ) -> Batcher[_Lookup, ReadResult]:
-        """Return what batches look-ups in a field at the same point in time."""
+        """Return the batcher of lookups in a field at one point in time; None is the latest.
+
+        is_single: whether the lookups have one key each.
+        """
         key = resource, field, is_single, time
         batcher = self._batchers.get(key)
         if batcher is None:

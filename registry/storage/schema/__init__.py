@@ -1,1 +1,1 @@
-"""What the database needs besides records: indexes, computed fields, text blocks."""
+"""What the database needs besides records: validators, indexes, computed fields, text blocks."""

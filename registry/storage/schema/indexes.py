@@ -1,4 +1,4 @@
-"""Indexes: one of each field that filters and sorts use, except the authorship, and of the id."""
+"""Indexes: one of each field that filters and sorts use, and the id; none of the authorship."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ class Indexes:
             self._backlog.unindexed.add(resource.type)
 
     async def build(self) -> None:
-        """Build what `prepare` has left, until no index is missing; otherwise as `build` does."""
+        """Build the indexes that `prepare` has left, unless another process builds them first."""
         for name in sorted(self._backlog.unindexed):
             resource = self._graph[name]
             while missing := await self._missing(resource):  # else another process has built them

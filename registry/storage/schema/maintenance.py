@@ -24,7 +24,7 @@ _MAX_SMALL_RECORDS = 10_000
 """Records of a collection that is completed before the service starts, in less than a second."""
 
 _FORMAT = 2
-"""That of the records without OBSOLETE_FIELDS, which the counter of their type tells."""
+"""The format of records without OBSOLETE_FIELDS, which is noted in the counter of their type."""
 
 _BATCH_SIZE = 1_000
 """Records per update, which holds up requests that write the same records."""

@@ -1,4 +1,4 @@
-"""Unique indexes: of the attributes of which no two resources have the same value.
+"""The indexes of unique attributes.
 
 They are partial, so that null and missing values are not compared. Those of attributes that ignore
 case have a collation; filters, which do not ignore it, use other indexes.
@@ -40,7 +40,7 @@ _COMPARED_TYPES: Mapping[type, str] = {
     decimal.Decimal: "number",
     datetime.datetime: "date",
 }
-"""The BSON type of the values in records, by their type in Python."""
+"""The type in a partial filter, which covers all numeric types, by the type in Python."""
 
 _INDEX_NOT_FOUND = 27
 

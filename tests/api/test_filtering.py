@@ -32,7 +32,7 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     most = {"several": 5, "many": 0}[request.param]
     monkeypatch.setattr(joined_reads, "MAX_IDS", most)
     monkeypatch.setattr(listings, "MAX_BATCH", 0)
-    monkeypatch.setattr(listings, "_MAX_IDS", most)
+    monkeypatch.setattr(listings, "_MAX_TOTAL_IDS", most)
     monkeypatch.setattr(joined_reads, "MAX_BATCH", 7)
     monkeypatch.setattr(joined_reads, "_MAX_SORTED", most)
     for module in (listings, stream):

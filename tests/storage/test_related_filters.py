@@ -123,7 +123,7 @@ async def test_a_few_resources_are_read_before_all_related_ones(
 async def test_no_query_scans_a_collection(
     stored: Api, database: Database, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(listings, "_MAX_IDS", COUNT)
+    monkeypatch.setattr(listings, "_MAX_TOTAL_IDS", COUNT)
     reads = await recorded(stored, path, monkeypatch)
     assert reads
     for command, _ in reads:

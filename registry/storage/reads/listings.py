@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 CHUNK = 1_000
 """Records of a streamed collection in memory at a time."""
 
-_MAX_IDS = 500_000
+_MAX_TOTAL_IDS = 500_000
 """Ids in the conditions of a total: each takes up to 18 bytes of a command of at most 16 MiB."""
 
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
@@ -246,7 +246,7 @@ async def _count(query: CollectionQuery) -> tuple[int, Timestamp | None]:
 async def _count_related(query: CollectionQuery) -> int:
     """Count records by the ids that link to related ones; one by one if these are too many."""
     related = sum(1 for part in query.filters for _ in related_filters(part))
-    by_ids = await with_linked_ids(query, _MAX_IDS // related)
+    by_ids = await with_linked_ids(query, _MAX_TOTAL_IDS // related)
     if by_ids.names_related:
         return sum([len(records) async for records in read_batches(query, BY_ID)])
     return await by_ids.count()

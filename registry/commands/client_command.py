@@ -16,7 +16,7 @@ from yarl import URL
 from registry.commands.output import note, output
 from registry.installation import program
 from registry.settings import Parser
-from registry.transfer.client import TOKEN, Client, TransferError, open_client
+from registry.transfer.client import TOKEN_VARIABLE, Client, TransferError, open_client
 from registry.transfer.progress import Tally
 from registry.transfer.rows import InvalidFile
 
@@ -24,8 +24,8 @@ CSV, NDJSON = "csv", "ndjson"
 _SUFFIXES = {".csv": CSV, ".ndjson": NDJSON, ".jsonl": NDJSON}
 _URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
 EPILOG = (
-    f"The variable {TOKEN} holds the access token, if the service requires one; SSL_CERT_FILE "
-    "names the certificates of a private authority."
+    f"The variable {TOKEN_VARIABLE} holds the access token, if the service requires one; "
+    "SSL_CERT_FILE names the certificates of a private authority."
 )
 
 
@@ -85,7 +85,7 @@ def run(work: Callable[[Client], Awaitable[None]], tally: Tally) -> NoReturn:
 
     async def work_with_client() -> None:
         # Not an option, as others can see those in the list of processes.
-        async with open_client(tally.url, os.environ.get(TOKEN)) as client:
+        async with open_client(tally.url, os.environ.get(TOKEN_VARIABLE)) as client:
             await work(client)
 
     signal.signal(signal.SIGINT, partial(_interrupt, tally))

@@ -24,7 +24,7 @@ from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
 from registry.storage import Repository, StorageError
-from registry.transfer.client import TOKEN, TransferError, open_client
+from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
 from registry.transfer.csv_files import CsvWriter, find_column
 from registry.transfer.exporter import (
     Selection,
@@ -65,7 +65,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def _parser() -> Parser:
     parser = database_parser("export", _DESCRIPTION, "[OPTIONS] FILE")
-    url_help = f"read over the API of this service, with the token in {TOKEN} if it requires one"
+    url_help = (
+        f"read over the API of this service, with the token in {TOKEN_VARIABLE} if it requires one"
+    )
     parser.add_argument("--url", metavar="URL", help=url_help)
     add_format(parser)
     types = [each.type for each in RESOURCES]
@@ -159,7 +161,7 @@ async def _from_database(
 
 async def _from_service(url: str, selections: Sequence[Selection]) -> AsyncGenerator[Chunk]:
     async with (
-        open_client(url, os.environ.get(TOKEN)) as client,
+        open_client(url, os.environ.get(TOKEN_VARIABLE)) as client,
         aclosing(read_service(client, selections)) as chunks,
     ):
         async for chunk in chunks:

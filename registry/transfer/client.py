@@ -14,7 +14,7 @@ from registry.http.responses import IDEMPOTENCY_KEY
 from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS
 
-TOKEN = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
 
 Document: TypeAlias = Mapping[str, Any]
 Operation: TypeAlias = Mapping[str, Any]
@@ -29,8 +29,8 @@ _REJECTED = {400, 404, 409, 413, 422}
 """Statuses of operations that the service will never accept."""
 
 _REMEDIES = {
-    401: f": set the variable {TOKEN} to a valid access token",
-    403: f": the token in {TOKEN} lacks a scope",
+    401: f": set the variable {TOKEN_VARIABLE} to a valid access token",
+    403: f": the token in {TOKEN_VARIABLE} lacks a scope",
 }
 _NO_SPACE = "disk_full"
 """The code of the error that repetition does not help against."""

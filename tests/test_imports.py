@@ -45,7 +45,7 @@ STORAGE_LAYERS = [
     {"schema"},
     {"reads"},
     {"writes"},
-    {"repository", "tokens", "token_lookups"},
+    {"repository", "tokens"},
 ]
 """The layers of `registry.storage`, from the bottom up."""
 

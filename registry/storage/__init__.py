@@ -37,8 +37,7 @@ from registry.storage.records import (
 )
 from registry.storage.repository import Repository
 from registry.storage.text_blocks import NO_BLOCK, collection_of, lacking, searched_names
-from registry.storage.token_lookups import TokenLookups
-from registry.storage.tokens import COLLECTION, Token, Tokens
+from registry.storage.tokens import COLLECTION, Token, TokenLookups, Tokens
 from registry.storage.writes.id_allocation import greatest_id
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.write_requests import WriteResult

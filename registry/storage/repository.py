@@ -14,10 +14,9 @@ from registry.model.resource_type import ResourceType
 from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import DuplicateValue, IdTaken, Unavailable
-from registry.storage.mongo.availability import Availability
-from registry.storage.mongo.disk_space import DiskSpace
 from registry.storage.mongo.mongo_client import Database, require_complete
 from registry.storage.mongo.read_commands import ReadCommands
+from registry.storage.mongo.server_health import Availability, DiskSpace
 from registry.storage.mongo.transactions import Transactions
 from registry.storage.reads.snapshot import Reads, Snapshot
 from registry.storage.schema.computed_fields import ComputedFields

@@ -1,15 +1,26 @@
-"""The access tokens of a database: their digests, names and scopes, never the tokens themselves."""
+"""The access tokens of a database: their digests, names and scopes, and batched lookups of them."""
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from hmac import compare_digest
+from time import monotonic
 from typing import Any, Self
 
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, PyMongoError
 
+from registry.access.principal import Principal
+from registry.access.token_errors import InvalidToken
 from registry.access.token_form import check_name
+from registry.capacity import TOKENS, Capacity
 from registry.model.record import Record
-from registry.storage.errors import TokenNameTaken, TokenNotFound
+from registry.storage.bulkheads import Bulkheads
+from registry.storage.errors import StorageError, TokenNameTaken, TokenNotFound, translated_errors
+from registry.storage.mongo.batching import Batcher
 from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.read_commands import ReadCommands, find_command
 from registry.storage.records import Stage
 
 COLLECTION = "tokens"
@@ -114,3 +125,143 @@ class Tokens:
         query = {**_UNREVOKED, "$or": unexpired}
         found = await self._collection.find_one(query, {"_id": True}, max_time_ms=_MILLISECONDS)
         return found is not None
+
+
+_VALID_SECONDS = 0.9
+"""How long a result counts, from when its lookup was sent: a revocation takes effect within a
+second, also in a process that cannot reach the database any more."""
+
+_REFRESH_SECONDS = 0.4
+"""A token that is used after this time is looked up again in the background: of the requests with a
+token that is used all the time, none waits for a lookup."""
+
+_MAX_KNOWN = 10_000
+"""Tokens in memory; when there are more, all are forgotten."""
+
+_USE_PRECISION = timedelta(hours=1)
+"""How old `last_used` becomes before it is written again."""
+
+_UPDATE_MILLISECONDS = 10_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """A valid token. refresh_at, valid_until: times of the monotonic clock."""
+
+    digest: bytes
+    principal: Principal
+    refresh_at: float
+    valid_until: float
+
+
+class TokenLookups:
+    """The principals of access tokens, by digest.
+
+    capacity: the limit of small requests applies, counted separately, so that requests with unknown
+    tokens do not take the places of others.
+    """
+
+    def __init__(self, database: Database, capacity: Capacity) -> None:
+        self._database = database
+        self._commands = ReadCommands(database)
+        self._bulkhead = Bulkheads.of(capacity).small_requests
+        self._batcher = Batcher(self._find_batch, name="tokens", limits=TOKENS)
+        self._known: dict[bytes, _Known] = {}
+        self._refreshes: set[asyncio.Task[None]] = set()
+        self._update: asyncio.Task[None] | None = None
+
+    def recall(self, digest: bytes) -> Principal | None:
+        """Return the principal of a token that was found less than a second ago, else None."""
+        known = self._known.get(digest)
+        # How long the dictionary takes may depend on how much of a stored digest is equal. But
+        # nobody can choose the digest of a guess, and no digest leads back to its token.
+        if known is None or not compare_digest(known.digest, digest):
+            return None
+        now = monotonic()
+        if now >= known.refresh_at:
+            if now >= known.valid_until:
+                return None
+            known.refresh_at = known.valid_until
+            task = asyncio.create_task(self._refresh(digest))
+            self._refreshes.add(task)
+            task.add_done_callback(self._refreshes.discard)
+        return known.principal
+
+    async def find(self, digest: bytes) -> Principal:
+        """Return the principal of a token, by a lookup that is sent after the call.
+
+        Raises InvalidToken if it is unknown, expired or revoked; else Unavailable or BulkheadFull.
+        """
+        async with self._bulkhead:
+            return await self._batcher.load(digest)
+
+    async def close(self) -> None:
+        """Wait for what was begun in the background."""
+        if background := self._refreshes | ({self._update} if self._update else set()):
+            await asyncio.wait(background)
+        await self._batcher.close()
+
+    async def _refresh(self, digest: bytes) -> None:
+        # What fails here fails again in the next request that has to wait for a lookup.
+        with suppress(InvalidToken, StorageError):
+            await self._batcher.load(digest)
+
+    async def _find_batch(self, digests: Sequence[bytes]) -> list[Principal | InvalidToken]:
+        sent, now = monotonic(), datetime.now(UTC)
+        query = {"_id": {"$in": list(set(digests))}}
+        with translated_errors():
+            found = await self._commands.run(find_command(COLLECTION, query, PROJECTION))
+        if len(self._known) > _MAX_KNOWN:
+            self._known.clear()
+        records = {record["_id"]: record for record in found.records}
+        for digest in digests:
+            self._known.pop(digest, None)
+        results = [self._learn(digest, records.get(digest), sent, now) for digest in digests]
+        valid = [record for digest, record in records.items() if digest in self._known]
+        self._note_use(valid, now)
+        return results
+
+    def _learn(
+        self, digest: bytes, record: Record | None, sent: float, now: datetime
+    ) -> Principal | InvalidToken:
+        """Keep what a lookup has found of a token, and return it. sent: when, as in `_Known`."""
+        try:
+            principal, seconds = _validated(record, now)
+        except InvalidToken as error:
+            return error
+        valid_until = sent + min(seconds, _VALID_SECONDS)
+        refresh_at = min(sent + _REFRESH_SECONDS, valid_until)
+        self._known[digest] = _Known(digest, principal, refresh_at, valid_until)
+        return principal
+
+    def _note_use(self, records: Sequence[Record], now: datetime) -> None:
+        """Write when valid tokens were used, in the background and at most hourly."""
+        before = now - _USE_PRECISION
+        used = [one["_id"] for one in records if (one.get("last_used") or before) <= before]
+        if used and (self._update is None or self._update.done()):
+            self._update = asyncio.create_task(self._write_use(used, now))
+
+    async def _write_use(self, digests: Sequence[bytes], now: datetime) -> None:
+        update = {"q": {"_id": {"$in": digests}}, "u": {"$max": {"last_used": now}}, "multi": True}
+        # A failure delays it until the next lookup.
+        with suppress(PyMongoError):
+            await self._database.command(
+                {"update": COLLECTION, "updates": [update], "maxTimeMS": _UPDATE_MILLISECONDS}
+            )
+
+
+def _validated(record: Record | None, now: datetime) -> tuple[Principal, float]:
+    """Return the principal of a stored token, and the seconds until it expires.
+
+    Raises InvalidToken if there is no such token, or if it is not valid any more.
+    """
+    try:
+        token = Token.parse(record or {})
+    except ValueError:
+        raise InvalidToken("The access token is unknown.") from None
+    if token.revoked is not None:
+        raise InvalidToken("The access token was revoked.")
+    if token.expires is not None and token.expires <= now:
+        raise InvalidToken("The access token has expired.")
+    seconds = _VALID_SECONDS if token.expires is None else (token.expires - now).total_seconds()
+    return Principal(token.name, token.scopes), seconds

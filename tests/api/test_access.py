@@ -25,9 +25,8 @@ from registry.http.server import Runner
 from registry.http.views.site import TrailingSlashView
 from registry.offloading import MAX_INLINE_BYTES
 from registry.settings import Settings
-from registry.storage import token_lookups
-from registry.storage.token_lookups import TokenLookups
-from registry.storage.tokens import Tokens
+from registry.storage import tokens
+from registry.storage.tokens import TokenLookups, Tokens
 from tests.conftest import LIMITS, Grant, Serve
 from tests.support import MEDIA_TYPE, Api, CommandLog, Database, to_many
 
@@ -410,7 +409,7 @@ async def test_a_token_that_ends_before_the_body_arrives_writes_nothing(
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(token_lookups, "_VALID_SECONDS", 0)
+    monkeypatch.setattr(tokens, "_VALID_SECONDS", 0)
 
     async def end_token_and_send() -> AsyncIterator[bytes]:
         await database["tokens"].update_many({}, {"$set": {field: datetime.now(UTC)}})
@@ -433,7 +432,7 @@ async def test_a_token_that_is_revoked_while_a_large_document_waits_writes_nothi
         await Tokens(database).revoke(principal.name)
         return principal
 
-    monkeypatch.setattr(token_lookups, "_VALID_SECONDS", 0)
+    monkeypatch.setattr(tokens, "_VALID_SECONDS", 0)
     monkeypatch.setattr(TokenLookups, "find", find_and_revoke)
     body = orjson.dumps(PERSON).ljust(MAX_INLINE_BYTES + 1)
     fields = {**await header("write"), "Content-Type": MEDIA_TYPE, "Content-Length": len(body)}

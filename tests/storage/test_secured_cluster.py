@@ -18,7 +18,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongo import mongo_client, orphaned_transactions
+from registry.storage.mongo import mongo_client, sessions
 from registry.storage.mongo.mongo_client import APP_NAME, connect
 from registry.storage.schema.validators import prepare_validators
 from tests.certificates import Authority
@@ -96,7 +96,7 @@ async def test_the_role_read_write_on_the_database_is_enough(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(orphaned_transactions, "SUSPECT_SECONDS", 0.1)
+    monkeypatch.setattr(sessions, "SUSPECT_SECONDS", 0.1)
     caplog.set_level(logging.WARNING)
     commands.denied.clear()
     api = await serve()

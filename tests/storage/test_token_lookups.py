@@ -18,11 +18,10 @@ from registry.capacity import Capacity
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage import token_lookups
+from registry.storage import tokens
 from registry.storage.errors import BulkheadFull
 from registry.storage.mongo.mongo_client import connect
-from registry.storage.token_lookups import TokenLookups
-from registry.storage.tokens import Tokens
+from registry.storage.tokens import TokenLookups, Tokens
 from tests.conftest import Grant
 from tests.support import CommandLog, Database
 
@@ -40,7 +39,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(token_lookups, "monotonic", clock)
+    monkeypatch.setattr(tokens, "monotonic", clock)
     return clock
 
 
@@ -107,8 +106,8 @@ async def test_a_token_in_use_is_looked_up_again_in_the_background(
 async def test_a_token_is_not_remembered_beyond_its_expiry(
     lookups: TokenLookups, grant: Grant, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_lookups, "_VALID_SECONDS", 1_000)
-    monkeypatch.setattr(token_lookups, "_REFRESH_SECONDS", 1_000)
+    monkeypatch.setattr(tokens, "_VALID_SECONDS", 1_000)
+    monkeypatch.setattr(tokens, "_REFRESH_SECONDS", 1_000)
     digest = digest_of(await grant("read", expires=datetime.now(UTC) + timedelta(seconds=600)))
     await lookups.find(digest)
     clock.now = 500
@@ -191,7 +190,7 @@ async def test_the_use_of_a_token_is_stored_at_most_hourly(
 async def test_tokens_in_memory_are_limited(
     lookups: TokenLookups, grant: Grant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_lookups, "_MAX_KNOWN", 1)
+    monkeypatch.setattr(tokens, "_MAX_KNOWN", 1)
     digests = [digest_of(await grant("read")) for _ in range(3)]
     for digest in digests:
         await lookups.find(digest)

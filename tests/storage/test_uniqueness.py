@@ -18,7 +18,7 @@ from registry.resources import RESOURCES
 from registry.settings import Settings, parse_settings
 from registry.start_error import StartError
 from registry.storage.errors import DuplicateValue
-from registry.storage.mongo import orphaned_transactions
+from registry.storage.mongo import sessions
 from registry.storage.mongo.mongo_client import APP_NAME
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.schema.unique_indexes import UniqueIndexes
@@ -268,7 +268,7 @@ async def test_a_transaction_in_progress_with_the_same_value_does_not_fail_the_o
 async def test_a_creation_ends_an_orphaned_transaction_with_the_same_value(
     serve: Serve, unique: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphaned_transactions, "SUSPECT_SECONDS", 0.1)
+    monkeypatch.setattr(sessions, "SUSPECT_SECONDS", 0.1)
     registry = Registry(await serve(settings=unique))
     async with (
         client_of(f"{unique.mongodb_uri}&appName={APP_NAME}") as client,

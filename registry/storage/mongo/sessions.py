@@ -1,13 +1,17 @@
-"""Sessions: those that are used again, and those whose reads show one point in time."""
+"""Sessions: used again, of one point in time, or left by others with an open transaction."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
 
 import pymongo
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
-from registry.storage.mongo.mongo_client import Database
+from registry.storage.errors import Unavailable, translated_errors
+from registry.storage.mongo.mongo_client import APP_NAME, Database
 
 _SNAPSHOT_TOO_OLD = 239
 
@@ -68,3 +72,71 @@ async def snapshot_session(database: Database) -> AsyncIterator[AsyncIOMotorClie
                 "increase the server parameter minSnapshotHistoryWindowInSeconds"
             ) from error
         raise
+
+
+SUSPECT_SECONDS = 1.0
+"""How long a write conflicts before orphaned transactions are searched for, and how long one has
+been idle when it is ended. A process that is alive runs its transaction again."""
+
+_SEARCH_SECONDS = 5.0
+"""The time limit of a search, with its pause."""
+
+_Transaction: TypeAlias = tuple[Any, int, int]
+"""The id of the session, the number of the transaction, and how long it was active (us)."""
+
+
+class OrphanedTransactions:
+    """Ends idle transactions of all registry services that use this MongoDB as the same user.
+
+    Otherwise, MongoDB keeps the records that they have written locked for a minute. A replica set
+    requires no privilege for one's own sessions; a mongos requires `inprog`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._admin = database.client.admin
+        self._search: asyncio.Task[None] | None = None
+
+    def clean_up_if_stuck(self, since: float) -> None:
+        """Search for them in the background if a write conflicts for a while.
+
+        since: when its first attempt began, in seconds of `time.monotonic`.
+        """
+        is_searching = self._search is not None and not self._search.done()
+        if not is_searching and time.monotonic() - since > SUSPECT_SECONDS:
+            self._search = asyncio.create_task(self._end_orphaned())
+
+    async def close(self) -> None:
+        """End a search that is under way."""
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.wait([self._search])
+
+    async def _end_orphaned(self) -> None:
+        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
+            before = await self._open_transactions()
+            await asyncio.sleep(SUSPECT_SECONDS)
+            if orphaned := before & await self._open_transactions():
+                sessions = [{"id": session} for session, _, _ in orphaned]
+                await self._admin.command("killSessions", sessions)
+
+    async def _open_transactions(self) -> set[_Transaction]:
+        """Return the transactions that are open and execute no command."""
+        stages: list[dict[str, Any]] = [
+            {"$currentOp": {"allUsers": False, "idleSessions": True}},
+            {
+                "$match": {
+                    "type": "idleSession",
+                    "appName": APP_NAME,
+                    "transaction": {"$exists": True},
+                }
+            },
+        ]
+        found = await self._admin.aggregate(stages).to_list(None)
+        return {
+            (
+                each["lsid"]["id"],
+                each["transaction"]["parameters"]["txnNumber"],
+                each["transaction"]["timeActiveMicros"],
+            )
+            for each in found
+        }

@@ -25,9 +25,8 @@ from registry.model.record import VERSION, Record
 from registry.storage.errors import StorageError, Unavailable, translated_errors
 from registry.storage.mongo.driver_metrics import observed
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.mongo.orphaned_transactions import SUSPECT_SECONDS, OrphanedTransactions
 from registry.storage.mongo.read_commands import ReadCommands, find_command
-from registry.storage.mongo.sessions import SessionPool
+from registry.storage.mongo.sessions import SUSPECT_SECONDS, OrphanedTransactions, SessionPool
 from registry.storage.records import ONE_BATCH
 
 _log = logging.getLogger("registry")

@@ -14,7 +14,8 @@ from typing import Any, Self, TypeAlias
 from registry.start_error import StartError
 
 _PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before each restart in a row; then supervision gives up."""
+"""Seconds before each restart in a row. After these, supervision gives up, unless other children
+run."""
 
 _STABLE_SECONDS = 60.0
 """A child that has run for this long may be restarted as often as a new one."""
@@ -35,13 +36,14 @@ OSError if the child fails, and StartError if something else keeps it from start
 class Supervisor:
     """Keeps child processes running; stops all of them at the end of the context.
 
-    The pauses between the restarts of a child increase, and their number is bounded.
-    on_failure: called with the reason if a child fails again and again.
+    The pauses between the restarts of a child increase. on_failure: called with the reason if a
+    child fails again and again while no other runs.
     """
 
     def __init__(self, on_failure: Callable[[str], None]) -> None:
         self._on_failure = on_failure
         self._tasks: list[asyncio.Task[None]] = []
+        self._running = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,7 +73,11 @@ class Supervisor:
                         ready.set_result(None)
                     else:
                         _log.warning("%s has been restarted", name)
-                    reason = await wait()
+                    self._running += 1
+                    try:
+                        reason = await wait()
+                    finally:
+                        self._running -= 1
                 _log.error("%s exited unexpectedly: %s", name, reason)
                 if time.monotonic() - began >= _STABLE_SECONDS:
                     restarts = 0
@@ -88,12 +94,13 @@ class Supervisor:
                 if not ready.done():
                     ready.set_exception(StartError(f"{name} does not start: {reason}"))
                     return
+                _log.error("%s does not start: %s", name, reason)
             finally:
                 ready.cancel()  # unless it is done
-            if restarts == len(_PAUSES):
+            if restarts >= len(_PAUSES) and not self._running:
                 self._on_failure(f"{name} exited again after {restarts} restarts: {reason}")
                 return
-            await asyncio.sleep(_PAUSES[restarts])
+            await asyncio.sleep(_PAUSES[min(restarts, len(_PAUSES) - 1)])
             restarts += 1
 
 

@@ -15,7 +15,7 @@ from registry.processes.service import serve
 from registry.start_error import StartError
 
 
-async def work() -> None:
+async def _work() -> None:
     """Serve until a signal, or until the supervisor ends."""
     reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=0))
     try:
@@ -31,5 +31,6 @@ async def work() -> None:
             reporter.failed(error)
 
 
-if __name__ == "__main__":
-    event_loop.run(work())
+def main() -> None:
+    """Run a worker: the entry point of the program."""
+    event_loop.run(_work())

@@ -8,8 +8,10 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
+import registry
 from registry.mongod.embedded import mongod
 from registry.processes.event_loop import FINISH_SECONDS
 from registry.processes.exchange import Totals, receive, send
@@ -17,6 +19,15 @@ from registry.processes.listeners import reserve_port
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.supervision import Supervisor, child_process, wait_for_exit
+
+_PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from registry.processes.worker import main
+main()
+"""
+"""Runs a worker. With -P, Python imports nothing from the directory of the caller, which `-m` would
+search first; the directory of this package may be nowhere else in its path."""
 
 _STOP_SECONDS = FINISH_SECONDS + 3.0
 """The time after which a worker is killed."""
@@ -86,7 +97,7 @@ class _Workers:
     async def run(self) -> AsyncIterator[Callable[[], Awaitable[str]]]:
         """Run a worker, as `Supervisor.start` requires."""
         # A program of its own, because a process with threads should not fork.
-        command = (sys.executable, "-m", "registry.processes.worker")
+        command = (sys.executable, "-P", "-c", _PROGRAM, str(Path(registry.__file__).parents[1]))
         async with AsyncExitStack() as stack:
             running = child_process(*command, stop=_terminate, seconds=_STOP_SECONDS)
             worker, own = await stack.enter_async_context(running)

@@ -130,7 +130,7 @@ def _defect(name: str, value: Any, schema: Mapping[str, Any]) -> str:
 def _invalid_record_finder(
     resource: ResourceType, fields: tuple[str, ...]
 ) -> Callable[[Iterable[Record]], Record | None]:
-    """Return a function that returns the first record with a value of another class, or None."""
+    """Return a function that returns the first record with an id or a class that is not valid."""
     properties = record_schema(resource)["properties"]
     names = dict.fromkeys((ID, *fields))
     namespace = {
@@ -138,6 +138,7 @@ def _invalid_record_finder(
         for number, name in enumerate(names)
     }
     checks = [f"get({name!r}).__class__ in classes_{number}" for number, name in enumerate(names)]
+    checks.append(f"get({ID!r}) >= {_LIMITS[ID]['minimum']}")
     source = f"""\
 def first_invalid(records):
     for record in records:

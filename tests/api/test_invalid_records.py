@@ -87,6 +87,14 @@ async def test_requests_that_need_an_invalid_record_fail_and_others_do_not(
         assert (await api.get(path)).status == 200, path
 
 
+async def test_an_id_below_1_fails_the_requests_that_read_it(api: Api, database: Database) -> None:
+    await database.persons.insert_one({"_id": 1, **NAMES})
+    await database.persons.insert_one({"_id": -2, **NAMES}, bypass_document_validation=True)
+    for path in ("/persons", "/persons?page[size]=1", "/persons?page[number]=1"):
+        assert is_refused(await api.get(path)), path
+    assert (await api.get("/persons/1")).status == 200
+
+
 async def test_a_version_that_is_not_valid_fails_the_requests_that_read_it(
     api: Api, database: Database
 ) -> None:

@@ -8,6 +8,7 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ import pytest
 from registry.processes.listeners import reserve_port
 from tests.system.conftest import Start
 from tests.system.service import (
+    ROOT,
     TIMEOUT,
     Service,
     children,
@@ -166,9 +168,35 @@ def test_workers_that_exit_again_and_again_stop_the_service(start: Start) -> Non
         assert eventually(lambda: all(map(has_exited, killed)))
     status, log = service.end()
     last = log.splitlines()[-1]
-    assert last.startswith("registry: worker exited again after 2 restarts: signal 9 (Killed)")
+    assert last.startswith("registry: worker exited again after 2 restarts: ")
+    assert "signal 9 (Killed)" in last
     assert status == 1
     assert has_exited(mongod)
+
+
+def test_a_worker_that_exits_again_and_again_is_replaced_while_another_serves(
+    start: Start,
+) -> None:
+    service = start(*TWO, command=(sys.executable, "-c", IMPATIENT))
+    other, *_ = workers_of(service)
+    for _ in range(4):
+        assert eventually(lambda: listener_count(service) == 2)
+        for worker in set(workers_of(service)) - {other}:
+            os.kill(worker, signal.SIGKILL)
+            assert eventually(partial(has_exited, worker))
+    assert eventually(lambda: listener_count(service) == 2)
+    assert create_persons(service, 8)
+    assert service.stop()[0] == 0
+
+
+def test_workers_import_nothing_from_the_directory_of_the_caller(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "uvloop.py").write_text("raise SystemExit(3)\n")
+    within = ("/bin/sh", "-c", 'cd "$0" && exec "$@"', tmp_path)
+    command = (*within, sys.executable, "-P", "-m", "registry")
+    service = start(*TWO, command=command, PYTHONPATH=str(ROOT))
+    assert service.names() == []
 
 
 def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:

@@ -169,21 +169,27 @@ class Plan:
         if link is None or key is None:
             return link and self._labelled(row, name, link)
         stored = self._match(row, key, prefix)
-        if stored is None:
-            if ID in link:
-                raise InvalidRow(row.line, (f"{prefix}{ID}", f"no {key[0]} {link[ID]} is stored"))
-            if key not in self.new_targets and key not in created:
-                self._check_complete(row, key[0], link, prefix)
-                created[key] = prefix, link
-            return {"type": key[0], LID: self._lid(key)}
-        attributes = stored["attributes"]
+        if stored is None and ID in link:
+            raise InvalidRow(row.line, (f"{prefix}{ID}", f"no {key[0]} {link[ID]} is stored"))
+        if stored is not None:
+            known = stored["attributes"]
+        elif earlier := self.new_targets.get(key) or created.get(key):
+            known = earlier[1]
+        else:
+            self._check_complete(row, key[0], link, prefix)
+            known = link
+            created[key] = prefix, link
+        # In a dry run, what an earlier request would create has no id.
+        origin = f"{key[0]} {stored[ID]}" if stored and stored[ID] else "an earlier row"
         defects = [
-            (f"{prefix}{one}", f"{key[0]} {stored[ID]} has {attributes[one]!r}")
+            (f"{prefix}{one}", f"{origin} has {known.get(one)!r}")
             for one, value in link.items()
-            if one not in key[1] and attributes[one] != value
+            if one not in key[1] and known.get(one) != value
         ]
         if defects:
             raise InvalidRow(row.line, *defects)
+        if stored is None:
+            return {"type": key[0], LID: self._lid(key)}
         return {"type": key[0], ID: stored[ID]} if stored[ID] else None
 
     def _labelled(self, row: Row, name: str, link: Values) -> Document | None:

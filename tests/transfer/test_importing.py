@@ -136,6 +136,26 @@ async def test_an_owner_whose_columns_differ_is_an_invalid_row(
     assert await fleet(api) == {}
 
 
+async def test_an_owner_whose_columns_differ_from_those_of_an_earlier_row_is_an_invalid_row(
+    api: Api, import_text: RunCommand
+) -> None:
+    fill = "".join(f"F-{n},,,\n" for n in range(900))  # more than a request has
+    sheet = f"{HEADER}A-1,cc@x.org,Cy,One\nA-2,CC@x.org,Cyd,Two\nA-3,cc@x.org,,One\n{fill}"
+    sheet += "B-1,cc@x.org,Cyd,One\n"
+    earlier = [
+        "line 3, column owner.first_name: an earlier row has 'Cy'",
+        "line 3, column owner.last_name: an earlier row has 'One'",
+    ]
+    dry = await import_text(sheet, *KEY, "--dry-run")
+    last = "line 905, column owner.first_name:"
+    assert (dry.status, dry.errors) == (1, [*earlier, f"{last} an earlier row has 'Cy'"])
+    done = await import_text(sheet, *KEY)  # the dry run has left a gap in the ids
+    assert (done.status, done.errors) == (1, [*earlier, f"{last} person 2 has 'Cy'"])
+    stored = await fleet(api)
+    assert {"A-1": stored["A-1"], "A-3": stored["A-3"]} == {"A-1": "Cy One", "A-3": "Cy One"}
+    assert not {"A-2", "B-1"} & stored.keys()
+
+
 async def test_an_owner_that_cannot_be_created_is_an_invalid_row(
     api: Api, import_text: RunCommand
 ) -> None:

@@ -46,7 +46,8 @@ def import_file(arguments: Sequence[str]) -> None:
             with opened_text(parsed.file, parsed.encoding) as file:
                 read: _Read = partial(read_ndjson, file, graph)
                 if is_csv:
-                    read = partial(read_csv, file, graph[parsed.type], graph, renamed)
+                    resource, replaces = graph[parsed.type], parsed.replace
+                    read = partial(read_csv, file, resource, graph, renamed, replaces=replaces)
                 await _run(Importer(client, options, tally, _ledger(parsed, options)), read)
         except InvalidFile as error:
             raise InvalidFile(f"{parsed.file}: {error}") from None

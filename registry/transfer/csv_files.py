@@ -87,11 +87,18 @@ def column_names(resource: ResourceType, graph: Graph) -> list[str]:
 
 
 def read_csv(
-    file: TextIO, resource: ResourceType, graph: Graph, renamed: Mapping[str, str], note: Note
+    file: TextIO,
+    resource: ResourceType,
+    graph: Graph,
+    renamed: Mapping[str, str],
+    note: Note,
+    *,
+    replaces: bool = False,
 ) -> Iterator[Row | InvalidRow]:
     """Yield the rows after the header. Raises InvalidFile if a column does not fit.
 
-    renamed: columns by their name in the header, "" for one to leave out.
+    renamed: columns by their name in the header, "" for one to leave out. replaces: whether an
+    empty cell removes the value; a row that does so to a required one is invalid.
     """
     lines = read_lines(file)
     first = next(lines, "")
@@ -114,7 +121,7 @@ def read_csv(
             if cells is None:
                 return
             if any(map(str.strip, cells)):
-                yield _row(line, cells, columns, resource)
+                yield _row(line, cells, columns, resource, replaces=replaces)
         except csv.Error as error:
             last = skipped + reader.line_num
             extent = f"; not read up to line {last}" if last > line else ""
@@ -178,7 +185,12 @@ def _columns(
 
 
 def _row(
-    line: int, cells: Sequence[str], columns: Sequence[Column | None], resource: ResourceType
+    line: int,
+    cells: Sequence[str],
+    columns: Sequence[Column | None],
+    resource: ResourceType,
+    *,
+    replaces: bool,
 ) -> Row:
     """Return a row. Raises InvalidRow with all that is wrong with it."""
     if len(cells) != len(columns):
@@ -191,8 +203,9 @@ def _row(
             defects.append((None, f"{cell.strip()!r} is in a column without a name"))
         if column is None or column.attribute is None:
             continue
+        needed = replaces and column.relationship is None and column.attribute.required
         try:
-            value = _parsed(cell, column.field, column.attribute)
+            value = _parsed(cell, column.field, column.attribute, needed=needed)
         except ValidationError as error:
             defects.append((column.name, " ".join(map(str, error.messages))))
             continue
@@ -210,8 +223,10 @@ def _row(
     return Row(line, resource.type, own, links, id_, size=sum(map(len, cells)))
 
 
-def _parsed(cell: str, field: str, attribute: Attribute) -> Any:
+def _parsed(cell: str, field: str, attribute: Attribute, *, needed: bool) -> Any:
     text = _unescaped(cell)
+    if needed and not text:
+        raise ValidationError("required: the cell must not be empty")
     value = canonical(attribute, text, from_text=True) if text else None
     return text if field == ID and text else value
 

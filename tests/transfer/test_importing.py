@@ -107,6 +107,19 @@ async def test_an_empty_cell_changes_nothing_unless_it_is_to_replace(
     assert await fleet(api) == {"A-1": None, "A-2": "Ada Lovelace", "B-1": None}
 
 
+async def test_an_empty_cell_cannot_replace_a_required_value(
+    api: Api, import_text: RunCommand
+) -> None:
+    await api.person("Cy", "One", email="cc@x.org")
+    sheet = "email,first_name,last_name\ncc@x.org,,Cx\n"
+    done = await import_text(sheet, "--type", "person", "--replace")
+    reason = "required: the cell must not be empty"
+    assert (done.status, done.errors) == (1, [f"line 2, column first_name: {reason}"])
+    assert (await api.get("/persons/1")).data["attributes"]["full_name"] == "Cy One"
+    done = await import_text(sheet, "--type", "person")
+    assert done.output.startswith("changed 1 person")
+
+
 @pytest.mark.parametrize(
     ("stored", "sheet"),
     [

@@ -27,6 +27,11 @@ MAX_LINE = 2**20
 
 _CHUNK_BYTES = 2**20
 
+_ZIP = b"PK\x03\x04"
+"""The first bytes of a workbook, such as an .xlsx file."""
+
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
 
 @dataclass(slots=True)
 class Row:
@@ -117,6 +122,10 @@ def read_lines(file: TextIO) -> Iterator[str]:
 
 
 def _check_encoding(source: IO[bytes], encoding: str) -> None:
+    start = source.read(len(_ZIP))
+    source.seek(0)
+    if start == _ZIP:
+        raise InvalidFile("this is a workbook: save it as CSV UTF-8")
     decoder, lines = codecs.getincrementaldecoder(encoding)(), 0
     is_last = False
     while not is_last:
@@ -128,8 +137,10 @@ def _check_encoding(source: IO[bytes], encoding: str) -> None:
             # Its object is the chunk, with the incomplete character before it.
             line = lines + error.object.count(b"\n", 0, error.start) + 1
             shown = encoding.removesuffix("-sig").upper()
+            advice = "--encoding cp1252 (Windows, western Europe), --encoding utf-16"
+            if start.startswith(_UTF_16_MARKS):
+                advice = "--encoding utf-16"
             raise InvalidFile(
                 f"not {shown}: byte 0x{error.object[error.start]:02x} in line {line}; save the "
-                "file as UTF-8, or name its encoding: --encoding cp1252 (Windows, western Europe), "
-                "--encoding utf-16"
+                f"file as UTF-8, or name its encoding: {advice}"
             ) from None

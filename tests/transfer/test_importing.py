@@ -260,6 +260,27 @@ async def test_a_german_sheet_is_read_and_its_ansi_form_refused_as_a_whole(
     assert await fleet(api) == {"A-1": "Jörg Weiß", "A-2": None}
 
 
+async def test_a_workbook_is_to_be_saved_as_csv(import_text: RunCommand, tmp_path: Path) -> None:
+    options = ("--type", "computer")
+    done = await import_text(b"PK\x03\x04\x14\0\xe4", *options, name="fleet.xlsx")
+    reason = "this is a workbook: save it as CSV UTF-8"
+    assert (done.status, done.output) == (2, "")
+    assert done.errors == [f"registry: {tmp_path / 'fleet.xlsx'}: {reason}"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+async def test_only_utf_16_is_advised_for_a_file_with_its_mark(
+    encoding: str, api: Api, import_text: RunCommand
+) -> None:
+    content = f"\ufeff{SHEET}".encode(encoding)
+    done = await import_text(content, *KEY)
+    assert done.status == 2
+    assert done.errors[0].endswith("or name its encoding: --encoding utf-16")
+    done = await import_text(content, *KEY, "--encoding", "utf-16")
+    assert done.status == 0
+    assert len(await fleet(api)) == 3
+
+
 async def test_the_rows_of_ndjson_link_by_lid_or_by_id(api: Api, import_text: RunCommand) -> None:
     bob = await api.person("Bob", "Byron")
     ada = {"type": "person", "lid": "a", "attributes": {"first_name": "Ada", "last_name": "King"}}

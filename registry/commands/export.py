@@ -15,6 +15,7 @@ from registry.capacity import Capacity
 from registry.commands.client_command import CSV, add_format, format_of, url_of
 from registry.commands.database import database_parser, open_database, place_of, run, settings_of
 from registry.commands.output import describe, end_after_broken_pipe, note, require_output
+from registry.installation import command
 from registry.jsonapi.error_objects import ApiErrors
 from registry.jsonapi.query import QueryScope, parse_query
 from registry.model.graph import Graph
@@ -23,7 +24,7 @@ from registry.private_files import new_file
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
-from registry.storage import Repository, StorageError
+from registry.storage import InvalidRecord, Repository, StorageError
 from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
 from registry.transfer.csv_files import CsvWriter, find_column
 from registry.transfer.exporter import (
@@ -137,6 +138,11 @@ async def _export(
                     write(chunk)
                     counts.update(each["type"] for each in chunk.resources)
                     chunk = await anext(source, None)
+    except InvalidRecord as error:
+        check = " ".join(command("check"))
+        raise StartError(
+            f"cannot write the export: {error}; `{check}` lists all such records"
+        ) from error
     except (StorageError, TransferError) as error:
         raise StartError(f"cannot write the export: {error}") from error
     except BrokenPipeError:

@@ -249,6 +249,20 @@ async def test_an_export_over_the_api_needs_a_token_that_may_read(
 
 
 @pytest.mark.usefixtures("staff")
+async def test_an_export_that_an_invalid_record_stops_names_the_check(
+    database: Database, run: RunCommand, tmp_path: Path
+) -> None:
+    await database.persons.update_one(
+        {"_id": 1}, {"$set": {"first_name": 7}}, bypass_document_validation=True
+    )
+    done = await run("export", tmp_path / "all.ndjson")
+    assert done.status == 1
+    reason = "registry: cannot write the export: The record persons/1 is not valid: "
+    assert done.errors[-1].startswith(reason)
+    assert done.errors[-1].endswith("; `./scripts/registry check` lists all such records")
+
+
+@pytest.mark.usefixtures("staff")
 async def test_an_export_shows_one_point_in_time(settings: Settings, database: Database) -> None:
     graph = Graph(RESOURCES)
     selections = [Selection(graph[one], (), (), Query()) for one in ("person", "computer")]

@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -129,9 +129,9 @@ def check(arguments: Sequence[str]) -> None:
     """
     parser = database_parser(
         "check",
-        "Check that links lead to resources that exist, that counters are ahead of ids, that "
-        "computed attributes, versions and text blocks are right, and that indexes are complete, "
-        "all at one point in time, also while the service runs.",
+        "Check that records are valid, that links lead to resources that exist, that counters are "
+        "ahead of ids, that computed attributes and text blocks are right, and that indexes are "
+        "complete, all at one point in time, also while the service runs.",
     )
     parser.add_argument(
         "--repair",
@@ -275,13 +275,17 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def _summary(manifest: Manifest) -> str:
     """Return the number of documents in each collection of a backup that is not empty."""
+    counts = {one.name: one.documents for one in manifest.collections if one.documents}
+    return _counted(counts) or "no documents"
+
+
+def _counted(documents: Mapping[str, int]) -> str:
+    """Return numbers of documents by collection as text, such as `1 person, 2 counters`."""
     types = {resource.collection: resource.type for resource in RESOURCES}
-    counts = (
-        f"{one.documents:,} {types.get(one.name, one.name) if one.documents == 1 else one.name}"
-        for one in manifest.collections
-        if one.documents
+    return ", ".join(
+        f"{number:,} {types.get(name, name) if number == 1 else name}"
+        for name, number in documents.items()
     )
-    return ", ".join(counts) or "no documents"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -298,6 +302,5 @@ def _print(report: Report, place: str) -> None:
             output(str(violation))
         if more := rule.total - len(rule.listed):
             output(f"... and {more:,} more of this kind")
-    records = ", ".join(f"{number:,} {name}" for name, number in report.records.items())
     result = f"{report.total:,} inconsistent" if report.total else "consistent"
-    note(f"Checked {records} of {place}: {result}")
+    note(f"Checked {_counted(report.records)} of {place}: {result}")

@@ -13,15 +13,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from registry.commands.output import (
     describe,
-    end_after_broken_pipe,
     fail,
     note,
     output,
-    require_output,
+    output_file,
 )
 from registry.installation import program
 from registry.model.graph import Graph
@@ -32,7 +31,6 @@ from registry.operations.backups import back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
-from registry.private_files import new_file
 from registry.resources import RESOURCES
 from registry.settings import (
     VARIABLES,
@@ -74,16 +72,10 @@ def backup(arguments: Sequence[str]) -> None:
 
 
 async def _back_up(settings: Settings, file: Path) -> None:
-    try:
+    with _reported_errors("write"):
         async with open_database(settings) as database:
-            with _opened(file) as opened:
+            with output_file(str(file)) as opened:
                 manifest = await back_up(database, opened)
-    except BrokenPipeError:
-        end_after_broken_pipe()
-    except BackupError as error:
-        raise StartError(f"cannot write the backup: {error}") from error
-    except OSError as error:
-        raise StartError(f"cannot write the backup: {describe(error)}") from error
     note(f"Wrote {_summary(manifest)} of {place_of(settings)} to {file}")
 
 
@@ -107,16 +99,11 @@ def restore(arguments: Sequence[str]) -> None:
 
 
 async def _restore(settings: Settings, file: Path, omitted: Container[str]) -> None:
-    try:
-        with open_backup(file) as opened:
-            async with open_database(settings, exclusive=True, creates=True) as database:
-                directory = None if settings.mongodb_uri else settings.data_dir
-                manifest = await restore_backup(database, opened, directory, omitted)
-                tokens, _ = await Tokens(database).find_all()
-    except BackupError as error:
-        raise StartError(f"cannot restore the backup: {error}") from error
-    except OSError as error:
-        raise StartError(f"cannot restore the backup: {describe(error)}") from error
+    with _reported_errors("restore"), open_backup(file) as opened:
+        async with open_database(settings, exclusive=True, creates=True) as database:
+            directory = None if settings.mongodb_uri else settings.data_dir
+            manifest = await restore_backup(database, opened, directory, omitted)
+            tokens, _ = await Tokens(database).find_all()
     restored = f"{_summary(manifest)} from the backup of {manifest.time}"
     note(f"Restored {restored} into {place_of(settings)}")
     note(f"Valid access tokens: {_listed([one.name for one in tokens if one.state == 'valid'])}")
@@ -262,15 +249,14 @@ def _backup_parser(command: str, description: str, file: str) -> Parser:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file, or standard output for `-`. Raises OSError."""
-    if path == Path("-"):
-        require_output()
-        with open(sys.stdout.fileno(), "wb", closefd=False) as file:
-            yield file
-    else:
-        with new_file(path) as file:
-            yield file
+def _reported_errors(action: str) -> Iterator[None]:
+    """Raise StartError with the reason why the action on a backup is not possible."""
+    try:
+        yield
+    except BackupError as error:
+        raise StartError(f"cannot {action} the backup: {error}") from error
+    except OSError as error:
+        raise StartError(f"cannot {action} the backup: {describe(error)}") from error
 
 
 def _summary(manifest: Manifest) -> str:

@@ -2,25 +2,22 @@
 
 import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from io import TextIOWrapper
-from pathlib import Path
 from typing import TextIO
 
 from registry.capacity import Capacity
 from registry.commands.client_command import CSV, add_format, format_of, url_of
 from registry.commands.database import database_parser, open_database, place_of, run, settings_of
-from registry.commands.output import describe, end_after_broken_pipe, note, require_output
+from registry.commands.output import describe, note, output_file
 from registry.installation import command
 from registry.jsonapi.error_objects import ApiErrors
 from registry.jsonapi.query import QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
-from registry.private_files import new_file
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
@@ -145,8 +142,6 @@ async def _export(
         ) from error
     except (StorageError, TransferError) as error:
         raise StartError(f"cannot write the export: {error}") from error
-    except BrokenPipeError:
-        end_after_broken_pipe()
     except OSError as error:
         raise StartError(f"cannot write the export: {describe(error)}") from error
     return counts
@@ -177,14 +172,8 @@ async def _from_service(url: str, selections: Sequence[Selection]) -> AsyncGener
 @contextmanager
 def _opened(name: str, *, bom: bool) -> Iterator[TextIO]:
     """Yield a new file, or standard output. bom: whether it begins with a byte order mark."""
-    encoding = "utf-8-sig" if bom else "utf-8"
-    if name == "-":
-        require_output()
-        with open(sys.stdout.fileno(), "w", encoding=encoding, newline="", closefd=False) as file:
-            yield file
-    else:
-        with new_file(Path(name)) as binary:
-            file = TextIOWrapper(binary, encoding=encoding, newline="")
-            yield file
-            file.flush()
-            file.detach()
+    with output_file(name) as binary:
+        file = TextIOWrapper(binary, encoding="utf-8-sig" if bom else "utf-8", newline="")
+        yield file
+        file.flush()
+        file.detach()

@@ -6,10 +6,13 @@ Control characters are escaped: names, and messages of servers, are text of othe
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from registry.printable import printable
+from registry.private_files import new_file
 from registry.start_error import StartError
 
 
@@ -32,6 +35,24 @@ def require_output() -> None:
     """Exit with one line on standard error if standard output is closed."""
     if sys.stdout is None:
         sys.exit("registry: standard output is closed")
+
+
+@contextmanager
+def output_file(name: str) -> Iterator[IO[bytes]]:
+    """Yield a new file, which gets its name when it is complete, or standard output for `-`.
+
+    Raises OSError; exits as `output` does if standard output is closed or nobody reads it.
+    """
+    if name != "-":
+        with new_file(Path(name)) as file:
+            yield file
+        return
+    require_output()
+    try:
+        with open(sys.stdout.fileno(), "wb", closefd=False) as file:
+            yield file
+    except BrokenPipeError:
+        end_after_broken_pipe()
 
 
 def note(line: str) -> None:

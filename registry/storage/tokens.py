@@ -26,7 +26,7 @@ from registry.storage.records import Stage
 COLLECTION = "tokens"
 
 _MILLISECONDS = 10_000
-"""The time limit of a query."""
+"""The time limit of a command."""
 
 _UNREVOKED: Stage = {"revoked": None}
 
@@ -141,8 +141,6 @@ _MAX_KNOWN = 10_000
 _USE_PRECISION = timedelta(hours=1)
 """How old `last_used` becomes before it is written again."""
 
-_UPDATE_MILLISECONDS = 10_000
-
 
 @dataclass(slots=True)
 class _Known:
@@ -246,7 +244,7 @@ class TokenLookups:
         # A failure delays it until the next lookup.
         with suppress(PyMongoError):
             await self._database.command(
-                {"update": COLLECTION, "updates": [update], "maxTimeMS": _UPDATE_MILLISECONDS}
+                {"update": COLLECTION, "updates": [update], "maxTimeMS": _MILLISECONDS}
             )
 
 

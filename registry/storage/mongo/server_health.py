@@ -15,7 +15,7 @@ from registry.storage.mongo.batching import Coalescer
 from registry.storage.mongo.driver_metrics import observed
 from registry.storage.mongo.mongo_client import Database
 
-_SECONDS = 1.0
+_PING_SECONDS = 1.0
 
 
 class Availability:
@@ -28,14 +28,16 @@ class Availability:
     async def has_primary(self) -> bool:
         """Return whether a primary replies within a second."""
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_PING_SECONDS):
                 return await self._pings.load(None, self._ping)
         except TimeoutError:
             return False
 
     async def _ping(self) -> bool:
         try:
-            with pymongo.timeout(_SECONDS):  # so that the thread does not wait for longer either
+            with pymongo.timeout(
+                _PING_SECONDS
+            ):  # so that the thread does not wait for longer either
                 hello = await observed("hello", self._database.command("hello"))
         except PyMongoError:
             return False

@@ -22,6 +22,7 @@ class StoredTime(Attribute):
     """
 
     stored_type = str
+    is_indexed = False
     expected = DateTime.expected
     sample = DateTime.sample
     value_schema = DateTime.value_schema
@@ -34,6 +35,7 @@ class StoredTime(Attribute):
 class PrincipalName(Text):
     """The id of a principal: the name of an access token, or `issuer#subject` of a JWT."""
 
+    is_indexed = False
     operators = EQUALITY
     constraints: Mapping[str, Any] = {}
     sample = "ci"
@@ -60,6 +62,13 @@ or null if the value is unknown.
 Responses have them only if `fields` names them. They do not tell of links: those of one person
 change together, so the times of computers would tell who shares an owner to clients that must not
 read persons."""
+
+
+PERIOD_AUTHORSHIP: Mapping[str, Attribute] = {
+    CREATED_BY: PrincipalName(read_only=True, description=f"Who began it: {_PRINCIPAL_NAME}"),
+    UPDATED_BY: PrincipalName(read_only=True, description=f"Who ended it: {_PRINCIPAL_NAME}"),
+}
+"""The authorship of the periods of a history, whose times are attributes."""
 
 
 def current_time() -> str:

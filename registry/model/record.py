@@ -15,6 +15,10 @@ VERSION = "version"
 
 MAX_VERSION = 10**18 - 1
 
+LAST_WRITE = "last_write"
+"""The stored field with the version and the author of the last write whose author is known, such as
+`3 ci`; never returned. It differs after each write, so a change stream tells every author."""
+
 OBSOLETE_FIELDS = ("write_id",)
 """Fields that records of earlier versions of the service have; never returned."""
 

@@ -7,11 +7,26 @@ from typing import Any, TypeAlias, cast
 
 from marshmallow import Schema
 
-from registry.model.attributes import Attribute, ComputedText
+from registry.model.attributes import Attribute, ComputedText, CopiedText
 from registry.model.authorship import AUTHORSHIP
 from registry.model.record import Record
 
 SchemaClass: TypeAlias = type[Schema]  # within `ResourceType`, `type` is a field
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The history of a link: a read-only type, whose resources are the periods between changes.
+
+    type, collection: as of a ResourceType; the collection is also the name of its relationship at
+    both ends. source_copies, target_copies: attributes that a period copies from the type that
+    declares the link and from its target, each with the name that it gets.
+    """
+
+    type: str
+    collection: str
+    source_copies: Mapping[str, str]
+    target_copies: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,26 +35,46 @@ class Link:
 
     name: of the relationship, `owner`. target: its type, `person`. foreign_key: the stored field
     with the id of the target, and an alias in `fields`. inverse: the name of the to-many
-    relationship of the target, `computers`.
+    relationship of the target, `computers`. history: declares the type that records its
+    periods; None keeps none.
     """
 
     name: str
     target: str
     foreign_key: str
     inverse: str
+    history: History | None = None
+
+    @property
+    def period_field(self) -> str:
+        """The stored field of a link with a history with the id of the period in force.
+
+        It is missing or null if no period is stored.
+        """
+        return f"{self.name}_period"
+
+    @property
+    def changed_field(self) -> str:
+        """The stored field of a link with a history with the time of its last change.
+
+        So each change is later than the one before, whatever the clock says.
+        """
+        return f"{self.name}_changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Relationship:
     """One direction of a link.
 
-    foreign_key: a stored field of the type itself if to-one, of the target if to-many.
+    foreign_key: a stored field of the type itself if to-one, of the target if to-many. read_only:
+    whether it follows from another link.
     """
 
     name: str
     target: str
     foreign_key: str
     to_many: bool
+    read_only: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +84,9 @@ class ResourceType:
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
     schema: of the attributes. hidden: stored fields that are never returned, with their default at
     creation. unique: the names of attributes that are unique without being declared so.
-    relationships: derived by the graph, never declared.
+    authorship: further attributes, which responses have only if `fields` names them.
+    relationships, history_of: derived by the graph, never declared. The latter is the link of whose
+    history the resources are the periods; the service alone writes them.
     """
 
     type: str
@@ -58,6 +95,8 @@ class ResourceType:
     links: tuple[Link, ...] = ()
     hidden: Mapping[str, Attribute] = field(default_factory=dict)
     unique: frozenset[str] = frozenset()
+    authorship: Mapping[str, Attribute] = field(default_factory=lambda: AUTHORSHIP)
+    history_of: Link | None = None
     relationships: Mapping[str, Relationship] = field(default_factory=dict)
 
     @cached_property
@@ -73,7 +112,28 @@ class ResourceType:
     @cached_property
     def readable(self) -> Mapping[str, Attribute]:
         """The attributes that responses can have, by name: those declared, and the authorship."""
-        return {**self.attributes, **AUTHORSHIP}
+        return {**self.attributes, **self.authorship}
+
+    @property
+    def read_only(self) -> bool:
+        """Whether requests must not write the resources."""
+        return self.history_of is not None
+
+    @property
+    def writable_relationships(self) -> Mapping[str, Relationship]:
+        """The relationships that requests may contain, by name."""
+        return {name: one for name, one in self.relationships.items() if not one.read_only}
+
+    @cached_property
+    def copies(self) -> Mapping[str, CopiedText]:
+        """The attributes that are copied from related resources."""
+        return {name: one for name, one in self.attributes.items() if isinstance(one, CopiedText)}
+
+    @property
+    def tracking_fields(self) -> list[str]:
+        """The stored fields of the links that have a history."""
+        tracked = [link for link in self.links if link.history]
+        return [name for link in tracked for name in (link.period_field, link.changed_field)]
 
     def json_value(self, name: str, record: Record) -> Any:
         """Return the value of a readable attribute in JSON, as responses show it."""
@@ -101,7 +161,7 @@ class ResourceType:
 
     @cached_property
     def unique_attributes(self) -> Mapping[str, Attribute]:
-        """The attributes of which no two resources have the same value."""
+        """The unique attributes, by name."""
         attributes = self.attributes.items()
         return {name: one for name, one in attributes if one.unique or name in self.unique}
 

@@ -31,7 +31,7 @@ from registry.mongod.data_format import MongoClient, read_format, version_confli
 from registry.mongod.server_log import Log
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.supervision import Supervisor, child_process, wait_for_exit
+from registry.supervision import START_SECONDS, Supervisor, child_process, wait_for_exit
 
 _OPTIONS = (
     *("--quiet", "--setParameter", "diagnosticDataCollectionEnabled=false"),
@@ -40,13 +40,13 @@ _OPTIONS = (
     *("--bind_ip", MEMBER, "--unixSocketPrefix", ".", "--filePermissions", "0700"),
     # The service needs neither, and what is off cannot be attacked.
     *("--networkMessageCompressors", "disabled", "--noscripting"),
-    *("--oplogSize", "128"),  # instead of 5 % of the disk
+    *("--oplogSize", "128"),  # instead of 5 % of the disk, but
+    *("--oplogMinRetentionHours", "24"),  # what followers of the change feed may have missed
     # Instead of three files of 100 MB, which double the time of a first start.
     *("--wiredTigerEngineConfigString", "log=(file_max=10MB)"),
 )
 
 _POLL_SECONDS = 0.005
-_START_SECONDS = 120.0  # after a crash there may be a journal to replay
 
 _STOP_SECONDS = 6.0
 """The time after which mongod is killed. Including open requests, a stop takes under 30 s."""
@@ -185,14 +185,14 @@ class _Mongod:
 
     async def _wait_until_ready(self, process: Process) -> None:
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with asyncio.timeout(START_SECONDS):
                 while not is_listening(self.path):
                     if process.returncode is not None:
                         raise ChildProcessError(f"it ended with {await wait_for_exit(process)}")
                     await asyncio.sleep(_POLL_SECONDS)
                 await _wait_for_primary(self.uri)
         except (TimeoutError, ChildProcessError, PyMongoError) as error:
-            late = f"it was not ready after {_START_SECONDS:g} s"
+            late = f"it was not ready after {START_SECONDS:g} s"
             reason = version_conflict(self.log) or self.log.first_error() or str(error) or late
             raise ChildProcessError(self._reason(reason)) from error
 

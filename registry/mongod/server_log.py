@@ -39,28 +39,25 @@ class Log:
 
     def first_error(self) -> str | None:
         """Return the first error of mongod, or of the program that failed to start it."""
-        self.file.seek(self._start)
-        for line in self.file:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                return line.decode(errors="replace").strip()
-            if not isinstance(entry, dict) or "s" not in entry:
-                return line.decode().strip()
+        for line, entry in self._lines():
+            if "s" not in entry:
+                return line
             if entry["s"] in {"E", "F"}:
                 return _error_message(entry)
         return None
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield what mongod has logged since its start, without the lines of other programs."""
+        """Yield what mongod has logged since its start."""
+        return (entry for _, entry in self._lines())
+
+    def _lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the lines since the start, each with its entry; {} if it is of another program."""
         self.file.seek(self._start)
         for line in self.file:
-            try:
+            entry = None
+            with suppress(ValueError):
                 entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, dict):
-                yield entry
+            yield line.decode(errors="replace").strip(), entry if isinstance(entry, dict) else {}
 
     def rotate_if_full(self) -> None:
         """Move the contents to another file if they exceed the limit.

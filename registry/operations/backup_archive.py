@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from io import BufferedReader, FileIO
-from pathlib import Path
 from struct import error as StructError  # noqa: N812 - a class
 from struct import unpack_from
 from typing import IO, Self, cast
@@ -31,8 +30,7 @@ _FORMAT = 1
 _MANIFEST = "manifest.json"
 
 _PREFIX = b"sha256:"
-_COMMENT_LENGTH = len(_PREFIX) + 2 * hashlib.sha256().digest_size
-_PLACEHOLDER = _PREFIX.ljust(_COMMENT_LENGTH, b"0")
+_PLACEHOLDER = _PREFIX + b"0" * 2 * hashlib.sha256().digest_size
 
 _COMPRESSION_LEVEL = 1
 """Higher levels take several times as long for a tenth less space; the snapshot may not last."""
@@ -146,10 +144,10 @@ class Backup:
 
 
 @contextmanager
-def open_backup(path: Path) -> Iterator[Backup]:
+def open_backup(opened: FileIO) -> Iterator[Backup]:
     """Yield a backup, the whole file of which is checked. Raises BackupError, also OSError."""
-    with _File(FileIO(path)) as file:
-        size = _check(file, path)
+    with _File(opened) as file:
+        size = _check(file)
         with _reported_defects():
             archive = ZipFile(file)
             backup = Backup(archive, size)
@@ -230,24 +228,14 @@ def _reported_defects() -> Iterator[None]:
         raise BackupError("its archive is malformed") from error
 
 
-def _check(file: IO[bytes], path: Path) -> int:
-    """Return the size of a file. Raises BackupError unless the file is a whole backup."""
-    size = file.seek(0, os.SEEK_END)
-    if size < _COMMENT_LENGTH:
-        raise BackupError(f"{path} is not a backup: it is too short")
-    file.seek(size - _COMMENT_LENGTH)
-    comment = file.read(_COMMENT_LENGTH)
-    if not comment.startswith(_PREFIX) or comment[len(_PREFIX) :] != _digest(file):
-        raise BackupError(f"{path} is damaged or incomplete, or not a backup: restore another one")
-    return size
-
-
-def _digest(file: IO[bytes]) -> bytes:
-    """Return the checksum of everything before the place of the checksum, in hexadecimal."""
-    sha256 = hashlib.sha256()
-    remaining = file.seek(0, os.SEEK_END) - 2 * sha256.digest_size
+def _check(file: IO[bytes]) -> int:
+    """Return the size of a file. Raises BackupError unless it ends with its checksum."""
+    sha256, size = hashlib.sha256(), file.seek(0, os.SEEK_END)
+    rest = size - 2 * sha256.digest_size  # in hexadecimal
     file.seek(0)
-    while remaining > 0 and (content := file.read(min(_CHUNK_BYTES, remaining))):
+    while rest > 0 and (content := file.read(min(_CHUNK_BYTES, rest))):
         sha256.update(content)
-        remaining -= len(content)
-    return sha256.hexdigest().encode()
+        rest -= len(content)
+    if file.read(_CHUNK_BYTES) != sha256.hexdigest().encode():
+        raise BackupError("it is damaged or incomplete, or not a backup: restore another one")
+    return size

@@ -3,8 +3,7 @@
 The service may be writing during a repair: what it has written since the snapshot stays as it is.
 """
 
-import reprlib
-from abc import ABC, abstractmethod
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,21 +11,26 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-import bson
 from bson.int64 import Int64
+from marshmallow import ValidationError
 from motor.motor_asyncio import AsyncIOMotorClientSession, AsyncIOMotorCollection
 from pymongo import ASCENDING, UpdateOne
 from pymongo.errors import OperationFailure
 
+from registry.model.attributes import Attribute
 from registry.model.attributes.date import utc_text
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
+from registry.model.history import tracked_links
 from registry.model.record import TEXT_BLOCK, VERSION, Record
 from registry.model.resource_type import Link, ResourceType
 from registry.model.stored_fields import ID
+from registry.operations.histories import PeriodsAreRight
+from registry.operations.rule import Rule, Violation, scan, shown
 from registry.storage import (
     NEXT_VERSION,
     NO_BLOCK,
+    SNAPSHOT_UNAVAILABLE,
     Database,
     collection_of,
     computed_texts,
@@ -45,31 +49,16 @@ _MAX_LISTED = 20
 _REPAIR_SIZE = 1_000
 """Violations per command that repairs them."""
 
-_BATCH_SIZE = 1_000
-"""Records that a scan holds in memory."""
+_ATTEMPTS = 20
+"""How often a check begins again because a collection or an index was created during it."""
+
+_PAUSE_SECONDS = 0.1
+"""Between attempts: the new collection or index has to be committed."""
 
 _BAD_VALUE = 2
 """MongoDB's error code for the name of an index that is still being built."""
 
 _PARTIAL = {"sparse", "partialFilterExpression"}
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """Something that is stored and wrong.
-
-    place, id: the collection and the id of a record; the id is None for anything else. reason: what
-    is wrong, in one line. value: what is stored, if `Rule.repair` needs it.
-    """
-
-    place: str
-    id: Any
-    reason: str
-    value: Any = None
-
-    def __str__(self) -> str:
-        place = self.place if self.id is None else f"{self.place}/{_shown(self.id)}"
-        return f"{place}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +85,23 @@ class Report:
 async def check(database: Database, graph: Graph, *, repair: bool = False) -> Report:
     """Return the violations of all rules at one point in time.
 
-    Clients may write meanwhile. repair: whether to repair what is found. Raises SnapshotExpired or
+    Clients may write meanwhile, and a service may start: if that creates a collection or an index,
+    the check begins again. repair: whether to repair what is found. Raises SnapshotExpired or
     PyMongoError.
     """
+    if repair:  # which cannot create a collection that the snapshot lacks
+        await database.counters.create_index(ID)
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await _check_all(database, graph, repair=repair)
+        except OperationFailure as error:
+            if error.code != SNAPSHOT_UNAVAILABLE:
+                raise
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return await _check_all(database, graph, repair=repair)
+
+
+async def _check_all(database: Database, graph: Graph, *, repair: bool) -> Report:
     async with snapshot_session(database) as session:
         records = {
             one.collection: await _count(database[one.collection], {"$natural": 1}, session)
@@ -131,27 +134,13 @@ def _rules(database: Database, graph: Graph) -> Iterator["Rule"]:
         yield RecordsAreValid(database, resource)
         if resource.computed:
             yield ComputedFieldsAreRight(database, resource)
-        for link in resource.links:
+        for link in () if resource.read_only else resource.links:  # periods outlive their targets
             yield TargetsExist(database, resource, link, graph)
+        for tracked in tracked_links(graph):
+            if tracked.source is resource:
+                yield PeriodsAreRight(database, tracked, graph)
         if searched_names(resource):
             yield TextsAreInBlocks(database, resource)
-
-
-class Rule(ABC):
-    """One thing that the records of a type have to satisfy. The methods raise PyMongoError."""
-
-    def __init__(self, database: Database, resource: ResourceType) -> None:
-        self._database = database
-        self._resource = resource
-        self._records = database[resource.collection]
-
-    @abstractmethod
-    def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield all violations in the snapshot of a session, with constant memory."""
-
-    @abstractmethod
-    async def repair(self, violations: Sequence[Violation]) -> None:
-        """Store what is right, where other data say it."""
 
 
 class CounterIsAhead(Rule):
@@ -167,7 +156,7 @@ class CounterIsAhead(Rule):
             isinstance(last, int) and not isinstance(last, bool) and last >= greatest
         ):
             return
-        reason = f"{_shown(last)} is not an integer from {greatest} up, the greatest id"
+        reason = f"{shown(last)} is not an integer from {greatest} up, the greatest id"
         yield Violation(f"counters/{name}", None, reason)
 
     async def repair(self, _: Sequence[Violation]) -> None:
@@ -201,18 +190,15 @@ class IndexesAreComplete(Rule):
                 reason = f"the index {name} has {entries:,} of {total:,} records: {remedy}"
                 yield Violation(self._resource.collection, None, reason)
 
-    async def repair(self, _: Sequence[Violation]) -> None:
-        """Leave the indexes as they are: damaged files must be repaired by an operator."""
-
 
 class RecordsAreValid(Rule):
-    """Records have the form that their type declares, as the validator of the collection says.
+    """Records have the form that their type declares, and values that requests may set.
 
-    Those that were stored before there was a validator, or without it, may not.
+    Those that were stored before the collection had a validator, or without it, may not.
     """
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
-        """Yield the records that MongoDB would refuse."""
+        """Yield the records that MongoDB would refuse, then those with other invalid values."""
         query = {"$nor": [{"$jsonSchema": record_schema(self._resource)}]}
         async for record in self._records.find(query, session=session):
             invalid = invalid_fields(self._resource, record)
@@ -220,6 +206,17 @@ class RecordsAreValid(Rule):
             stored = {name: record.get(name) for name in (ID, *fixed)}
             reason = "; ".join(invalid.values())
             yield Violation(self._resource.collection, record[ID], reason, (stored, fixed))
+        names = self._resource.attribute_names - self._resource.computed.keys()
+        attributes = {name: self._resource.attributes[name] for name in names}
+        async for records in scan(self._records, {}, (ID,), session, names):
+            for record in records:
+                defects = [
+                    f"{name} is not valid: {defect}"
+                    for name, attribute in attributes.items()
+                    if (defect := _defect(attribute, record.get(name)))
+                ]
+                if defects:
+                    yield Violation(self._resource.collection, record[ID], "; ".join(defects))
 
     def _fixed(self, record: Record, invalid: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """Yield the invalid fields that can be repaired, and their values after that."""
@@ -234,18 +231,22 @@ class RecordsAreValid(Rule):
 
     async def repair(self, violations: Sequence[Violation]) -> None:
         """Store the version 0, times as text, and integers as such, unless changed since."""
-        fixes = [one.value for one in violations]
+        fixes = [one.value for one in violations if one.value]
         if updates := [UpdateOne(stored, {"$set": fixed}) for stored, fixed in fixes if fixed]:
             await self._records.bulk_write(updates)
 
 
 class ComputedFieldsAreRight(Rule):
-    """Computed attributes are stored as their parts say."""
+    """Computed attributes that are stored follow from their parts."""
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
         """Yield a violation for each record with other ones; MongoDB compares them."""
         right = computed_texts(self._resource)
-        wrong = {name: {"$ne": [f"${name}", right[name]]} for name in right}
+        wrong = {
+            # What is not set, or null, is computed by the service.
+            name: {"$and": [{"$gt": [f"${name}", None]}, {"$ne": [f"${name}", right[name]]}]}
+            for name in right
+        }
         stages: list[Record] = [
             {"$match": {"$expr": {"$or": list(wrong.values())}}},
             {"$project": wrong},
@@ -273,19 +274,26 @@ class TargetsExist(Rule):
         self, database: Database, resource: ResourceType, link: Link, graph: Graph
     ) -> None:
         super().__init__(database, resource)
+        self._graph = graph
         self._link = link
         self._targets = database[graph[link.target].collection]
 
     async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
         """Yield the records whose foreign key is not the id of a target, by ascending key."""
         field = self._link.foreign_key
-        targets = _AscendingIds(self._targets, session)
-        async for records in _scan(self._records, {field: {"$ne": None}}, (field, ID), session):
-            for record in records:
-                if not await targets.have(key := record[field]):
-                    target = f"a {self._link.target} that does not exist"
-                    reason = f"{self._link.name} is {_shown(key)}, {target}"
-                    yield Violation(self._resource.collection, record[ID], reason, key)
+        targets = {"from": self._targets.name, "foreignField": ID, "as": "found"}
+        stages: list[Record] = [
+            {"$match": {field: {"$ne": None}}},
+            {"$lookup": {**targets, "localField": field}},
+            # An array would find the targets of its elements.
+            {"$match": {"$or": [{"found": []}, {field: {"$type": "array"}}]}},
+            {"$sort": {field: ASCENDING, ID: ASCENDING}},
+            {"$project": {field: True}},
+        ]
+        async for record in self._records.aggregate(stages, session=session, allowDiskUse=True):
+            target = f"a {self._link.target} that does not exist"
+            reason = f"{self._link.name} is {shown(record[field])}, {target}"
+            yield Violation(self._resource.collection, record[ID], reason, record[field])
 
     async def repair(self, violations: Sequence[Violation]) -> None:
         """Remove the links, unless they have been changed or their targets created since."""
@@ -298,6 +306,9 @@ class TargetsExist(Rule):
         }
         update = {field: None, VERSION: NEXT_VERSION}
         await self._records.update_many(query, [{"$set": update}])
+        for tracked in tracked_links(self._graph):
+            if tracked.link is self._link:
+                await PeriodsAreRight(self._database, tracked, self._graph).repair(violations)
 
 
 class TextsAreInBlocks(Rule):
@@ -311,10 +322,10 @@ class TextsAreInBlocks(Rule):
         blocks = self._database[collection_of(self._resource)]
         query: Record = {TEXT_BLOCK: {"$nin": [None, NO_BLOCK]}}
         texts = searched_names(self._resource)
-        async for records in _scan(self._records, query, (TEXT_BLOCK, ID), session, texts):
+        async for records in scan(self._records, query, (TEXT_BLOCK, ID), session, texts):
             for number, members in groupby(records, itemgetter(TEXT_BLOCK)):
                 block = await blocks.find_one({ID: {"$eq": number}}, session=session)
-                reason = f"its texts are not in the text block {_shown(number)}"
+                reason = f"its texts are not in the text block {shown(number)}"
                 for record in lacking(self._resource, block, [*members]) if block else members:
                     yield Violation(self._resource.collection, record[ID], reason, number)
 
@@ -327,51 +338,15 @@ class TextsAreInBlocks(Rule):
         await self._records.update_many(query, {"$set": {TEXT_BLOCK: None}})
 
 
-class _AscendingIds:
-    """The ids of a collection, for lookups in ascending order: one scan serves all of them."""
-
-    def __init__(
-        self, collection: AsyncIOMotorCollection[Record], session: AsyncIOMotorClientSession
-    ) -> None:
-        # Python compares these in the order of MongoDB, unlike NaN and other types.
-        numbers = {ID: {"$type": ["int", "long", "double"], "$gte": float("-inf")}}
-        self._batches = _scan(collection, numbers, (ID,), session)
-        self._ids: set[Any] = set()
-        self._greatest: float = float("-inf")
-
-    async def have(self, value: Any) -> bool:
-        """Return whether an id is this value, a number that is not less than any before it."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return False
-        while self._greatest < value:
-            batch = await anext(self._batches, None)
-            self._ids = {record[ID] for record in batch or ()}
-            self._greatest = batch[-1][ID] if batch else float("inf")
-        return value in self._ids
-
-
-async def _scan(
-    collection: AsyncIOMotorCollection[Record],
-    query: Record,
-    order: Sequence[str],
-    session: AsyncIOMotorClientSession,
-    fields: Iterable[str] = (),
-) -> AsyncIterator[list[Record]]:
-    """Yield batches of the records that satisfy a query, in the order of some fields.
-
-    fields: those to return beside these. Raises PyMongoError.
-    """
-    # A cursor that decodes each record on its own takes several times as long.
-    cursor = collection.find_raw_batches(
-        query,
-        [*order, *fields],
-        sort=[(field, ASCENDING) for field in order],
-        batch_size=_BATCH_SIZE,
-        allow_disk_use=True,  # while the index is not yet built
-        session=session,
-    )
-    async for batch in cursor:
-        yield bson.decode_all(batch, collection.codec_options)
+def _defect(attribute: Attribute, value: Any) -> str | None:
+    """Return why requests may not set a value, None if they may, or if it is of another type."""
+    if not isinstance(value, attribute.stored_type) or value == attribute.stored_null:
+        return None
+    try:
+        attribute.load(attribute.to_json(value))
+    except ValidationError as error:
+        return " ".join(map(str, error.messages))
+    return None
 
 
 async def _count(
@@ -380,8 +355,3 @@ async def _count(
     """Return the number of records in an index, or with the hint `$natural` in the collection."""
     found = await collection.aggregate([{"$count": "total"}], hint=hint, session=session).to_list(1)
     return found[0]["total"] if found else 0
-
-
-def _shown(value: Any) -> str:
-    """Return a stored value, which external writers may have made long, as a part of a line."""
-    return reprlib.repr(value)

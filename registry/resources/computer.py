@@ -3,7 +3,7 @@
 from marshmallow import Schema
 
 from registry.model.attributes import Text
-from registry.model.resource_type import Link, ResourceType
+from registry.model.resource_type import History, Link, ResourceType
 
 
 class ComputerSchema(Schema):
@@ -16,5 +16,18 @@ computer = ResourceType(
     type="computer",
     collection="computers",
     schema=ComputerSchema,
-    links=(Link(name="owner", target="person", foreign_key="person", inverse="computers"),),
+    links=(
+        Link(
+            name="owner",
+            target="person",
+            foreign_key="person",
+            inverse="computers",
+            history=History(
+                type="assignment",
+                collection="assignments",
+                source_copies={"serial": "serial"},
+                target_copies={"owner_name": "full_name"},
+            ),
+        ),
+    ),
 )

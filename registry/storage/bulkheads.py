@@ -4,7 +4,7 @@ A flood of one class then takes neither the threads nor the connections of the o
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -34,7 +34,9 @@ class Bulkhead:
         self._seconds = seconds
         self._free = limit
         self._of_client = Counter[str]()  # occupied slots
-        self._waiting: dict[asyncio.Future[None], str | None] = {}  # in order, with their clients
+        # In order of arrival, with their clients; a dict takes long to find its first entry when
+        # those before it have been deleted.
+        self._waiting: OrderedDict[asyncio.Future[None], str | None] = OrderedDict()
         self._refused_by_length = BULKHEAD_REFUSALS.sample(name, "length")
         self._refused_by_time = BULKHEAD_REFUSALS.sample(name, "time")
 
@@ -113,7 +115,7 @@ class Bulkhead:
             self._of_client[client] -= 1
             if not self._of_client[client]:
                 del self._of_client[client]
-        while self._waiting and (admitted := self._first_admitted()):
+        while self._free and (admitted := self._first_admitted()):
             place, client = admitted
             del self._waiting[place]
             self._occupy(client)
@@ -158,6 +160,8 @@ class Bulkheads:
     large_transactions: Bulkhead
     large_bodies: Bulkhead
     large_documents: Bulkhead
+    followers: Bulkhead
+    catch_ups: Bulkhead
 
     @classmethod
     def of(cls, limits: Capacity) -> Self:

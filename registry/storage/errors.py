@@ -107,6 +107,14 @@ class StoredResultTooLarge(StorageError):
     """The result is too large to be stored under an idempotency key; nothing was written."""
 
 
+class InvalidPosition(StorageError):
+    """A text is not a position in the changes of this database. The message says why."""
+
+
+class PositionExpired(StorageError):
+    """The changes after a position are no longer kept."""
+
+
 class Unavailable(StorageError):
     """The database did not respond in time, or rejected the command; a write may be in effect."""
 

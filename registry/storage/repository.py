@@ -3,31 +3,57 @@
 import asyncio
 from collections.abc import Sequence
 
+import pymongo
 from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure, PyMongoError
 
-from registry.capacity import Capacity
+from registry.capacity import SHARING_CALLERS, Capacity
 from registry.jsonapi.changes import Write
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
+from registry.model.history import tracked_links
 from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
-from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
-from registry.storage.errors import DuplicateValue, IdTaken, Unavailable
-from registry.storage.mongo.mongo_client import Database, require_complete
+from registry.storage.errors import (
+    DuplicateValue,
+    IdTaken,
+    InvalidPosition,
+    PositionExpired,
+    Unavailable,
+    translated_errors,
+)
+from registry.storage.mongo.batching import Coalescer
+from registry.storage.mongo.change_feed import ChangeFeed
+from registry.storage.mongo.disk_space import DiskSpace
+from registry.storage.mongo.mongo_client import Database, observed, require_complete
+from registry.storage.mongo.positions import Positions
 from registry.storage.mongo.read_commands import ReadCommands
-from registry.storage.mongo.server_health import Availability, DiskSpace
 from registry.storage.mongo.transactions import Transactions
-from registry.storage.reads.snapshot import Reads, Snapshot
+from registry.storage.reads.shared_reads import Reads
+from registry.storage.reads.snapshot import Snapshot
 from registry.storage.schema.computed_fields import ComputedFields
+from registry.storage.schema.link_periods import LinkPeriods
 from registry.storage.schema.maintenance import Maintenance
 from registry.storage.schema.unique_indexes import UniqueIndexes
 from registry.storage.schema.validators import prepare_validators
+from registry.storage.text_blocks import Backlog
 from registry.storage.writes import idempotency
 from registry.storage.writes.group_commit import GroupCommit
 from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import IdempotencyKey
 from registry.storage.writes.write_requests import WriteRequest, WriteResult, is_large
+
+_RECENT_SECONDS = 60
+"""How long ago the changes begin that all followers share: one that connects again after a restart
+of the service needs no change stream of its own."""
+
+_PING_SECONDS = 1.0
+
+_STATUS_SECONDS = 5.0
+
+_UNAUTHORIZED = 13
+"""MongoDB's error code for a command that the user may not run."""
 
 _ATTEMPTS = 3
 """Attempts of a write whose ids are taken, or whose resource other services change meanwhile."""
@@ -37,14 +63,20 @@ class Repository:
     """The resources of one database.
 
     capacity: the limits of queries and of requests in progress. bulkheads: callers enter
-    `large_bodies` and `large_documents`, the methods enter the others.
+    `large_bodies`, `large_documents`, `followers` and `catch_ups`, the methods enter the others.
+    positions: of this database; set by `prepare`.
     """
+
+    positions: Positions
 
     def __init__(self, database: Database, graph: Graph, capacity: Capacity) -> None:
         self._database = database
         self._graph = graph
         self._disk_space = DiskSpace(database)
-        self._availability = Availability(database)
+        self._pings = Coalescer[bool](name="pings", max_callers=SHARING_CALLERS)
+        self._oldest_times = Coalescer[Timestamp | None](
+            name="oldest times", max_callers=SHARING_CALLERS
+        )
         self.bulkheads = Bulkheads.of(capacity)
         self.bulkheads.expose()
         self._backlog = Backlog()
@@ -52,11 +84,19 @@ class Repository:
         self._reads = Reads(commands, graph, capacity, self.bulkheads, self._backlog)
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, commands)
-        self._group_commit = GroupCommit(self._transactions, graph)
+        self._group_commit = GroupCommit(self._transactions, graph, self._counters)
         self._unique_indexes = UniqueIndexes(database, graph, commands)
         self._computed_fields = ComputedFields(database, graph)
         self._maintenance = Maintenance(
-            database, graph, self._computed_fields, self.bulkheads, self._backlog
+            database,
+            graph,
+            self._computed_fields,
+            self.bulkheads,
+            self._backlog,
+            [
+                LinkPeriods(database, self._transactions, self._counters.allocate, link)
+                for link in tracked_links(graph)
+            ],
         )
 
     async def prepare(self) -> None:
@@ -69,6 +109,7 @@ class Repository:
         await require_complete(self._database)
         await prepare_validators(self._database, self._graph)
         await self._counters.prepare()
+        self.positions = await Positions.of(self._database, "counters")
         await idempotency.prepare(self._database)
         await self._unique_indexes.prepare()
         await self._maintenance.prepare()
@@ -89,7 +130,19 @@ class Repository:
 
     async def is_available(self) -> bool:
         """Return whether the primary of the database replies within a second."""
-        return await self._availability.has_primary()
+        try:
+            async with asyncio.timeout(_PING_SECONDS):
+                return await self._pings.load(None, self._ping)
+        except TimeoutError:
+            return False
+
+    async def _ping(self) -> bool:
+        try:
+            with pymongo.timeout(_PING_SECONDS):  # so that the thread does not wait longer either
+                hello = await observed("hello", self._database.command("hello"))
+        except PyMongoError:
+            return False
+        return bool(hello["isWritablePrimary"])
 
     def snapshot(self, time: Timestamp | None = None) -> Snapshot:
         """Return a snapshot for one document.
@@ -105,6 +158,61 @@ class Repository:
         """
         await self._computed_fields.recompute_for(resource, query)
         return self.snapshot()
+
+    async def recent_changes(self, now: Timestamp) -> ChangeFeed:
+        """Return the changes of the last minute and those that follow, or only the latter.
+
+        now: the present. Raises Unavailable.
+        """
+        recent = Timestamp(now.time - _RECENT_SECONDS, 0)
+        try:
+            await self.require_retained(recent)
+        except PositionExpired:
+            return self.changes(now)
+        return self.changes(recent)
+
+    def changes(self, after: Timestamp) -> ChangeFeed:
+        """Return the changes after a time."""
+        return ChangeFeed(self._database, self._graph, after)
+
+    async def require_not_future(self, time: Timestamp) -> None:
+        """Raise InvalidPosition for a time in the future; or Unavailable."""
+        if time > await self.now():
+            raise InvalidPosition("The position is in the future.")
+
+    async def require_retained(self, after: Timestamp) -> None:
+        """Raise PositionExpired if the changes after a time are no longer kept; or Unavailable."""
+        feed = self.changes(after)
+        try:
+            await feed.read()
+        finally:
+            await feed.close()
+
+    async def now(self) -> Timestamp:
+        """Return the time of the latest snapshot. Raises Unavailable."""
+        with translated_errors():
+            return await self._reads.commands.now()
+
+    async def oldest_retained_time(self) -> Timestamp | None:
+        """Return the time after which all changes are kept.
+
+        None if the user of MongoDB may not know it (it needs the role `clusterMonitor`), and on a
+        cluster of shards. Raises Unavailable or BulkheadFull.
+        """
+        async with self.bulkheads.small_requests:
+            return await self._oldest_times.load(None, self._load_oldest_time)
+
+    async def _load_oldest_time(self) -> Timestamp | None:
+        with translated_errors():
+            try:
+                with pymongo.timeout(_STATUS_SECONDS):
+                    status = await self._database.command({"serverStatus": 1, "oplog": 1})
+            except OperationFailure as error:
+                if error.code == _UNAUTHORIZED:
+                    return None
+                raise
+        time: Timestamp | None = status.get("oplog", {}).get("earliestOptime")
+        return time
 
     async def write(
         self, writes: Sequence[Write], key: IdempotencyKey | None = None

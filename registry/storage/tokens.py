@@ -50,12 +50,13 @@ class Token:
     def parse(cls, record: Record) -> Self:
         """Return a stored token. Raises ValueError if it is malformed."""
         times = {each: record.get(each) for each in _TIMES}
-        if not all(isinstance(time, datetime | None) for time in times.values()):
-            raise ValueError("a time is not one that Python can represent")
-        match record:
-            case {"name": str(name), "scopes": list(scopes)} if all(map(_is_text, scopes)):
-                return cls(check_name(name), frozenset(scopes), **times)
-        raise ValueError("the name is not a text, or the scopes are not texts")
+        name, scopes = record.get("name"), record.get("scopes")
+        are_times = all(isinstance(time, datetime | None) for time in times.values())
+        if not (are_times and isinstance(name, str) and isinstance(scopes, list)):
+            raise ValueError("the name, the scopes or a time is of another type")
+        if not all(isinstance(scope, str) for scope in scopes):
+            raise ValueError("a scope is not a text")
+        return cls(check_name(name), frozenset(scopes), **times)
 
     @property
     def state(self) -> str:
@@ -64,10 +65,6 @@ class Token:
             return "revoked"
         has_expired = self.expires is not None and self.expires <= datetime.now(UTC)
         return "expired" if has_expired else "valid"
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 _TIMES = ("created", "expires", "last_used", "revoked")

@@ -41,9 +41,11 @@ class Attribute(fields.Field[Any]):
 
     stored_type: ClassVar[type]  # the class of values in records
     is_json: ClassVar[bool] = True  # whether values in records are the same in JSON
+    is_indexed: bool = True  # whether filters and sorting have an index
     ignores_case: ClassVar[bool] = False  # whether values that differ in case alone are the same
     operators: ClassVar[tuple[Operator, ...]] = ORDER  # those that filters can use
     expected: str  # a noun phrase for valid values, for error messages
+    stored_null: Any = None  # the value in a record for null
     sample: Any = None  # the example in JSON, unless the declaration has one
     value_schema: Mapping[str, Any]  # the OpenAPI schema of the values that filters compare with
     constraints: Mapping[str, Any] = {}  # added for the attribute: the limits of stored values

@@ -37,8 +37,8 @@ class Batcher(Generic[_Key, _Result]):
 
     batch_fn: loads a batch. name: that of the batches in metrics. on_idle: called when the last
     batch has ended and no caller waits. is_cancellable: whether a batch is cancelled when all its
-    callers are. is_inline: whether a caller that is alone, as the one before, loads its batch in
-    its own task, where it is cancelled with it.
+    callers are. is_inline: whether a caller that is alone loads its batch in its own task, where it
+    is cancelled with it, unless the batch before had several callers.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class Batcher(Generic[_Key, _Result]):
         self._loop = asyncio.get_running_loop()  # which takes a system call in Python 3.11
         self._batch_fn = batch_fn
         self._limits = limits
-        self._in_flight = self._keys_in_flight = self._last_size = 0
+        self._in_flight = self._keys_in_flight = 0
+        self._last_size = 1
         self._on_idle = on_idle
         self._is_cancellable = is_cancellable
         self._is_inline = is_inline
@@ -180,6 +181,7 @@ class Coalescer(Generic[_Result]):
                 limits=self._limits,
                 on_idle=forget,
                 is_cancellable=True,
+                is_inline=True,
             )
         return await self._batchers[key].load(fetch)
 

@@ -1,11 +1,11 @@
-"""Change streams: which records were stored in a collection or deleted, since a time."""
+"""Change streams: what was written to a collection, or to a database, since a time."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
 from motor.motor_asyncio import AsyncIOMotorClientSession
@@ -20,6 +20,9 @@ from pymongo.errors import (
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import aggregate_command
 from registry.storage.records import Stage
+
+ChangeEvent: TypeAlias = Mapping[str, Any]
+"""A document of a change stream."""
 
 _CHANGES = {"insert": 1, "delete": -1}
 """By how much an event changes the number of records with its id."""
@@ -52,20 +55,98 @@ class ChangesUnavailable(Exception):
     """
 
 
+class Events(NamedTuple):
+    """The events of one reply. time: that up to which MongoDB has read."""
+
+    events: Sequence[ChangeEvent]
+    time: Timestamp
+
+
 class ChangeStream:
-    """The changes of a collection after a time, read up to the times of snapshots.
+    """The events of a collection, or of the whole database, after a time.
 
     The change streams of the driver do not report how far MongoDB has read; its replies do.
 
-    time: `read` returns the changes after it, and moves it.
+    collection: None for all. stages: of the pipeline, which select events and their fields.
+    batch_size: events per reply. The methods raise PyMongoError.
+    """
+
+    def __init__(
+        self, database: Database, collection: str | None, stages: list[Stage], batch_size: int
+    ) -> None:
+        self._database = database
+        self._target: str | int = 1 if collection is None else collection
+        self._namespace = "$cmd.aggregate" if collection is None else collection
+        self._stages = stages
+        self._batch_size = batch_size
+        self._session: AsyncIOMotorClientSession | None = None
+        self._cursor = 0
+
+    async def open(self, after: Timestamp, seconds: float) -> Events:
+        """Open a cursor, and return the first events after a time; for an open one as well.
+
+        seconds: the time limit. Raises ChangesUnavailable.
+        """
+        if self._session is None:  # a cursor can be read only in the session that has opened it
+            client = self._database.client
+            self._session = await client.start_session(causal_consistency=False)
+        stages = [{"$changeStream": {"startAtOperationTime": _next(after)}}, *self._stages]
+        command = aggregate_command(
+            self._target,
+            stages,
+            self._batch_size,
+            readConcern={"level": "majority"},
+            maxTimeMS=max(1, round(seconds * 1_000)),
+        )
+        return await self._run(command, after)
+
+    async def get_more(self, after: Timestamp, milliseconds: int) -> Events:
+        """Return the events that follow. after: the time of those before.
+
+        milliseconds: how long MongoDB waits for one. Raises ChangesUnavailable.
+        """
+        command = {
+            "getMore": self._cursor,
+            "collection": self._namespace,
+            "batchSize": self._batch_size,
+            "maxTimeMS": milliseconds,
+        }
+        return await self._run(command, after)
+
+    async def close(self) -> None:
+        """Close the cursor, in MongoDB too."""
+        session, self._session = self._session, None
+        cursor, self._cursor = self._cursor, 0
+        if session is None:
+            return
+        try:
+            if cursor:
+                command = {"killCursors": self._namespace, "cursors": [cursor]}
+                with suppress(PyMongoError):  # MongoDB closes cursors that are not used for a while
+                    await self._database.command(command, session=session)
+        finally:
+            await session.end_session()
+
+    async def _run(self, command: dict[str, Any], after: Timestamp) -> Events:
+        reply = await self._database.command(
+            command, codec_options=self._database.codec_options, session=self._session
+        )
+        cursor = reply["cursor"]
+        self._cursor = cursor["id"]
+        events = cursor["nextBatch"] if "nextBatch" in cursor else cursor["firstBatch"]
+        return Events(events, _time_of(reply, after))
+
+
+class IdChanges:
+    """The ids that come into use in a collection after a time, and those that go out of use.
+
+    They are read up to the times of snapshots. time: `read` returns the changes after it, and moves
+    it.
     """
 
     def __init__(self, database: Database, collection: str, time: Timestamp) -> None:
         self.time = time
-        self._database = database
-        self._collection = collection
-        self._session: AsyncIOMotorClientSession | None = None
-        self._cursor = 0
+        self._stream = ChangeStream(database, collection, _STAGES, _BATCH_SIZE)
         self._is_intact = False  # whether `time` is where the cursor is
 
     async def read(
@@ -94,61 +175,33 @@ class ChangeStream:
 
     async def close(self) -> None:
         """Close the cursor, in MongoDB too, until the next call of `read`."""
-        session, self._session = self._session, None
         self._is_intact = False
-        if session:
-            with suppress(PyMongoError):  # MongoDB closes cursors that are not used for a while
-                command = {"killCursors": self._collection, "cursors": [self._cursor]}
-                await self._database.command(command, session=session)
-            await session.end_session()
+        await self._stream.close()
 
     async def _read(
         self, until: Timestamp, max_events: int, open_seconds: float
     ) -> Mapping[int, int]:
-        changes, events = Counter[int](), 0
+        changes, count = Counter[int](), 0
         deadline = monotonic() + open_seconds + _LAG_SECONDS
         is_intact, self._is_intact = self._is_intact, False
         while True:
-            reply = await (self._get_more() if is_intact else self._open(open_seconds))
-            cursor, is_intact = reply["cursor"], True
-            self._cursor = cursor["id"]
-            batch = cursor["nextBatch"] if "nextBatch" in cursor else cursor["firstBatch"]
-            for event in batch:
+            if is_intact:
+                events, time = await self._stream.get_more(self.time, _AWAIT_MILLISECONDS)
+            else:
+                events, time = await self._stream.open(self.time, open_seconds)
+            is_intact = True
+            for event in events:
                 _add(event, changes)
-            events += len(batch)
-            time = _time_of(reply, self.time)
+            count += len(events)
             # A batch of so many events may end within a transaction.
-            if time >= until and len(batch) < _BATCH_SIZE:
+            if time >= until and len(events) < _BATCH_SIZE:
                 self.time, self._is_intact = time, True
                 return changes
-            if events > max_events or monotonic() > deadline:
+            if count > max_events or monotonic() > deadline:
                 raise ChangesUnavailable
 
-    async def _open(self, seconds: float) -> Mapping[str, Any]:
-        if self._session is None:  # a cursor can be read only in the session that has opened it
-            client = self._database.client
-            self._session = await client.start_session(causal_consistency=False)
-        stages = [{"$changeStream": {"startAtOperationTime": _next(self.time)}}, *_STAGES]
-        command = aggregate_command(
-            self._collection,
-            stages,
-            _BATCH_SIZE,
-            readConcern={"level": "majority"},
-            maxTimeMS=max(1, round(seconds * 1_000)),
-        )
-        return await self._database.command(command, session=self._session)
 
-    async def _get_more(self) -> Mapping[str, Any]:
-        command = {
-            "getMore": self._cursor,
-            "collection": self._collection,
-            "batchSize": _BATCH_SIZE,
-            "maxTimeMS": _AWAIT_MILLISECONDS,
-        }
-        return await self._database.command(command, session=self._session)
-
-
-def _add(event: Mapping[str, Any], changes: Counter[int]) -> None:
+def _add(event: ChangeEvent, changes: Counter[int]) -> None:
     """Add an event to the changes."""
     id_ = event["documentKey"]["_id"] if event["operationType"] in _CHANGES else None
     if not isinstance(id_, int):

@@ -1,27 +1,37 @@
-"""The MongoDB client: opened when the service starts, closed when it ends."""
+"""The MongoDB client, from the start of the service to its end, with its sessions and metrics."""
 
 import re
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
-from typing import Any, TypeAlias
+from threading import Lock
+from time import perf_counter
+from typing import Any, TypeAlias, TypeVar
 
+import pymongo
 from bson.codec_options import CodecOptions, TypeCodec, TypeRegistry
 from bson.decimal128 import Decimal128
-from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
-from pymongo.errors import PyMongoError
+from motor.motor_asyncio import (
+    AsyncIOMotorClient,
+    AsyncIOMotorClientSession,
+    AsyncIOMotorDatabase,
+)
+from pymongo import monitoring
+from pymongo.errors import OperationFailure, PyMongoError
 
 from registry.capacity import THREADS
+from registry.metrics.families import COMMANDS, CONNECTIONS, CONNECTIONS_IN_USE, Sample
 from registry.model import attributes
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.mongod.embedded import mongod
 from registry.settings import Settings
 from registry.start_error import InvalidSetting, StartError
-from registry.storage.mongo.driver_metrics import PoolSize
 
 Database: TypeAlias = AsyncIOMotorDatabase[Record]
+
+_Reply = TypeVar("_Reply")
 
 APP_NAME = "registry"
 """The name under which MongoDB lists the connections of the service."""
@@ -57,6 +67,12 @@ _SOCKET_SECONDS = 10.0
 
 _MIN_WIRE_VERSION = 17
 """That of MongoDB 6.0."""
+
+_SNAPSHOT_TOO_OLD = 239
+
+_READ_SECONDS = 3_600.0
+"""The time limit of all reads, instead of that of the connection: some read a whole collection
+before they reply."""
 
 _ADVICE = "correct it or start that cluster, or leave it unset for an embedded mongod"
 
@@ -112,7 +128,7 @@ def _open(uri: str, seconds: float) -> AsyncIOMotorClient[dict[str, Any]]:
             warnings.simplefilter("error", UserWarning)
             milliseconds = round(seconds * 1_000)
             options = {**_OPTIONS, **_unset(_HEARTBEATS, uri), "socketTimeoutMS": milliseconds}
-            return AsyncIOMotorClient(uri, event_listeners=[PoolSize()], **options)
+            return AsyncIOMotorClient(uri, event_listeners=[_PoolSize()], **options)
     except (PyMongoError, ValueError, TypeError, OSError, UserWarning) as error:
         # What follows an unescaped & in the value of an option is taken for the name of another.
         is_secret = _SECRET_OPTIONS.search(uri) and not isinstance(error, OSError)
@@ -198,3 +214,103 @@ class DecimalCodec(TypeCodec):
     def transform_bson(self, value: Decimal128) -> Decimal:
         """Return a stored number."""
         return value.to_decimal()
+
+
+class SnapshotExpired(Exception):
+    """The reads take longer than MongoDB keeps a snapshot; the message says how to extend that."""
+
+
+class SessionPool:
+    """The idle sessions of one database; motor starts and ends each of them in a thread.
+
+    They are not causally consistent, else each transaction would wait for the time of the one
+    before.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._client = database.client
+        self._idle: list[AsyncIOMotorClientSession] = []
+
+    async def close(self) -> None:
+        """End the sessions, once none of them is in use."""
+        while self._idle:
+            await self._idle.pop().end_session()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncIOMotorClientSession]:
+        """Yield a session that nobody else uses. It ends if the caller fails."""
+        if self._idle:
+            session = self._idle.pop()
+        else:
+            session = await self._client.start_session(causal_consistency=False)
+        try:
+            yield session
+        except BaseException:
+            await session.end_session()
+            raise
+        self._idle.append(session)
+
+
+@asynccontextmanager
+async def snapshot_session(database: Database) -> AsyncIterator[AsyncIOMotorClientSession]:
+    """Yield a session whose reads all show the point in time of the first one.
+
+    Raises SnapshotExpired, after five minutes by default; also PyMongoError.
+    """
+    try:
+        async with await database.client.start_session(snapshot=True) as session:
+            with pymongo.timeout(_READ_SECONDS):
+                yield session
+    except OperationFailure as error:
+        if error.code == _SNAPSHOT_TOO_OLD:
+            raise SnapshotExpired(
+                "it takes longer than MongoDB keeps a snapshot: "
+                "increase the server parameter minSnapshotHistoryWindowInSeconds"
+            ) from error
+        raise
+
+
+async def observed(command: str, reply: Awaitable[_Reply]) -> _Reply:
+    """Return the reply to a command, or raise its error, and observe how long it takes.
+
+    A CommandListener would also observe background tasks and cursors, but it is called in Python
+    for every event: reading one person took about a tenth more CPU time.
+    """
+    begin, outcome = perf_counter(), "failure"
+    try:
+        result = await reply
+        outcome = "success"
+        return result
+    finally:
+        COMMANDS.observe(COMMANDS.sample(command, outcome), perf_counter() - begin)
+
+
+class _PoolSize(monitoring.ConnectionPoolListener):
+    """Counts the connections of the pool, when the driver calls it on its threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._open = CONNECTIONS.sample()
+        self._in_use = CONNECTIONS_IN_USE.sample()
+
+    def _add(self, sample: Sample, difference: int) -> None:
+        with self._lock:
+            sample[0] += difference
+
+    def connection_created(self, _: monitoring.ConnectionCreatedEvent) -> None:
+        self._add(self._open, 1)
+
+    def connection_closed(self, _: monitoring.ConnectionClosedEvent) -> None:
+        self._add(self._open, -1)
+
+    def connection_checked_out(self, _: monitoring.ConnectionCheckedOutEvent) -> None:
+        self._add(self._in_use, 1)
+
+    def connection_checked_in(self, _: monitoring.ConnectionCheckedInEvent) -> None:
+        self._add(self._in_use, -1)
+
+    def _ignore(self, event: Any) -> None:
+        """Do nothing; the base class requires a method for each event."""
+
+    connection_ready = connection_check_out_started = connection_check_out_failed = _ignore
+    pool_created = pool_ready = pool_cleared = pool_closed = _ignore

@@ -1,8 +1,9 @@
 """Read commands: each shows the database at one point in time (read concern "snapshot")."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from bson.timestamp import Timestamp
@@ -18,9 +19,7 @@ from pymongo.errors import (
 from pymongo.topology_description import TopologyDescription
 
 from registry.model.record import Record
-from registry.storage.mongo.driver_metrics import observed
-from registry.storage.mongo.mongo_client import Database
-from registry.storage.mongo.sessions import SessionPool
+from registry.storage.mongo.mongo_client import Database, SessionPool, observed
 from registry.storage.records import ONE_BATCH, Stage
 
 Command: TypeAlias = dict[str, Any]
@@ -37,7 +36,7 @@ _LOOKUP_MILLISECONDS = 10_000
 _STREAM_MILLISECONDS = 300_000
 """The time limit of a whole stream. MongoDB keeps the snapshots of five minutes by default."""
 
-_SNAPSHOT_UNAVAILABLE = 246
+SNAPSHOT_UNAVAILABLE = 246
 """MongoDB's error code for a read at a time before its collection or index was created."""
 
 
@@ -55,9 +54,12 @@ def find_command(
 
 
 def aggregate_command(
-    collection: str, stages: list[Stage], batch_size: int = ONE_BATCH, **options: Any
+    collection: str | int, stages: list[Stage], batch_size: int = ONE_BATCH, **options: Any
 ) -> Command:
-    """Return the command for the results of a pipeline. options: such as `allowDiskUse`."""
+    """Return the command for the results of a pipeline.
+
+    collection: 1 for the whole database. options: such as `allowDiskUse`.
+    """
     cursor = {"batchSize": batch_size}
     return {"aggregate": collection, "pipeline": stages, "cursor": cursor, **options}
 
@@ -154,14 +156,12 @@ class ReadCommands:
         """
         command["readConcern"] = read_concern
         verb, options = next(iter(command)), self._codec_options
-        try:
+
+        def send() -> Awaitable[dict[str, Any]]:
             sent = self.database.command(command, codec_options=options, session=session)
-            reply = await observed(verb, sent)
-        except PyMongoError as error:
-            if not _is_worth_repeating(error):
-                raise
-            sent = self.database.command(command, codec_options=options, session=session)
-            reply = await observed(verb, sent)
+            return observed(verb, sent)
+
+        reply = await _send_repeatedly(send)
         cursor: dict[str, Any] = reply["cursor"]
         time: Timestamp | None = cursor.get("atClusterTime")
         if time is None:  # there is no such collection, for example because it was dropped
@@ -250,12 +250,7 @@ class _LatestSnapshot:
         """Let `read_concern` be that for reads from the primary of a topology."""
         primary = _primary_of(topology)
         if primary != self._primary:
-            try:
-                hello = await self._database.command("hello")
-            except PyMongoError as error:
-                if not _is_worth_repeating(error):
-                    raise
-                hello = await self._database.command("hello")
+            hello = await _send_repeatedly(partial(self._database.command, "hello"))
             written = hello.get("lastWrite")
             after = {"afterClusterTime": written["opTime"]["ts"]} if written else {}
             self.read_concern = {"level": "snapshot", **after}
@@ -268,13 +263,18 @@ def _primary_of(topology: TopologyDescription) -> _Primary:
     return [(one.address, one.election_id) for one in servers if one.is_writable]
 
 
-def _is_worth_repeating(error: PyMongoError) -> bool:
-    """Whether a command that has failed may succeed at once: if its connection is lost."""
-    if isinstance(error, ServerSelectionTimeoutError | NetworkTimeout):
-        return False  # the time to wait is over
-    return isinstance(error, ConnectionFailure) or (
-        isinstance(error, OperationFailure) and error.code == _SNAPSHOT_UNAVAILABLE
-    )
+async def _send_repeatedly(send: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Send a command, and once more if it may then succeed at once: if its connection is lost."""
+    try:
+        return await send()
+    except (ServerSelectionTimeoutError, NetworkTimeout):
+        raise  # the time to wait is over
+    except ConnectionFailure:
+        return await send()
+    except OperationFailure as error:
+        if error.code != SNAPSHOT_UNAVAILABLE:
+            raise
+        return await send()
 
 
 def _read_concern_at(time: Timestamp) -> Mapping[str, Any]:

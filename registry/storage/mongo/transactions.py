@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -23,10 +24,8 @@ from pymongo.read_concern import ReadConcern
 from registry.capacity import RETRIED_WRITES
 from registry.model.record import VERSION, Record
 from registry.storage.errors import StorageError, Unavailable, translated_errors
-from registry.storage.mongo.driver_metrics import observed
-from registry.storage.mongo.mongo_client import Database
+from registry.storage.mongo.mongo_client import APP_NAME, Database, SessionPool, observed
 from registry.storage.mongo.read_commands import ReadCommands, find_command
-from registry.storage.mongo.sessions import SUSPECT_SECONDS, OrphanedTransactions, SessionPool
 from registry.storage.records import ONE_BATCH
 
 _log = logging.getLogger("registry")
@@ -198,6 +197,74 @@ class SingleCommand(Transaction):
         self.time = self._session.operation_time  # type: ignore[assignment]
 
 
+_SUSPECT_SECONDS = 1.0
+"""How long a write conflicts before orphaned transactions are searched for, and how long one has
+been idle when it is ended. A process that is alive runs its transaction again."""
+
+_SEARCH_SECONDS = 5.0
+"""The time limit of a search, with its pause."""
+
+_Transaction: TypeAlias = tuple[Any, int, int]
+"""The id of the session, the number of the transaction, and how long it was active (us)."""
+
+
+class OrphanedTransactions:
+    """Ends idle transactions of all registry services that use this MongoDB as the same user.
+
+    Otherwise, MongoDB keeps the records that they have written locked for a minute. A replica set
+    requires no privilege for one's own sessions; a mongos requires `inprog`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._admin = database.client.admin
+        self._search: asyncio.Task[None] | None = None
+
+    def clean_up_if_stuck(self, since: float) -> None:
+        """Search for them in the background if a write conflicts for a while.
+
+        since: when its first attempt began, in seconds of `time.monotonic`.
+        """
+        is_searching = self._search is not None and not self._search.done()
+        if not is_searching and time.monotonic() - since > _SUSPECT_SECONDS:
+            self._search = asyncio.create_task(self._end_orphaned())
+
+    async def close(self) -> None:
+        """End a search that is under way."""
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.wait([self._search])
+
+    async def _end_orphaned(self) -> None:
+        with suppress(Unavailable), translated_errors(), pymongo.timeout(_SEARCH_SECONDS):
+            before = await self._open_transactions()
+            await asyncio.sleep(_SUSPECT_SECONDS)
+            if orphaned := before & await self._open_transactions():
+                sessions = [{"id": session} for session, _, _ in orphaned]
+                await self._admin.command("killSessions", sessions)
+
+    async def _open_transactions(self) -> set[_Transaction]:
+        """Return the transactions that are open and execute no command."""
+        stages: list[dict[str, Any]] = [
+            {"$currentOp": {"allUsers": False, "idleSessions": True}},
+            {
+                "$match": {
+                    "type": "idleSession",
+                    "appName": APP_NAME,
+                    "transaction": {"$exists": True},
+                }
+            },
+        ]
+        found = await self._admin.aggregate(stages).to_list(None)
+        return {
+            (
+                each["lsid"]["id"],
+                each["transaction"]["parameters"]["txnNumber"],
+                each["transaction"]["timeActiveMicros"],
+            )
+            for each in found
+        }
+
+
 Callback: TypeAlias = Callable[[Transaction], Awaitable[_Result]]
 """What is done in a transaction."""
 
@@ -282,7 +349,7 @@ class Transactions:
         """
         # Unlike a transaction, the command waits for others that have written the record.
         search = asyncio.get_running_loop().call_later(
-            SUSPECT_SECONDS, self._orphans.clean_up_if_stuck, time.monotonic() - SUSPECT_SECONDS
+            _SUSPECT_SECONDS, self._orphans.clean_up_if_stuck, time.monotonic() - _SUSPECT_SECONDS
         )
         with translated_errors():
             try:

@@ -12,7 +12,6 @@ from registry.model.attributes import Operator
 from registry.model.record import TEXT_BLOCK
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
-from registry.storage.backlog import Backlog
 from registry.storage.mongo.read_commands import (
     Command,
     SnapshotReader,
@@ -20,7 +19,15 @@ from registry.storage.mongo.read_commands import (
     find_command,
 )
 from registry.storage.records import Stage
-from registry.storage.text_blocks import NO_BLOCK, collection_of, fold, has_text, matched_ids
+from registry.storage.text_blocks import (
+    NO_BLOCK,
+    Backlog,
+    collection_of,
+    fold,
+    has_text,
+    matched_ids,
+    searched_names,
+)
 
 _OPERATORS = {
     Operator.EQ: "$eq",
@@ -172,7 +179,8 @@ class TextSearch:
 
     async def _search(self, condition: Condition) -> list[Any] | None:
         """Return the ids of all records that may match, None if they are too many."""
-        if not condition.value or not self._searches_left:
+        is_searched = condition.stored_name in searched_names(self._resource)
+        if not condition.value or not self._searches_left or not is_searched:
             return None
         self._searches_left -= 1
         name, part = condition.stored_name, fold(condition.value)[:_MAX_PART_LENGTH]

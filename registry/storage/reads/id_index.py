@@ -16,7 +16,7 @@ from pymongo.errors import PyMongoError
 
 from registry.capacity import POSITIONS
 from registry.storage.mongo.batching import Batcher
-from registry.storage.mongo.change_streams import ChangeStream, ChangesUnavailable
+from registry.storage.mongo.change_streams import ChangesUnavailable, IdChanges
 from registry.storage.mongo.read_commands import (
     Command,
     ReadCommands,
@@ -145,7 +145,7 @@ class _Loaded(NamedTuple):
     """The ids at the time of the stream. seconds: how long they took to load."""
 
     counts: BlockCounts
-    stream: ChangeStream
+    stream: IdChanges
     seconds: float
 
 
@@ -258,7 +258,7 @@ class IdIndex:
         counts = {group["_id"]: group["records"] for group in found.records}
         if None in counts:
             raise ChangesUnavailable
-        stream = ChangeStream(self._commands.database, self._collection, now)
+        stream = IdChanges(self._commands.database, self._collection, now)
         return _Loaded(BlockCounts(size, counts), stream, time.monotonic() - started)
 
     async def _block_size(self, now: Timestamp) -> int:

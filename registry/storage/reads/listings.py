@@ -1,11 +1,11 @@
 """Collections as a client lists them: streamed as a whole, or page by page."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from bson.timestamp import Timestamp
 
@@ -16,15 +16,21 @@ from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import Record
 from registry.model.stored_fields import ID
 from registry.storage.errors import QueryTimeout, translated_errors
-from registry.storage.reads.collection_query import CollectionQuery
-from registry.storage.reads.id_index import Place
-from registry.storage.reads.joined_reads import MAX_BATCH, read_batches, read_chunks, read_page
+from registry.storage.reads.collection_query import CollectionQuery, position_of
+from registry.storage.reads.id_index import IdPosition, Place
 from registry.storage.reads.query_plans import MAX_OFFSET
-from registry.storage.reads.related_filters import with_linked_ids
-from registry.storage.reads.sorted_reads import position_of
+from registry.storage.reads.related_reads import (
+    MAX_BATCH,
+    read_batches,
+    read_chunks,
+    read_page,
+    with_linked_ids,
+)
 from registry.storage.records import Conditions
 
 _Result = TypeVar("_Result")
+
+_AddCopies: TypeAlias = Callable[[list[Record]], Awaitable[list[Record]]]
 
 CHUNK = 1_000
 """Records of a streamed collection in memory at a time."""
@@ -38,13 +44,13 @@ _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 class Listing:
     """The resources of a type that satisfy the filters, in the order of the query.
 
-    query: determines the attributes too. The methods raise Unavailable, QueryTimeout,
+    add_copies: adds what records copy from others. The methods raise Unavailable, QueryTimeout,
     BulkheadFull, or InvalidRecord.
     """
 
-    def __init__(self, query: CollectionQuery) -> None:
+    def __init__(self, query: CollectionQuery, add_copies: _AddCopies) -> None:
         self._query = query
-        self._collection = query.collection
+        self._add_copies = add_copies
 
     @asynccontextmanager
     async def chunks(self, client: str | None = None) -> AsyncIterator[AsyncIterator[list[Record]]]:
@@ -54,22 +60,16 @@ class Listing:
         filters, only if they are more than one chunk. client: the one that reads the response, as
         Bulkhead counts it.
         """
-        with translated_errors(self._collection.seconds):
+        with translated_errors(self._query.reads.seconds):
             query = await self._query_by_ids()
         async with AsyncExitStack() as slots:
             if not query.plan.has_few_values:
-                await slots.enter_async_context(self._collection.bulkheads.streams.slot(client))
+                await slots.enter_async_context(self._query.reads.bulkheads.streams.slot(client))
             async with (
                 aclosing(read_chunks(query, CHUNK)) as read,
                 aclosing(self._admitted(query, read, slots, client)) as chunks,
             ):
                 yield chunks
-
-    async def all(self) -> AsyncGenerator[list[Record]]:
-        """Yield all records as `chunks` does; the response counts as a stream until the last."""
-        async with self.chunks() as chunks:
-            async for records in chunks:
-                yield records
 
     async def window(self, page: Page) -> Window:
         """Return a page. Concurrent requests for the same page share its queries and records.
@@ -78,7 +78,7 @@ class Listing:
         """
         query = self._query
         key = *query.key, page, query.reader.time
-        load = self._collection.pages.load(key, partial(self._window, page))
+        load = query.reads.pages.load(key, partial(self._window, page))
         is_limited = isinstance(page, NumberedPage) or query.plan.is_heavy()
         window, query.reader.time = await (self._in_time(load) if is_limited else load)
         return window
@@ -87,7 +87,7 @@ class Listing:
         """Return the query by ids instead of related resources, if indexes find few of these."""
         query = self._query
         if query.names_related and query.plan.finds_related:
-            async with self._collection.bulkheads.small_requests:
+            async with query.reads.bulkheads.small_requests:
                 query = await with_linked_ids(query, MAX_BATCH)
         return query
 
@@ -99,8 +99,8 @@ class Listing:
         client: str | None,
     ) -> AsyncGenerator[list[Record]]:
         """Yield the chunks, each of which is read in a slot if the query is heavy."""
-        bulkheads, is_heavy = self._collection.bulkheads, query.plan.is_heavy()
-        with translated_errors(self._collection.seconds):
+        bulkheads, is_heavy = query.reads.bulkheads, query.plan.is_heavy()
+        with translated_errors(query.reads.seconds):
             async with query.reader.cancellable() if is_heavy else nullcontext():
                 async with bulkheads.heavy_queries if is_heavy else bulkheads.small_requests:
                     if is_heavy:
@@ -110,18 +110,18 @@ class Listing:
                     await slots.enter_async_context(bulkheads.streams.slot(client))
                 while len(records) == CHUNK:
                     query.require_valid(records)
-                    yield records
+                    yield await self._add_copies(records)
                     async with (
                         bulkheads.heavy_queries.acquire_for_stream() if is_heavy else nullcontext()
                     ):
                         records = await anext(chunks, [])
         if records:
             query.require_valid(records)
-            yield records
+            yield await self._add_copies(records)
 
     async def _in_time(self, load: Awaitable[_Result]) -> _Result:
         """Limit the time of a page, also of the wait for an equal one that is in progress."""
-        seconds = self._collection.total_seconds
+        seconds = self._query.reads.total_seconds
         try:
             async with asyncio.timeout(seconds) as limit:
                 return await load
@@ -131,7 +131,7 @@ class Listing:
             raise QueryTimeout(seconds) from error
 
     async def _window(self, page: Page) -> tuple[Window, Timestamp | None]:
-        with translated_errors(self._collection.seconds):
+        with translated_errors(self._query.reads.seconds):
             query = await self._query_by_ids()
             if isinstance(page, NumberedPage):
                 window = await _numbered_page(query, page)
@@ -139,7 +139,8 @@ class Listing:
                 async with query.admitted(is_heavy=query.plan.is_heavy()):
                     window = await _keyset_page(query, page)
         query.require_valid(window.records)
-        return window, query.reader.time
+        records = await self._add_copies([*window.records])
+        return replace(window, records=records), query.reader.time
 
 
 async def _keyset_page(query: CollectionQuery, page: CursorPage) -> Window:
@@ -162,14 +163,17 @@ async def _numbered_page(query: CollectionQuery, page: NumberedPage) -> Window:
     """Return a page, read by skipping few records, and the total if it is requested."""
     offset, total, place = (page.number - 1) * page.size, None, None
     if page.total or offset > MAX_OFFSET:
-        if expected := query.expected_position(offset):
-            window = await _counted_page(query, page, expected.total, expected.place)
-            if query.reader.time == expected.time:
-                return window
-            query.reader.time = None
-        if position := await query.position(offset):
-            total, place = position.total, position.place
-        elif page.total:
+        if not query.filters and not query.reader.time:
+            index = query.reads.id_indexes[query.resource_type.type]
+            position = IdPosition(offset, query.order[0].descending)
+            if query.is_by_id and (expected := index.expected(position)):
+                window = await _counted_page(query, page, expected.total, expected.place)
+                if query.reader.time == expected.time:
+                    return window
+                query.reader.time = None
+            if found := await index.read(position):
+                total, query.reader.time, place = found
+        if total is None and page.total:
             total = await _total(query)
     if total is not None:
         return await _counted_page(query, page, total, place)
@@ -217,7 +221,7 @@ async def _read_from(query: CollectionQuery, place: Place, size: int) -> list[Re
         if place.first > _MIN_INT64:
             conditions = [{ID: {"$gt": place.first - 1}}]
     async with query.admitted(is_heavy=query.plan.is_heavy(skip)):
-        return await query.records.read_first(conditions, query.order, size, skip)
+        return await query.read_first(conditions, query.order, size, skip)
 
 
 def _reversed(order: Order) -> Order:
@@ -226,8 +230,8 @@ def _reversed(order: Order) -> Order:
 
 async def _total(query: CollectionQuery) -> int:
     """Return how many records satisfy the filters. Concurrent requests share one count."""
-    key = tuple(query.filters), query.reader.time
-    total, query.reader.time = await query.collection.totals.load(key, partial(_count, query))
+    key = query.resource_type, tuple(query.filters), query.reader.time
+    total, query.reader.time = await query.reads.totals.load(key, partial(_count, query))
     return total
 
 

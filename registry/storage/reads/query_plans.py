@@ -19,7 +19,7 @@ from registry.jsonapi.filtering import (
 from registry.jsonapi.sorting import BY_ID, Key, Order
 from registry.model.attributes import Operator
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID, UNINDEXED
+from registry.model.stored_fields import ID, indexed_fields
 
 MAX_OFFSET = 1_000
 """Index keys that a page by number may skip, or a total may count, before it is heavy."""
@@ -41,9 +41,9 @@ class QueryPlan:
     """
 
     is_indexed: bool
-    is_counted: bool
-    has_few_values: bool
-    finds_related: bool
+    is_counted: bool = False
+    has_few_values: bool = False
+    finds_related: bool = False
 
     def is_heavy(self, offset: int = 0) -> bool:
         """Whether a page, or a stream, is heavy. offset: records before the page."""
@@ -55,32 +55,26 @@ class QueryPlan:
 
 
 def plan(
-    resource: ResourceType, filters: Sequence[Filter], order: Order, unindexed: Collection[str]
+    resource_type: ResourceType, filters: Sequence[Filter], order: Order, unindexed: Collection[str]
 ) -> QueryPlan:
     """Return the plan of a query. unindexed: the types whose indexes are not complete yet."""
-    if resource.type in unindexed:
-        is_by_id = order[0].stored_name == ID and not order[0].relationship
-        return QueryPlan(
-            is_indexed=is_by_id and not filters,
-            is_counted=False,
-            has_few_values=False,
-            finds_related=False,
-        )
-    is_indexed = _is_indexed(filters, order)
-    conditions = _conditions(filters)
+    is_by_id = order[0].stored_name == ID and not order[0].relationship
+    if resource_type.type in unindexed:
+        return QueryPlan(is_indexed=is_by_id and not filters)
+    is_indexed, conditions = _is_indexed(resource_type, filters, order), _conditions(filters)
     return QueryPlan(
         is_indexed=is_indexed,
-        is_counted=_is_counted(filters),
+        is_counted=_is_counted(resource_type, filters),
         has_few_values=is_indexed and any(one and one.operator in _VALUES for one in conditions),
         finds_related=_finds_related(filters, unindexed),
     )
 
 
-def _is_indexed(filters: Sequence[Filter], order: Order) -> bool:
+def _is_indexed(resource: ResourceType, filters: Sequence[Filter], order: Order) -> bool:
     first = order[0]
     if first.relationship or len(order) > 2 or len({key.descending for key in order}) > 1:
         return False
-    if first.stored_name in UNINDEXED or _names_unindexed(filters):
+    if not first.attribute.is_indexed or _names_unindexed(resource, filters):
         return False
     if _is_merged(filters, order):
         return True
@@ -92,8 +86,8 @@ def _is_indexed(filters: Sequence[Filter], order: Order) -> bool:
     return all(one and _is_ordered(one, order) for one in conditions)
 
 
-def _is_counted(filters: Sequence[Filter]) -> bool:
-    if _names_unindexed(filters):
+def _is_counted(resource: ResourceType, filters: Sequence[Filter]) -> bool:
+    if _names_unindexed(resource, filters):
         return False
     conditions = _conditions(filters)
     is_served = all(one and one.operator in _VALUES | _RANGES for one in conditions)
@@ -102,17 +96,21 @@ def _is_counted(filters: Sequence[Filter]) -> bool:
 
 def _finds_related(filters: Sequence[Filter], unindexed: Collection[str]) -> bool:
     for related in (one for part in filters for one in related_filters(part)):
-        names = {name for _, name in filtered_fields(related.part, related.target.type)}
-        is_indexed = _is_indexed([related.part], (*map(Key, names - {ID}), *BY_ID))
-        if not is_indexed or related.target.type in unindexed:
+        part, target = related.part, related.target
+        names = {name for _, name in filtered_fields(part, target)}
+        is_indexed = _is_indexed(target, [part], (*map(Key, names - {ID}), *BY_ID))
+        if not is_indexed or target.type in unindexed:
             return False
     return True
 
 
-def _names_unindexed(filters: Sequence[Filter]) -> bool:
+def _names_unindexed(resource: ResourceType, filters: Sequence[Filter]) -> bool:
     """Whether filters compare a field that has no index."""
-    fields = (field for one in filters for _, field in filtered_fields(one, ""))
-    return not UNINDEXED.isdisjoint(fields)
+    return any(
+        name not in indexed_fields(each)
+        for one in filters
+        for each, name in filtered_fields(one, resource)
+    )
 
 
 def _is_merged(filters: Sequence[Filter], order: Order) -> bool:

@@ -1,151 +1,24 @@
-"""Snapshots: reads that all show the database at one point in time.
+"""Snapshots: reads that all show the database at one point in time."""
 
-Lookups by id or foreign key are batched across requests. Without that, reading a resource takes
-2.8 times the CPU time, a page with `include` 1.5 times.
-"""
-
-import asyncio
-from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from operator import itemgetter
-from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
-from registry.capacity import (
-    LOOKUPS_OF_MANY,
-    LOOKUPS_OF_ONE,
-    PAST_BATCHES,
-    UNBATCHED_LOOKUPS,
-    Capacity,
-)
 from registry.jsonapi.filtering import Condition
 from registry.jsonapi.query import Query
-from registry.model.attributes import Operator
-from registry.model.graph import Graph
+from registry.model.attributes import LASTING, UNTIL, Operator
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import ID
 from registry.offloading import in_chunks, offload
-from registry.storage.backlog import Backlog
-from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import RecordNotFound, translated_errors
-from registry.storage.mongo.batching import Batcher
-from registry.storage.mongo.read_commands import (
-    ReadCommands,
-    ReadResult,
-    SnapshotReader,
-    aggregate_command,
-    find_command,
-)
-from registry.storage.reads.collection_query import CollectionQuery, ResourceCollection
+from registry.storage.mongo.read_commands import SnapshotReader, aggregate_command
+from registry.storage.reads.collection_query import CollectionQuery
 from registry.storage.reads.listings import Listing
-from registry.storage.record_schema import require_valid
-from registry.storage.records import (
-    Stage,
-    fields_of,
-    id_condition,
-    projection,
-    visible_fields,
-)
-
-_Lookup: TypeAlias = tuple[Collection[int], tuple[str, ...]]
-"""The ids to look up, and the stored fields to return."""
-
-_MAX_SHARED_IDS = 1_000
-"""A lookup of more ids than this is not batched, as it would delay smaller ones."""
-
-_MAX_QUERY_IDS = 100_000
-"""Ids in a query, which is limited to 16 MiB; an id takes up to 16 bytes."""
-
-
-class Reads:
-    """The reads of one database: its collections, and lookups that snapshots share."""
-
-    def __init__(
-        self,
-        commands: ReadCommands,
-        graph: Graph,
-        capacity: Capacity,
-        bulkheads: Bulkheads,
-        backlog: Backlog,
-    ) -> None:
-        self.commands = commands
-        self.graph = graph
-        self.bulkheads = bulkheads
-        self.unbatched = asyncio.Semaphore(UNBATCHED_LOOKUPS)
-        self.collections = {
-            name: ResourceCollection(resource, commands, graph, capacity, bulkheads, backlog)
-            for name, resource in graph.items()
-        }
-        self.seconds = capacity.query_seconds
-        self._past_batches = asyncio.Semaphore(PAST_BATCHES)
-        self._batchers: dict[Hashable, Batcher[_Lookup, ReadResult]] = {}
-
-    async def close(self) -> None:
-        """Stop reading in the background, and end the sessions."""
-        for collection in self.collections.values():
-            await collection.id_index.close()
-        await self.commands.close()
-
-    def batcher(
-        self, resource: ResourceType, field: str, is_single: bool, time: Timestamp | None
-    ) -> Batcher[_Lookup, ReadResult]:
-        """Return the batcher of lookups in a field at one point in time; None is the latest.
-
-        is_single: whether the lookups have one key each.
-        """
-        key = resource, field, is_single, time
-        batcher = self._batchers.get(key)
-        if batcher is None:
-            batcher = self._batchers[key] = Batcher(
-                partial(self._read_batch, resource, field, time),
-                name="lookups",
-                limits=LOOKUPS_OF_ONE if is_single else LOOKUPS_OF_MANY,
-                on_idle=partial(self._batchers.pop, key) if time else None,
-                is_inline=True,
-            )
-        return batcher
-
-    async def _read_batch(
-        self, resource: ResourceType, field: str, time: Timestamp | None, lookups: Sequence[_Lookup]
-    ) -> list[ReadResult]:
-        keys, fields = lookups[0]
-        if len(lookups) > 1:
-            keys = set[int]().union(*[keys for keys, _ in lookups])
-            fields = tuple(set[str]().union(*[fields for _, fields in lookups]))
-        query = {field: id_condition(list(keys))}
-        command = find_command(resource.collection, query, projection(fields))
-        with translated_errors():
-            if time:
-                async with self._past_batches:
-                    result = await self.commands.run(command, time)
-            else:
-                result = await self.commands.run(command)
-        if len(lookups) == 1:
-            return [result]
-        records, time = result
-        if field == ID:  # which is unique
-            known = dict(zip(map(itemgetter(ID), records), records, strict=True))
-            return [
-                ReadResult(list(filter(None, map(known.get, keys))), time) for keys, _ in lookups
-            ]
-        by_key: dict[int, list[Record]] = defaultdict(list)
-        async for chunk in in_chunks(records):
-            for record in chunk:
-                if not isinstance(key := record[field], int):  # only requests for it should fail
-                    alone = [[lookup] for lookup in lookups]
-                    each = [await self._read_batch(resource, field, time, one) for one in alone]
-                    return [result for (result,) in each]
-                by_key[key].append(record)
-        return [
-            ReadResult(
-                list(chain.from_iterable(map(by_key.__getitem__, by_key.keys() & keys))), time
-            )
-            for keys, _ in lookups
-        ]
+from registry.storage.reads.shared_reads import Reads, split
+from registry.storage.records import Stage, fields_of, projection, require_valid, visible_fields
 
 
 class Snapshot:
@@ -164,28 +37,37 @@ class Snapshot:
         self._reads = reads
         self._reader = SnapshotReader(reads.commands, reads.seconds, time)
 
-    async def get(self, resource: ResourceType, id_: int) -> Record:
+    @property
+    def time(self) -> Timestamp | None:
+        """The point in time; None before the first read has determined it."""
+        return self._reader.time
+
+    async def get(self, resource_type: ResourceType, id_: int) -> Record:
         """Return the record with this id. Raises RecordNotFound or BulkheadFull."""
+        reader, fields = self._reader, visible_fields(resource_type)
         async with self._reads.bulkheads.small_requests:
-            batcher = self._reads.batcher(resource, ID, True, self._reader.time)
-            records, self._reader.time = await batcher.load(((id_,), visible_fields(resource)))
+            records, reader.time = await self._reads.look_up(
+                resource_type, ID, (id_,), fields, reader.time
+            )
         if not records:
-            raise RecordNotFound.by_id(resource.type, id_)
-        require_valid(resource, records, visible_fields(resource))
+            raise RecordNotFound.by_id(resource_type.type, id_)
+        require_valid(resource_type, records, fields)
+        if resource_type.copies:
+            records = await self._with_copies(resource_type, records, resource_type.attribute_names)
         return records[0]
 
     async def read_by_ids(
-        self, resource: ResourceType, ids: Collection[int], attributes: frozenset[str]
+        self, resource_type: ResourceType, ids: Collection[int], attributes: frozenset[str]
     ) -> list[Record]:
         """Return the records with these ids, by ascending id. attributes: names of those to return.
 
         The ids of resources that do not exist are ignored.
         """
-        return await self._look_up(resource, ID, ids, attributes)
+        return await self._look_up(resource_type, ID, ids, attributes)
 
     async def read_members(
         self,
-        resource: ResourceType,
+        resource_type: ResourceType,
         relationship: Relationship,
         ids: Sequence[int],
         attributes: frozenset[str],
@@ -196,9 +78,9 @@ class Snapshot:
         attributes: names of those to return. limit: return the first members of each resource.
         """
         target, foreign_key = self._reads.graph[relationship.target], relationship.foreign_key
-        fields = fields_of(target, attributes)
         if limit is None:
             return await self._look_up(target, foreign_key, ids, attributes)
+        fields = fields_of(target, attributes)
         lookup: Stage = {
             "from": target.collection,
             "localField": ID,
@@ -212,63 +94,78 @@ class Snapshot:
         }
         records: list[Record] = []
         with translated_errors():
-            for batch in _split(ids):
+            for batch in split(ids):
                 match: Stage = {"$match": {ID: {"$in": batch}}}
                 stages = [match, {"$project": projection(())}, {"$lookup": lookup}]
-                command = aggregate_command(resource.collection, stages)
+                command = aggregate_command(resource_type.collection, stages)
                 async with self._reads.unbatched:
                     owners, self._reader.time = await self._reads.commands.run(
                         command, self._reader.time
                     )
                 for owner in owners:
                     records += owner["members"]
-        return await _in_order(target, records, fields)
+        records = await _in_order(target, records, fields)
+        return await self._with_copies(target, records, attributes)
 
     def listing(
-        self, resource: ResourceType, query: Query, within: Mapping[str, int] | None = None
+        self, resource_type: ResourceType, query: Query, within: Mapping[str, int] | None = None
     ) -> Listing:
         """Return the collection for a query. within: values of stored fields, by field."""
         common = (Condition(field, Operator.EQ, key) for field, key in (within or {}).items())
-        collection = self._reads.collections[resource.type]
-        filters = [*common, *query.filters]
-        return Listing(CollectionQuery(collection, filters, query, self._reader))
+        names = query.attributes(resource_type)
+        collection = CollectionQuery(
+            self._reads,
+            resource_type,
+            [*common, *query.filters],
+            query.order,
+            fields_of(resource_type, names),
+            self._reader,
+        )
+        return Listing(collection, partial(self._with_copies, resource_type, names=names))
 
     async def _look_up(
-        self, resource: ResourceType, field: str, keys: Collection[int], attributes: frozenset[str]
+        self, resource_type: ResourceType, field: str, keys: Collection[int], names: frozenset[str]
     ) -> list[Record]:
         """Return the records in which a field has one of the keys, by ascending id."""
         if not keys:
             return []
-        reads, fields, time = self._reads, fields_of(resource, attributes), self._reader.time
-        if len(keys) <= _MAX_SHARED_IDS:
-            batcher = reads.batcher(resource, field, len(keys) == 1, time)
-            records, self._reader.time = await batcher.load((keys, fields))
-        else:
-            records, shown = [], projection(fields)
-            async with reads.unbatched:
-                with translated_errors():
-                    for batch in _split(keys):
-                        query = {field: {"$in": batch}}
-                        command = find_command(resource.collection, query, shown)
-                        some, self._reader.time = await reads.commands.run(
-                            command, self._reader.time
-                        )
-                        records += some
-        return await _in_order(resource, records, fields)
+        fields, reader = fields_of(resource_type, names), self._reader
+        records, reader.time = await self._reads.look_up(
+            resource_type, field, keys, fields, reader.time
+        )
+        records = await _in_order(resource_type, records, fields)
+        return await self._with_copies(resource_type, records, names)
+
+    async def _with_copies(
+        self, resource_type: ResourceType, records: list[Record], names: frozenset[str]
+    ) -> list[Record]:
+        """Return records with what they copy from related ones, as it is now.
+
+        Periods that have ended have it stored. names: of the attributes to show.
+        """
+        copies = [one for name, one in resource_type.copies.items() if name in names]
+        lasting = [record for record in records if record[UNTIL] == LASTING] if copies else ()
+        if not lasting:
+            return records
+        copied: dict[int, Record] = {record[ID]: dict(record) for record in lasting}
+        for end in {one.end for one in copies}:
+            relationship = resource_type.relationships[end]
+            target, key = self._reads.graph[relationship.target], relationship.foreign_key
+            here = [one for one in copies if one.end == end]
+            ids = {id_ for record in lasting if (id_ := record.get(key)) is not None}
+            found = await self.read_by_ids(target, ids, frozenset(one.source for one in here))
+            by_id = {record[ID]: record for record in found}
+            for record in lasting:
+                if there := by_id.get(record.get(key)):
+                    values = {one.parts[0]: target.json_value(one.source, there) for one in here}
+                    copied[record[ID]].update(values)
+        return [copied.get(record[ID], record) for record in records]
 
 
 async def _in_order(
-    resource: ResourceType, records: Sequence[Record], fields: tuple[str, ...]
+    resource_type: ResourceType, records: Sequence[Record], fields: tuple[str, ...]
 ) -> list[Record]:
     """Return the records by ascending id. Raises InvalidRecord if one is not valid."""
     async for some in in_chunks(records):
-        require_valid(resource, some, fields)
+        require_valid(resource_type, some, fields)
     return await offload(partial(sorted, records, key=itemgetter(ID)), size=len(records))
-
-
-def _split(ids: Collection[int]) -> list[list[int]]:
-    """Return the ids in parts, each for one query."""
-    all_ids = list(ids)
-    return [
-        all_ids[start : start + _MAX_QUERY_IDS] for start in range(0, len(all_ids), _MAX_QUERY_IDS)
-    ]

@@ -40,16 +40,17 @@ class ComputedFields:
 
         Raises Unavailable.
         """
-        names = _named_fields(resource, query)
-        for type_name in {name for name, field in names if field in self._graph[name].computed}:
-            complete = partial(self.recompute_missing, self._graph[type_name])
+        named = self._named_fields(resource, query)
+        for each in {each for each, name in named if name in each.computed}:
             with translated_errors():
-                await self._completions.load(type_name, complete)
+                await self._completions.load(each.type, partial(self.recompute_missing, each))
 
-
-def _named_fields(resource: ResourceType, query: Query) -> Iterator[tuple[str, str]]:
-    """Yield the type and the field of each part of the filters and the order of a query."""
-    for part in query.filters:
-        yield from filtered_fields(part, resource.type)
-    for key in query.order:
-        yield (key.relationship.target if key.relationship else resource.type), key.stored_name
+    def _named_fields(
+        self, resource: ResourceType, query: Query
+    ) -> Iterator[tuple[ResourceType, str]]:
+        """Yield the type and the field of each part of the filters and the order of a query."""
+        for part in query.filters:
+            yield from filtered_fields(part, resource)
+        for key in query.order:
+            target = key.relationship and self._graph[key.relationship.target]
+            yield target or resource, key.stored_name

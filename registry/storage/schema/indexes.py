@@ -1,4 +1,4 @@
-"""Indexes: one of each field that filters and sorts use, and the id; none of the authorship."""
+"""Indexes: one of each indexed field that filters and sorts use, and the id."""
 
 import asyncio
 import logging
@@ -13,11 +13,10 @@ from pymongo.errors import OperationFailure
 from registry.model.graph import Graph
 from registry.model.record import TEXT_BLOCK
 from registry.model.resource_type import ResourceType
-from registry.model.stored_fields import ID, UNINDEXED, stored_fields
-from registry.storage.backlog import Backlog
+from registry.model.stored_fields import ID, indexed_fields
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.mongo.read_commands import ReadCommands
-from registry.storage.text_blocks import searched_names
+from registry.storage.text_blocks import Backlog, searched_names
 
 _log = logging.getLogger("registry")
 
@@ -57,8 +56,9 @@ class Indexes:
 
     async def _missing(self, resource: ResourceType) -> list[str]:
         """Return the stored fields that have no complete index."""
-        stored = {one.stored_name for one in stored_fields(resource).values()} - {ID} - UNINDEXED
-        wanted = stored | ({TEXT_BLOCK} if searched_names(resource) else set())
+        wanted = indexed_fields(resource) - {ID} | (
+            {TEXT_BLOCK} if searched_names(resource) else set()
+        )
         indexes = await complete_indexes(self._database, resource.collection)
         existing = {index["key"][0][0] for index in indexes.values() if index["key"][1:] == _BY_ID}
         return sorted(wanted - existing)

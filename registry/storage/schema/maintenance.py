@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from registry.model.graph import Graph
 from registry.model.record import OBSOLETE_FIELDS
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
-from registry.storage.backlog import Backlog
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import StorageError, translated_errors
 from registry.storage.mongo.mongo_client import Database
 from registry.storage.schema.computed_fields import ComputedFields
 from registry.storage.schema.indexes import Indexes
+from registry.storage.schema.link_periods import LinkPeriods
 from registry.storage.schema.text_indexing import SETTLE_SECONDS, TextIndexing
-from registry.storage.text_blocks import collection_of, searched_names
+from registry.storage.text_blocks import Backlog, collection_of, searched_names
 
 _log = logging.getLogger("registry")
 
@@ -34,7 +34,7 @@ _RETRY_SECONDS = 30.0
 
 
 class Maintenance:
-    """Indexes, missing computed fields, obsolete fields, and text blocks.
+    """Indexes, missing computed fields, obsolete fields, periods of links, and text blocks.
 
     Progress is recorded in the data alone, so that any process can continue the work of another.
     """
@@ -46,9 +46,11 @@ class Maintenance:
         computed_fields: ComputedFields,
         bulkheads: Bulkheads,
         backlog: Backlog,
+        periods: Sequence[LinkPeriods],
     ) -> None:
         self._database = database
         self._graph = graph
+        self._periods = periods
         self._backlog = backlog
         self._computed_fields = computed_fields
         self._indexes = Indexes(database, graph, backlog)
@@ -98,6 +100,8 @@ class Maintenance:
         for resource in self._large:
             await self._retry(partial(self._computed_fields.recompute_missing, resource))
             await self._retry(partial(self._drop_obsolete_fields, resource))
+        for periods in self._periods:
+            await self._retry(periods.insert_missing)
         while True:
             for indexing in self._text_indexing.values():
                 await self._retry(indexing.index)

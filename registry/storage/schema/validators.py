@@ -7,7 +7,7 @@ from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.record_schema import record_schema
+from registry.storage.records import record_schema
 
 _log = logging.getLogger("registry")
 

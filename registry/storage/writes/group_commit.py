@@ -19,6 +19,7 @@ from registry.storage.mongo.transactions import (
     TransactionResult,
     Transactions,
 )
+from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.identity_map import RecordKey
 from registry.storage.writes.unit_of_work import UnitOfWork
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
@@ -69,9 +70,10 @@ class GroupCommit:
     request that has begun is completed even if its caller is cancelled.
     """
 
-    def __init__(self, transactions: Transactions, graph: Graph) -> None:
+    def __init__(self, transactions: Transactions, graph: Graph, counters: Counters) -> None:
         self._transactions = transactions
         self._graph = graph
+        self._counters = counters
         self._queue: deque[WriteRequest] = deque()
         self._writers: dict[RecordKey, _Group] = {}  # the groups that have claimed records
         self._tasks: set[asyncio.Task[None]] = set()
@@ -212,10 +214,11 @@ class GroupCommit:
 
     async def _apply(self, group: _Group, transaction: Transaction) -> _RequestResults:
         """Apply the requests of a group; return the outcome of each that need not wait."""
-        unit = UnitOfWork(transaction, self._graph)
+        unit = UnitOfWork(transaction, self._graph, self._counters)
         await unit.load(group.requests)
         outcomes: _RequestResults = []
         sealed = set[RecordKey]()  # records that later requests of the group must not write
+        authors: dict[RecordKey, str | None] = {}  # of the records that are changed
         for request in list(group.requests):
             writer = group if sealed & request.records else None
             if writer is None:
@@ -228,9 +231,15 @@ class GroupCommit:
                         raise
                     outcomes.append((request, error))
                     continue
-                request.records |= unit.touched
-                writer = group if sealed & request.records else self._writer(request.records, group)
+                author, touched = request.author, unit.touched
+                request.records |= touched
+                # The change feed shows one author for what a transaction changes in a record.
+                is_shared = any(authors.get(key, author) != author for key in touched)
+                writer = self._writer(request.records, group)
+                if sealed & request.records or is_shared:
+                    writer = group
                 if writer is None:
+                    authors |= dict.fromkeys(touched, author)
                     self._claim(group, request.records)
                     sealed |= request.sealed
                     outcomes.append((request, results))

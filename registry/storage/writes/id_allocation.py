@@ -72,13 +72,17 @@ class Counters:
         """
         created: dict[str, list[int]] = defaultdict(list)
         for write in writes:
-            if write.verb is Verb.CREATE and write.target.id is not None:
+            if write.verb is Verb.ADD and write.target.id is not None:
                 created[write.resource.type].append(write.target.id)
         ids: dict[int, int] = {}
         for type_name, placeholders in created.items():
-            allocated = await self._blocks[type_name].take(len(placeholders))
+            allocated = await self.allocate(type_name, len(placeholders))
             ids.update(zip(placeholders, allocated, strict=True))
         return ids
+
+    async def allocate(self, type_name: str, count: int) -> list[int]:
+        """Return so many ids that no resource of a type ever had. Raises Unavailable."""
+        return await self._blocks[type_name].take(count)
 
     async def skip_taken(self) -> None:
         """Continue above the ids that external writers have stored beyond the counters.

@@ -5,9 +5,9 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from registry.jsonapi.changes import Linkage, Mode
+from registry.jsonapi.changes import Linkage, Verb
 from registry.model.graph import Graph
-from registry.model.record import VERSION, Record, version_of
+from registry.model.record import LAST_WRITE, VERSION, Record, version_of
 
 RecordKey: TypeAlias = tuple[str, Hashable]
 """What identifies a record: its type and its id."""
@@ -37,13 +37,15 @@ class IdentityMap:
     """The records of all types, by type and id.
 
     Records are replaced, never modified, so that a result keeps the state that its write has left.
-    A savepoint allows to undo the changes of one request.
+    A savepoint allows to undo the changes of one request. author: who sends it, None if that is not
+    known.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._links = {
             name: [link.foreign_key for link in one.links] for name, one in graph.items()
         }
+        self.author: str | None = None
         self._stored: dict[RecordKey, Record] = {}
         self._records: dict[RecordKey, Record | None] = {}
         self._members: dict[tuple[str, str, int], set[Hashable]] = defaultdict(set)
@@ -76,7 +78,10 @@ class IdentityMap:
     def update(self, key: RecordKey, fields: Record) -> Record:
         """Set fields of a record and increment its version; return it."""
         before = self._records[key] or {}
-        after = before | fields | {VERSION: version_of(before) + 1}
+        version = version_of(before) + 1
+        after = before | fields | {VERSION: version}
+        if fields and self.author is not None:
+            after[LAST_WRITE] = f"{version} {self.author}"
         self.replace(key, after)
         return after
 
@@ -98,16 +103,16 @@ class IdentityMap:
 
     def removed_members(self, owner: int, linkage: Linkage) -> list[RecordKey]:
         """Return the members that a linkage removes from the owner."""
-        if linkage.mode is Mode.ADD:
+        if linkage.verb is Verb.ADD:
             return []
         relationship, ids = linkage.relationship, set(linkage.ids)
         members = self._members[relationship.target, relationship.foreign_key, owner]
-        removed = members & ids if linkage.mode is Mode.REMOVE else members - ids
+        removed = members & ids if linkage.verb is Verb.REMOVE else members - ids
         return [(relationship.target, id_) for id_ in removed]
 
     def added_members(self, owner: int, linkage: Linkage) -> list[tuple[RecordKey, int | None]]:
         """Return the members that a linkage adds to the owner, each with its current owner."""
-        if linkage.mode is Mode.REMOVE:
+        if linkage.verb is Verb.REMOVE:
             return []
         keys = [(linkage.relationship.target, id_) for id_ in linkage.ids]
         field = linkage.relationship.foreign_key
@@ -122,6 +127,10 @@ class IdentityMap:
     def touched(self) -> set[RecordKey]:
         """The records that were changed since the savepoint."""
         return {key for key, _ in self._journal}
+
+    def before_request(self) -> dict[RecordKey, Record | None]:
+        """Return the records that were changed since the savepoint, as they were then."""
+        return dict(reversed(self._journal))
 
     def undo(self) -> None:
         """Undo what was changed since the savepoint."""

@@ -2,15 +2,15 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
-from registry.jsonapi.changes import Change, Linkage, Mode, Verb, Write
+from registry.jsonapi.changes import Change, Linkage, Verb, Write
 from registry.model.authorship import current_time, updated
 from registry.model.graph import Graph
-from registry.model.record import VERSION, Record, version_of
+from registry.model.record import LAST_WRITE, VERSION, Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.offloading import in_chunks, offload
 from registry.storage.errors import (
@@ -26,20 +26,26 @@ from registry.storage.errors import (
     VersionConflict,
 )
 from registry.storage.mongo.transactions import Transaction, TransactionConflict, WriteRejected
-from registry.storage.record_schema import VALIDATION_FAILURE, refused_record, require_valid
 from registry.storage.records import (
     NEXT_VERSION,
+    VALIDATION_FAILURE,
     changed_fields,
     foreign_keys,
     id_condition,
     is_same,
+    is_valid,
     new_record,
     projection,
+    refused_record,
+    require_valid,
+    tracked_fields,
     visible_fields,
 )
 from registry.storage.schema.unique_indexes import taken_attribute
+from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import StoredResults
 from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey
+from registry.storage.writes.link_histories import LinkHistories
 from registry.storage.writes.write_requests import WriteRequest, WriteResult
 
 _log = logging.getLogger("registry")
@@ -64,16 +70,18 @@ class UnitOfWork:
     returns that result. The methods raise PyMongoError or TransactionConflict.
     """
 
-    def __init__(self, transaction: Transaction, graph: Graph) -> None:
+    def __init__(self, transaction: Transaction, graph: Graph, counters: Counters) -> None:
         self._transaction = transaction
         self._graph = graph
         self._records = IdentityMap(graph)
         self._results = StoredResults(transaction)
         self._time = current_time()
+        self._histories = LinkHistories(transaction, graph, counters, self._records, self._time)
 
     async def load(self, requests: Sequence[WriteRequest]) -> None:
         """Load the resources, the targets of their linkages, and members that may be removed.
 
+        With them come the former targets of links with a history, which copies their attributes.
         Raises InvalidRecord; of several requests, TransactionConflict instead, also if one of them
         may remove too many.
         """
@@ -83,27 +91,74 @@ class UnitOfWork:
         for write in (write for request in requests for write in request.writes):
             for type_name, field_name, ids in _values_to_load(write):
                 values[type_name][field_name].update(ids)
-        is_alone = all(request.is_alone for request in requests)
-        for type_name, by_field in values.items():
-            resource = self._graph[type_name]
-            conditions = [{name: id_condition(list(ids))} for name, ids in by_field.items() if ids]
-            if not conditions:
-                continue
-            query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
-            limit = 0 if is_alone else len(by_field["_id"]) + _MAX_MEMBERS
-            records = await self._transaction.find(
-                resource.collection, query, projection(visible_fields(resource)), limit
+        former_target_ids: dict[str, set[int]] = defaultdict(set)
+        changes_links = any(request.changes_links for request in requests)
+        for resource in self._histories.load_order:
+            optional_ids = former_target_ids[resource.type]
+            records = await self._load_type(
+                resource, values[resource.type], optional_ids, requests, changes_links=changes_links
             )
-            if limit and len(records) == limit:
-                raise TransactionConflict
-            async for some in in_chunks(records):
-                try:
-                    require_valid(resource, some, visible_fields(resource))
-                except InvalidRecord as error:
-                    if len(requests) > 1:  # which do not all need it
-                        raise TransactionConflict from error
-                    raise
-                self._records.load(type_name, some)
+            if changes_links:
+                for target, ids in self._histories.targets(resource, records):
+                    former_target_ids[target].update(ids)
+
+    async def _load_type(
+        self,
+        resource: ResourceType,
+        values: dict[str, set[int]],
+        optional_ids: Set[int],
+        requests: Sequence[WriteRequest],
+        *,
+        changes_links: bool,
+    ) -> list[Record]:
+        """Load and return the records of a type that the requests need.
+
+        values: those of the fields of the records. optional_ids: of further records, which are
+        loaded only if they are valid. Raises as `load` does.
+        """
+        fields = tracked_fields(resource) if changes_links else visible_fields(resource)
+        optional_ids = optional_ids - values["_id"]
+        values["_id"] |= optional_ids
+        is_alone = all(request.is_alone for request in requests)
+        limit = 0 if is_alone else len(values["_id"]) + _MAX_MEMBERS
+        records = await self._find(resource, values, fields, limit)
+        if optional_ids:
+            records = [
+                one
+                for one in records
+                if one["_id"] not in optional_ids or is_valid(resource, one, fields)
+            ]
+        async for some in in_chunks(records):
+            try:
+                require_valid(resource, some, fields)
+            except InvalidRecord as error:
+                if len(requests) > 1:  # which do not all need it
+                    raise TransactionConflict from error
+                raise
+            self._records.load(resource.type, some)
+        return records
+
+    async def _find(
+        self,
+        resource: ResourceType,
+        values: Mapping[str, set[int]],
+        fields: tuple[str, ...],
+        limit: int,
+    ) -> list[Record]:
+        """Return the records in which a field has one of its values.
+
+        Raises TransactionConflict if they are as many as the limit, unless it is 0.
+        """
+        conditions = [{name: id_condition(list(ids))} for name, ids in values.items() if ids]
+        if not conditions:
+            return []
+        query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
+        records = await self._transaction.find(
+            resource.collection, query, projection(fields), limit
+        )
+        if limit and len(records) == limit:
+            raise TransactionConflict
+        return records
 
     async def apply(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request in order; return the result of each, without a time.
@@ -112,6 +167,8 @@ class UnitOfWork:
         resource or the targets of a linkage that do not exist; then nothing is applied.
         """
         self._records.savepoint()
+        self._records.author = request.author
+        self._histories.savepoint()
         if request.key and (stored := self._results.get(request.key)) is not None:
             return _replayed(request.sent, stored)
         results: list[WriteResult] = []
@@ -121,8 +178,11 @@ class UnitOfWork:
                     await self.flush([request])
                 size = max(sum(write.size for write in part), self._records.size)
                 results += await offload(partial(self._apply_all, part), size=size)
+            if request.changes_links:
+                await self._histories.add_request(request.author)
         except StorageError:
             self._records.undo()
+            self._histories.undo()
             raise
         if request.key:
             self._results.add(request.key, [_stored(one) for one in results])
@@ -136,6 +196,7 @@ class UnitOfWork:
     def undo(self, request: WriteRequest) -> None:
         """Undo the request that was applied last."""
         self._records.undo()
+        self._histories.undo()
         if request.key:
             self._results.discard(request.key)
 
@@ -146,6 +207,7 @@ class UnitOfWork:
         that another resource has.
         """
         changes, incremented = self._records.take_changes()
+        changes += await self._histories.take_changes()
         for resource in self._graph.values():
             own = [one for one in changes if one.key[0] == resource.type]
             # In order, as a resource may get the unique value that another one had before.
@@ -189,17 +251,17 @@ class UnitOfWork:
         resource, id_, change = write.resource, write.target.id, write.change
         key = (resource.type, id_)
         before = self._records.get(key)
-        if write.verb is not Verb.CREATE and before is None:
+        if write.verb is not Verb.ADD and before is None:
             raise RecordNotFound.by_identifiers(resource.type, [write.target])
         if write.versions is not None and version_of(before or {}) not in write.versions:
             raise VersionConflict
-        if write.verb is Verb.CREATE and before is not None:
+        if write.verb is Verb.ADD and before is not None:
             raise IdTaken
         self._require_targets(change)
         assert id_ is not None  # noqa: S101 - for mypy: otherwise there is no record
-        if write.verb is Verb.DELETE:
+        if write.verb is Verb.REMOVE:
             self._delete(resource, id_, before or {})
-        elif write.verb is Verb.CREATE:
+        elif write.verb is Verb.ADD:
             self._records.replace(key, new_record(resource, id_, change, self._time))
             self._link(resource, id_, change, {})
         else:
@@ -211,7 +273,7 @@ class UnitOfWork:
 
     def _require_targets(self, change: Change) -> None:
         for linkage in change.linkages:
-            if linkage.mode is Mode.REMOVE:
+            if linkage.verb is Verb.REMOVE:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
             sent = linkage.identifiers
@@ -257,6 +319,8 @@ class UnitOfWork:
         """Delete a record and all links to it."""
         for relationship in resource.relationships.values():
             target, foreign_key = relationship.target, relationship.foreign_key
+            if relationship.read_only:
+                continue
             if relationship.to_many:
                 for member in self._records.removed_members(id_, Linkage(relationship, ())):
                     self._records.update(member, {foreign_key: None})
@@ -270,16 +334,16 @@ def _values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
     id_, resource = write.target.id, write.resource
     if id_ is None:
         return
-    if write.verb is not Verb.CREATE:
+    if write.verb is not Verb.ADD:
         yield resource.type, "_id", (id_,)
     for linkage in write.change.linkages:
         relationship = linkage.relationship
         yield relationship.target, "_id", linkage.ids
-        if relationship.to_many and linkage.mode is Mode.REPLACE:
+        if relationship.to_many and linkage.verb is Verb.UPDATE:
             yield relationship.target, relationship.foreign_key, (id_,)
-    if write.verb is Verb.DELETE:
+    if write.verb is Verb.REMOVE:
         for relationship in resource.relationships.values():
-            if relationship.to_many:
+            if relationship.to_many and not relationship.read_only:
                 yield relationship.target, relationship.foreign_key, (id_,)
 
 
@@ -295,7 +359,7 @@ def _replayed(writes: Sequence[Write], records: Sequence[Record]) -> list[WriteR
     ids = {
         one.target.id: record["_id"]
         for one, record in pairs
-        if one.verb is Verb.CREATE and one.target.id is not None
+        if one.verb is Verb.ADD and one.target.id is not None
     }
     return [WriteResult(one.with_ids(ids), record, is_replayed=True) for one, record in pairs]
 
@@ -308,7 +372,8 @@ def _command(change: RecordChange) -> str:
 
 def _statements(changes: Sequence[RecordChange], resource: ResourceType) -> list[dict[str, Any]]:
     """Return the statements of updates: one for all records in which the same links change."""
-    links = {VERSION, *(link.foreign_key for link in resource.links)}
+    links = {VERSION, LAST_WRITE, *(link.foreign_key for link in resource.links)}
+    links |= {*resource.tracking_fields}
     alike: dict[Hashable, list[RecordChange]] = defaultdict(list)
     for one in changes:
         fields = one.fields

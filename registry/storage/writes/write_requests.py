@@ -66,7 +66,7 @@ class WriteRequest:
         self.records: set[RecordKey] = {
             (write.resource.type, write.target.id)
             for write in writes
-            if write.verb is not Verb.CREATE and write.target.id is not None
+            if write.verb is not Verb.ADD and write.target.id is not None
         }
         for write in writes:
             for linkage in write.change.linkages:
@@ -94,10 +94,20 @@ class WriteRequest:
         return (
             len(self.writes) == 1
             and self.key is None
-            and write.verb is not Verb.DELETE
+            and write.verb is not Verb.REMOVE
             and not write.change.linkages
             and not write.sets_unique
         )
+
+    @property
+    def changes_links(self) -> bool:
+        """Whether it may change links."""
+        return any(one.change.linkages or one.verb is Verb.REMOVE for one in self.writes)
+
+    @property
+    def author(self) -> str | None:
+        """The id of the principal that sent it, None if it is not known."""
+        return self.writes[0].change.author
 
     @property
     def sealed(self) -> Set[RecordKey]:

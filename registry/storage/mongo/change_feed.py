@@ -1,0 +1,192 @@
+"""The change feed: what was committed to the resources of all types, in the order of commits."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+
+from registry.jsonapi.change_events import ChangedRecord
+from registry.jsonapi.changes import Verb
+from registry.model.attributes.date import utc_text
+from registry.model.authorship import UPDATED_AT, UPDATED_BY
+from registry.model.graph import Graph
+from registry.model.record import LAST_WRITE, Record
+from registry.model.resource_type import ResourceType
+from registry.offloading import in_chunks
+from registry.storage.errors import PositionExpired, Unavailable, translated_errors
+from registry.storage.mongo.change_streams import (
+    ChangeEvent,
+    ChangeStream,
+    ChangesUnavailable,
+    Events,
+)
+from registry.storage.mongo.mongo_client import Database
+from registry.storage.records import Stage, invalid_fields
+
+_VERBS = {
+    "insert": Verb.ADD,
+    "update": Verb.UPDATE,
+    "replace": Verb.UPDATE,
+    "delete": Verb.REMOVE,
+}
+
+_BATCH_SIZE = 1_000
+"""Events per reply, which take some milliseconds to decode."""
+
+_OPEN_SECONDS = 10.0
+
+_WAIT_MILLISECONDS, _CHECK_MILLISECONDS = 500, 1
+"""How long MongoDB waits for a first change, and for another one that follows it."""
+
+_HISTORY_LOST = 286
+"""MongoDB's error code for a change stream from a time whose changes are no longer kept."""
+
+
+ClusterTime: TypeAlias = Timestamp
+"""A time in the order of all commits of a database."""
+
+
+class Commit(NamedTuple):
+    """What one transaction, or one write outside of transactions, has changed."""
+
+    time: Timestamp
+    changes: list[ChangedRecord]
+
+
+class ChangeFeed:
+    """Reads commits in order. time: all commits up to it were returned; `read` advances it.
+
+    It continues by itself after MongoDB has restarted or elected another primary. A change stream
+    for each collection, as the index of ids has it, would not tell the order of their changes.
+    """
+
+    def __init__(self, database: Database, graph: Graph, time: Timestamp) -> None:
+        self.time = time
+        self._resources = {resource.collection: resource for resource in graph.writable}
+        self._stream = ChangeStream(database, None, _stages(graph), _BATCH_SIZE)
+        self._incomplete: Commit | None = None  # further changes of it may follow
+        self._is_open = False
+
+    async def read(self) -> list[Commit]:
+        """Return the next commits; empty after half a second without any.
+
+        Raises PositionExpired if it is no longer kept; or Unavailable, after which the next call
+        continues.
+        """
+        if not self._is_open:
+            self._incomplete = None
+        try:
+            with translated_errors():
+                reply = await self._next_reply()
+                events = list(reply.events)
+                if events:
+                    reply = await self._next_reply(_CHECK_MILLISECONDS)
+                    events += reply.events
+        except ChangesUnavailable as error:
+            raise Unavailable from error
+        self._is_open = False  # until the events are in commits
+        commits = await self._commits(events)
+        # Only the end of what has happened is certainly not within a transaction.
+        self._incomplete = commits.pop() if reply.events else None
+        if commits:
+            self.time = commits[-1].time
+        if not reply.events:
+            self.time = max(self.time, _before(reply.time))
+        self._is_open = True
+        return [one for one in commits if one.changes]
+
+    async def close(self) -> None:
+        """Close the change stream."""
+        self._is_open = False
+        await self._stream.close()
+
+    async def _next_reply(self, milliseconds: int = _WAIT_MILLISECONDS) -> Events:
+        is_open, self._is_open = self._is_open, False
+        try:
+            if is_open:
+                reply = await self._stream.get_more(
+                    self.time, _CHECK_MILLISECONDS if self._incomplete else milliseconds
+                )
+            else:
+                reply = await self._stream.open(self.time, _OPEN_SECONDS)
+        except OperationFailure as error:
+            if error.code == _HISTORY_LOST:
+                raise PositionExpired from error
+            raise
+        self._is_open = True
+        return reply
+
+    async def _commits(self, events: Sequence[ChangeEvent]) -> list[Commit]:
+        """Return the commits of events; the first may continue the incomplete one."""
+        commits = [self._incomplete] if self._incomplete else []
+        async for some in in_chunks(events):
+            for time, of_commit in groupby(some, _CLUSTER_TIME):
+                if not commits or commits[-1].time != time:
+                    commits.append(Commit(time, []))
+                changes = (self._changed_record(event) for event in of_commit)
+                commits[-1].changes.extend(change for change in changes if change)
+        return commits
+
+    def _changed_record(self, event: ChangeEvent) -> ChangedRecord | None:
+        """Return what an event tells of a resource; None if that is nothing."""
+        resource, id_ = self._resources[event["ns"]["coll"]], event["documentKey"]["_id"]
+        if not isinstance(id_, int):
+            return None
+        kind, names = event["operationType"], _field_names(resource)
+        if kind == "update":
+            description = event["updateDescription"]
+            removed = dict.fromkeys(description["removedFields"])
+            sent = removed | description.get("updatedFields", {})
+            fields = {name: sent[name] for name in names if name in sent}
+            if fields.keys() <= {*_AUTHORSHIP}:
+                return None
+        elif kind == "delete":
+            fields = {}
+        else:
+            document: Record = event.get("fullDocument") or {}
+            fields = {name: document.get(name) for name in names}
+        author, written = fields.get(UPDATED_BY), fields.pop(LAST_WRITE, None)
+        if kind == "update" and isinstance(written, str):  # else of an earlier change
+            author = written.partition(" ")[2]
+        # Other programs may have written them.
+        for name in invalid_fields(resource, fields, fields):
+            del fields[name]
+        time = utc_text(event["wallTime"])
+        return ChangedRecord(_VERBS[kind], resource, id_, fields, time, author)
+
+
+_AUTHORSHIP = (UPDATED_AT, UPDATED_BY, LAST_WRITE)
+"""The stored fields that tell who has changed a record, and when."""
+
+_CLUSTER_TIME = itemgetter("clusterTime")
+
+
+def _stages(graph: Graph) -> list[Stage]:
+    """Return the stages that select the changes of resources, and what followers may see."""
+    resources = graph.writable
+    names = dict.fromkeys(name for one in resources for name in _field_names(one))
+    selected: dict[str, Any] = {
+        "operationType": {"$in": [*_VERBS]},
+        "ns.coll": {"$in": [one.collection for one in resources]},
+    }
+    shown = (
+        *("operationType", "ns.coll", "documentKey._id", "clusterTime", "wallTime"),
+        "updateDescription.removedFields",
+        *(f"updateDescription.updatedFields.{name}" for name in names),
+        *(f"fullDocument.{name}" for name in names),
+    )
+    return [{"$match": selected}, {"$project": dict.fromkeys(shown, True)}]
+
+
+def _field_names(resource: ResourceType) -> tuple[str, ...]:
+    """Return the stored fields that are sent, in any form."""
+    writable = (name for name in resource.attributes if name in resource.writable)
+    return (*writable, *(link.foreign_key for link in resource.links), *_AUTHORSHIP)
+
+
+def _before(time: Timestamp) -> Timestamp:
+    """Return the time before another one, at which changes of other shards may still follow."""
+    return Timestamp(time.time, time.inc - 1) if time.inc else Timestamp(time.time - 1, 2**32 - 1)

@@ -16,23 +16,19 @@ from registry.http.access_control import (
     oidc_verifier,
 )
 from registry.http.app_keys import (
-    CORS,
     DEADLINES,
+    FOLLOWERS,
     GRAPH,
-    HOSTS,
-    LIMITS,
     LINKAGE,
     NOTICE,
-    PROXIES,
     REPOSITORY,
     SETTINGS,
+    new_application,
 )
 from registry.http.cors import Cors
-from registry.http.error_middleware import error_middleware
-from registry.http.hosts import AllowedHosts
+from registry.http.followers import Followers
 from registry.http.limits import Deadlines, Limits
 from registry.http.metrics_endpoint import Scrape, scrape_process
-from registry.http.proxies import TrustedProxies
 from registry.http.service_urls import UI_PATH
 from registry.http.views import site
 from registry.model.graph import Graph
@@ -63,19 +59,14 @@ def create_app(
     """
     capacity = capacity or Capacity.of(settings)
     cors = Cors(settings.cors_origin, pages=(UI_PATH,))
-    middlewares = [*cors.middlewares, error_middleware]
-    app = web.Application(middlewares=middlewares, client_max_size=limits.body_bytes)
+    app = new_application(settings, limits, cors)
     if settings.requires_tokens:
         app.middlewares.append(access_middleware(app))
-    app[CORS] = cors
-    app[SETTINGS] = settings
-    app[LIMITS] = limits
-    app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
-    app[HOSTS] = AllowedHosts(settings, proxies)
     app[DEADLINES] = Deadlines(capacity.response_seconds)
     app[LINKAGE] = Coalescer(name="linkage", max_callers=SHARING_CALLERS)
     app[GRAPH] = graph = Graph(resources).with_unique(settings.unique)
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
+    app.on_shutdown.append(_end_followers)
     endpoints = routes.endpoints(graph, settings.sizes)
     routes.mount(app, endpoints)
     site.mount(app, [endpoint.path for endpoint in endpoints])
@@ -83,6 +74,10 @@ def create_app(
         metrics_endpoint.mount(app, scrape)
     swagger_ui.mount(app, describe(graph, settings))
     return app
+
+
+async def _end_followers(app: web.Application) -> None:
+    await app[FOLLOWERS].close()
 
 
 async def _open_repository(
@@ -94,6 +89,7 @@ async def _open_repository(
         lookups = TokenLookups(database, capacity)
         oidc = oidc_verifier(app[SETTINGS], app[GRAPH])
         app[AUTHENTICATOR] = Authenticator(lookups, oidc)
+        app[FOLLOWERS] = Followers(app[REPOSITORY], app[AUTHENTICATOR].verify)
         app[NOTICE] = await access_notice(app[SETTINGS], Tokens(database))
         async with oidc.refreshed_keys() if oidc else nullcontext():
             yield

@@ -60,15 +60,9 @@ UNBATCHED_LOOKUPS = 8
 RETRIED_WRITES = 16
 """Transactions in flight of single requests, which run alone after a conflict."""
 
-_BATCH_THREADS = (
-    3 * (LOOKUPS_OF_ONE.max_in_flight + LOOKUPS_OF_MANY.max_in_flight)  # two types and a link
-    + 2 * (PAGES_BY_ID.max_in_flight + POSITIONS.max_in_flight)
-    + TOKENS.max_in_flight
-    + GROUPS.max_in_flight
-    + PAST_BATCHES
-    + UNBATCHED_LOOKUPS
-    + RETRIED_WRITES
-)
+_BATCH_THREADS = 100
+"""Threads of the batches, groups, lookups, transactions and followers above. Three types with a
+link each never have more in flight; more types may wait for a thread."""
 
 SLOW_THREADS = 25 * max(2, CORES)
 """Threads of heavy queries, streams and large transactions, which may take seconds."""
@@ -104,6 +98,8 @@ class Capacity:
     large_bodies: requests whose large body is arriving, or has arrived in parts, at the pace of the
     client. Each takes 0.4 MB.
     large_documents: requests whose large body has arrived. They are parsed one by one.
+    followers: of the change feed. Each takes 40 kB while it waits, and no slot of another class.
+    catch_ups: followers that read changes from before those that all share, each by itself.
     queue_length: the requests that wait for each limit; others are refused at once.
     queue_seconds, query_seconds: the limits of a wait and of a query. response_seconds: the time
     until a response begins.
@@ -115,6 +111,8 @@ class Capacity:
     large_transactions: int
     large_bodies: int
     large_documents: int
+    followers: int
+    catch_ups: int = 8
     queue_length: int = 2_000
     queue_seconds: float
     query_seconds: float
@@ -131,6 +129,7 @@ class Capacity:
             large_transactions=half_of_cores,
             large_bodies=max(1, requests // 30),
             large_documents=2 * CORES,
+            followers=4 * requests,
             queue_seconds=QUEUE_SECONDS,
             query_seconds=settings.query_seconds,
             response_seconds=QUEUE_SECONDS + settings.query_seconds + _OTHER_SECONDS,

@@ -11,12 +11,14 @@ from typing import IO, BinaryIO
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
+def new_file(path: Path, *, replaces: bool = False) -> Iterator[IO[bytes]]:
     """Yield a file for writing and reading that gets its name only if nothing is raised.
 
-    Only its owner may read it. Raises FileExistsError, and other OSErrors.
+    Only its owner may read it. replaces: whether it may take the place of another file, at once.
+    Raises FileExistsError, and other OSErrors.
     """
-    _require_free(path)
+    if not replaces:
+        _require_free(path)
     # A new name each time, as another user may have put a link where one could be expected.
     descriptor, name = tempfile.mkstemp(".partial", f"{path.name}.", path.parent)
     partial = Path(name)
@@ -25,7 +27,8 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _require_free(path)  # still
+        if not replaces:
+            _require_free(path)  # still
         partial.rename(path)
     except BaseException:
         with suppress(FileNotFoundError):

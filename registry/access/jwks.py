@@ -109,14 +109,11 @@ class JwksClient:
             reason = str(error) or type(error).__name__
             _log.error("cannot read the keys of the issuer %s: %.300a", self._issuer, reason)
             self._has_failed = True
-            if monotonic() - self._read_at > self._limits.stale_seconds:
-                self._replace({})
+            is_stale = monotonic() - self._read_at > self._limits.stale_seconds
+            keys = {} if is_stale else self._keys
         else:
             self._has_failed = False
             self._read_at = monotonic()
-            self._replace(keys)
-
-    def _replace(self, keys: dict[KeyName, Key]) -> None:
         if keys != self._keys:
             self._keys = keys
             self._on_change()
@@ -156,14 +153,12 @@ def _usable_keys(document: dict[str, Any]) -> dict[KeyName, Key]:
     if not isinstance(members, list):
         raise ValueError("the key set has no array `keys`")  # noqa: TRY004 - it is invalid data
     named = [jwk for jwk in members if isinstance(jwk, dict) and isinstance(jwk.get("kid"), str)]
-    return {(jwk["kid"], jwk["kty"]): key for jwk in named if (key := _usable_key(jwk))}
-
-
-def _usable_key(jwk: dict[str, Any]) -> Key | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", SecurityWarning)  # for RSA keys of less than 2048 bits
-            return import_key(jwk)
-    except (JoseError, SecurityWarning, KeyError, TypeError, ValueError):
-        _log.warning("ignored the key %.100a of the issuer, which is not valid", jwk["kid"])
-        return None
+    keys = dict[KeyName, Key]()
+    for jwk in named:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", SecurityWarning)  # RSA keys of less than 2048 bits
+                keys[jwk["kid"], jwk["kty"]] = import_key(jwk)
+        except (JoseError, SecurityWarning, KeyError, TypeError, ValueError):
+            _log.warning("ignored the key %.100a of the issuer, which is not valid", jwk["kid"])
+    return keys

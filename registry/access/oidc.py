@@ -4,7 +4,6 @@ import time
 from collections import OrderedDict
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -15,6 +14,7 @@ from joserfc.jwt import JWTClaimsRegistry
 from registry.access.jwks import KEY_TYPES, JwksClient, JwksLimits
 from registry.access.principal import Principal
 from registry.access.token_errors import InvalidToken
+from registry.access.token_form import digest_of
 
 _MAX_TOKEN_LENGTH = 8_192
 
@@ -54,12 +54,6 @@ class ClaimRules:
     known_scopes: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Verified:
-    principal: Principal
-    expires: float
-
-
 class OidcVerifier:
     """Verifies access tokens of one issuer, and keeps the result until a token expires."""
 
@@ -73,7 +67,7 @@ class OidcVerifier:
             sub={"essential": True},
         )
         self._registry = _Registry(strict_check_header=False)
-        self._verified = OrderedDict[bytes, _Verified]()
+        self._verified = OrderedDict[bytes, tuple[Principal, float]]()  # and when they expire
         self._jwks = JwksClient(rules.issuer, self._verified.clear, limits)
 
     def refreshed_keys(self) -> AbstractAsyncContextManager[None]:
@@ -82,12 +76,12 @@ class OidcVerifier:
 
     def recall(self, token: str) -> Principal | None:
         """Return the principal of a token that was verified before, unless it has expired since."""
-        digest = _digest(token)
-        verified = self._verified.get(digest)
-        if verified is None or verified.expires <= time.time():
+        digest = digest_of(token)
+        principal, expires = self._verified.get(digest, (None, 0.0))
+        if principal is None or expires <= time.time():
             return None
         self._verified.move_to_end(digest)
-        return verified.principal
+        return principal
 
     async def verify(self, token: str) -> Principal:
         """Return the principal that the claims `sub` and the one with the scopes describe.
@@ -100,8 +94,14 @@ class OidcVerifier:
                 f"An access token is at most {_MAX_TOKEN_LENGTH} ASCII characters long."
             )
         claims = await self._verified_claims(token)
-        principal = Principal(_subject(claims), self._scopes(claims), self._rules.issuer)
-        self._verified[_digest(token)] = _Verified(principal, claims["exp"] + _LEEWAY)
+        subject: str = claims["sub"]
+        if len(subject) > _MAX_SUBJECT_LENGTH or not subject.isprintable():
+            raise InvalidToken(
+                f"The claim `sub` of the access token is longer than {_MAX_SUBJECT_LENGTH} "
+                "characters or not printable."
+            )
+        principal = Principal(subject, self._scopes(claims), self._rules.issuer)
+        self._verified[digest_of(token)] = principal, claims["exp"] + _LEEWAY
         if len(self._verified) > _MAX_VERIFIED:
             self._verified.popitem(last=False)
         return principal
@@ -119,16 +119,12 @@ class OidcVerifier:
             raise InvalidToken("The header of the access token does not fit its key.") from error
         if not is_valid:
             raise InvalidToken("The signature of the access token is not valid.")
-        claims = _claims(signature.payload)
-        self._check(claims)
-        if "cnf" in claims:  # RFC 7800: of mutual TLS (RFC 8705) or DPoP (RFC 9449)
-            raise InvalidToken(
-                "The access token is bound to its sender by the claim `cnf`, which the service "
-                "cannot check."
-            )
-        return claims
-
-    def _check(self, claims: dict[str, Any]) -> None:
+        try:
+            claims = orjson.loads(signature.payload)
+        except orjson.JSONDecodeError as error:
+            raise InvalidToken("The claims of the access token are not valid JSON.") from error
+        if not isinstance(claims, dict):
+            raise InvalidToken("The claims of the access token are not a JSON object.")
         try:
             self._claims.validate(claims)
         except ExpiredTokenError as error:
@@ -137,6 +133,12 @@ class OidcVerifier:
             raise InvalidToken(
                 f"The claim `{error.claim}` of the access token is missing or not accepted."
             ) from error
+        if "cnf" in claims:  # RFC 7800: of mutual TLS (RFC 8705) or DPoP (RFC 9449)
+            raise InvalidToken(
+                "The access token is bound to its sender by the claim `cnf`, which the service "
+                "cannot check."
+            )
+        return claims
 
     def _scopes(self, claims: dict[str, Any]) -> frozenset[str]:
         value = claims.get(self._rules.scope_claim, [])
@@ -147,11 +149,6 @@ class OidcVerifier:
                 "an array of texts."
             )
         return self._rules.known_scopes.intersection(scopes)
-
-
-def _digest(token: str) -> bytes:
-    # A header may have bytes that are not UTF-8.
-    return sha256(token.encode(errors="surrogateescape")).digest()
 
 
 def _parse(token: str, registry: JWSRegistry) -> CompactSignature:
@@ -177,23 +174,3 @@ def _parse(token: str, registry: JWSRegistry) -> CompactSignature:
     if "crit" in header:  # RFC 7515, 4.1.11
         raise InvalidToken("The header of the access token has extensions that are not supported.")
     return signature
-
-
-def _claims(payload: bytes) -> dict[str, Any]:
-    try:
-        claims = orjson.loads(payload)
-    except orjson.JSONDecodeError as error:
-        raise InvalidToken("The claims of the access token are not valid JSON.") from error
-    if not isinstance(claims, dict):
-        raise InvalidToken("The claims of the access token are not a JSON object.")
-    return claims
-
-
-def _subject(claims: dict[str, Any]) -> str:
-    subject: str = claims["sub"]
-    if len(subject) > _MAX_SUBJECT_LENGTH or not subject.isprintable():
-        raise InvalidToken(
-            f"The claim `sub` of the access token is longer than {_MAX_SUBJECT_LENGTH} characters "
-            "or not printable."
-        )
-    return subject

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from registry.model.resource_type import ResourceType
 
@@ -41,6 +42,7 @@ class Principal:
         return not self.scopes.isdisjoint(scopes)
 
 
+@lru_cache(maxsize=64)  # as it would take most of the time of authorization
 def sufficient_scopes(action: Action, resource: ResourceType | None) -> tuple[str, ...]:
     """Return the scopes each of which allows the action on a type, the narrowest first.
 

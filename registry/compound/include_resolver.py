@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from registry.jsonapi.documents import PLAIN, Compound
 from registry.jsonapi.query import Include, IncludePath, Query
-from registry.jsonapi.resource_objects import LinkageById
 from registry.model.graph import Graph
 from registry.model.record import FirstPage, LinkedIds, Record, ids_in
 from registry.model.resource_type import Relationship, ResourceType
@@ -23,8 +22,41 @@ follows from its type, with as many members as the path with the most.
 """
 
 
+class Step(NamedTuple):
+    """The last step of an include path. include: the steps that follow."""
+
+    path: IncludePath
+    source: ResourceType
+    target: ResourceType
+    include: Include
+
+
+def steps(
+    resource_type: ResourceType, include: Include, graph: Graph, path: IncludePath = ()
+) -> Iterator[Step]:
+    """Yield the steps of an include tree, each before those that follow it.
+
+    resource_type: the type that the tree starts at. path: leads to it.
+    """
+    for name, subtree in include.items():
+        target = graph[resource_type.relationships[name].target]
+        yield Step((*path, name), resource_type, target, subtree)
+        yield from steps(target, subtree, graph, (*path, name))
+
+
+def followed_relationships(included: Iterable[Step], query: Query) -> Followed:
+    """Return the relationships that the steps follow."""
+    followed: dict[str, dict[str, int | None]] = defaultdict(dict)
+    for step in included:
+        members, name = followed[step.source.type], step.path[-1]
+        size = query.include_sizes.get(step.path)
+        sizes = {size, members.get(name, size)}
+        members[name] = None if None in sizes else max(filter(None, sizes))
+    return followed
+
+
 async def resolve(
-    resource: ResourceType,
+    resource_type: ResourceType,
     records: Sequence[Record],
     query: Query,
     snapshot: Snapshot,
@@ -40,57 +72,18 @@ async def resolve(
     if query.include is None:
         return PLAIN
     include = query.include_below(start)
-    followed = followed_relationships(resource, include, query, graph, start)
-    resolver = _IncludeResolver(query, snapshot, graph, followed)
-    resolver.add_primary(resource, records)
-    await resolver.resolve(resource, records, include)
+    followed = followed_relationships(steps(resource_type, include, graph, start), query)
+    resolver = IncludeResolver(query, snapshot, graph, followed)
+    resolver.add_primary(resource_type, records)
+    await resolver.resolve(resource_type, records, include)
     return Compound(resolver.linkage, resolver.included)
 
 
-async def link(
-    resource: ResourceType,
-    records: Sequence[Record],
-    query: Query,
-    snapshot: Snapshot,
-    graph: Graph,
-    followed: Followed,
-) -> LinkageById:
-    """Return the linkage of the records alone. Raises as `resolve` does."""
-    resolver = _IncludeResolver(query, snapshot, graph, followed)
-    await resolver.link(resource, records)
-    return resolver.linkage
-
-
-def followed_relationships(
-    resource: ResourceType, include: Include, query: Query, graph: Graph, path: IncludePath = ()
-) -> Followed:
-    """Return the relationships that the paths of an include tree follow.
-
-    resource: the type that the tree starts at. path: the steps that lead to it.
-    """
-    followed: dict[str, dict[str, int | None]] = defaultdict(dict)
-    for type_name, subpath in _steps(resource, include, graph, path):
-        name, size = subpath[-1], query.include_sizes.get(subpath)
-        sizes = {size, followed[type_name].get(name, size)}
-        followed[type_name][name] = None if None in sizes else max(filter(None, sizes))
-    return followed
-
-
-def _steps(
-    resource: ResourceType, include: Include, graph: Graph, path: IncludePath
-) -> Iterator[tuple[str, IncludePath]]:
-    """Yield each step of an include tree: the type that it starts at, and the path to its end."""
-    for name, subtree in include.items():
-        subpath = (*path, name)
-        yield resource.type, subpath
-        target = graph[resource.relationships[name].target]
-        yield from _steps(target, subtree, graph, subpath)
-
-
-class _IncludeResolver:
+class IncludeResolver:
     """Resolves the include paths of one document; each resource is loaded at most once.
 
-    linkage: of the resources in the document. included: their records, by type.
+    linkage: of the resources in the document. included: their records, by type. The methods raise
+    Unavailable if the database does not respond.
     """
 
     def __init__(self, query: Query, snapshot: Snapshot, graph: Graph, followed: Followed) -> None:
@@ -105,36 +98,31 @@ class _IncludeResolver:
             lambda: defaultdict(dict)
         )
 
-    def add_primary(self, resource: ResourceType, records: Iterable[Record]) -> None:
+    def add_primary(self, resource_type: ResourceType, records: Iterable[Record]) -> None:
         """Add the primary resources, which are not included again."""
-        self._loaded[resource.type] = {record["_id"]: record for record in records}
-        self._in_document[resource.type] = set(self._loaded[resource.type])
-
-    def include(self, resource: ResourceType, records: Iterable[Record]) -> None:
-        """Include the records that are not in the document yet."""
-        present = self._in_document[resource.type]
-        new = {id_: record for record in records if (id_ := record["_id"]) not in present}
-        present.update(new)
-        self.included[resource.type] += new.values()
+        self._loaded[resource_type.type] = {record["_id"]: record for record in records}
+        self._in_document[resource_type.type] = set(self._loaded[resource_type.type])
 
     async def resolve(
-        self, resource: ResourceType, records: Sequence[Record], include: Include
+        self, resource_type: ResourceType, records: Sequence[Record], include: Include
     ) -> None:
         """Resolve the include tree below these records."""
-        await self.link(resource, records)
+        await self.link(resource_type, records)
         for name, subtree in include.items():
-            relationship = resource.relationships[name]
+            relationship = resource_type.relationships[name]
+            linkage = self.linkage[resource_type.type][name]
             size = len(records) + len(self._loaded[relationship.target])
-            add_related = partial(self._add_related, resource, records, relationship)
-            related = await offload(add_related, size=size)
+            include_related = partial(self._include_related, records, relationship, linkage)
+            related = await offload(include_related, size=size)
             await self.resolve(self._graph[relationship.target], related, subtree)
 
-    def _add_related(
-        self, resource: ResourceType, records: Sequence[Record], relationship: Relationship
+    def _include_related(
+        self,
+        records: Sequence[Record],
+        relationship: Relationship,
+        linkage: Mapping[int, LinkedIds],
     ) -> list[Record]:
         """Include the records that these are linked to, and return them."""
-        linkage = self.linkage[resource.type][relationship.name]
-        loaded = self._loaded[relationship.target]
         linked: Iterable[LinkedIds] = linkage.values()
         if len(linkage) > len(records):  # also that of records of other paths
             linked = [linkage[record["_id"]] for record in records]
@@ -142,19 +130,21 @@ class _IncludeResolver:
             ids = set(chain.from_iterable(map(ids_in, linked)))
         else:
             ids = _without_none(linked)
-        related = [loaded[id_] for id_ in sorted(ids)]
-        self.include(self._graph[relationship.target], related)
-        return related
+        loaded, present = self._loaded[relationship.target], self._in_document[relationship.target]
+        self.included[relationship.target] += [loaded[id_] for id_ in sorted(ids - present)]
+        present |= ids
+        return [loaded[id_] for id_ in sorted(ids)]
 
-    async def link(self, resource: ResourceType, records: Sequence[Record]) -> None:
+    async def link(self, resource_type: ResourceType, records: Sequence[Record]) -> None:
         """Load what the records are linked to, unless that was done before."""
-        for name, size in self._followed.get(resource.type, {}).items():
-            relationship, linkage = resource.relationships[name], self.linkage[resource.type][name]
+        linkage_by_name = self.linkage[resource_type.type]
+        for name, size in self._followed.get(resource_type.type, {}).items():
+            relationship, linkage = resource_type.relationships[name], linkage_by_name[name]
             new = records
             if linkage:
                 new = [record for record in records if record["_id"] not in linkage]
             if relationship.to_many:
-                linkage |= await self._link_many(resource, new, relationship, size)
+                linkage |= await self._link_many(resource_type, new, relationship, size)
             else:
                 linkage |= await self._link_one(new, relationship)
 
@@ -177,7 +167,7 @@ class _IncludeResolver:
 
     async def _link_many(
         self,
-        resource: ResourceType,
+        resource_type: ResourceType,
         records: Sequence[Record],
         relationship: Relationship,
         size: int | None,
@@ -185,7 +175,11 @@ class _IncludeResolver:
         members: dict[int, list[int]] = {record["_id"]: [] for record in records}
         if not members:
             return {}
-        related = await self._find_members(resource, list(members), relationship, size)
+        attributes = self._query.attributes(self._graph[relationship.target])
+        limit = None if size is None else size + 1  # one more reveals whether others follow
+        related = await self._snapshot.read_members(
+            resource_type, relationship, list(members), attributes, limit
+        )
         key, loaded = relationship.foreign_key, self._loaded[relationship.target]
         async for chunk in in_chunks(related):
             for record in chunk:
@@ -197,21 +191,6 @@ class _IncludeResolver:
         return {
             owner: FirstPage(ids[:size], size, len(ids) > size) for owner, ids in members.items()
         }
-
-    async def _find_members(
-        self,
-        resource: ResourceType,
-        ids: Sequence[int],
-        relationship: Relationship,
-        size: int | None,
-    ) -> list[Record]:
-        """Return the records linked to those with these ids; of each one, `size` and one more.
-
-        The one more reveals whether others follow.
-        """
-        attributes = self._query.attributes(self._graph[relationship.target])
-        limit = None if size is None else size + 1
-        return await self._snapshot.read_members(resource, relationship, ids, attributes, limit)
 
 
 def _without_none(ids: Iterable[Any]) -> set[int]:

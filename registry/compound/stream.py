@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from registry.compound.id_bitset import IdBitset
-from registry.compound.include_resolver import followed_relationships, link, resolve
+from registry.compound.include_resolver import (
+    IncludeResolver,
+    followed_relationships,
+    resolve,
+    steps,
+)
 from registry.jsonapi.documents import Part
 from registry.jsonapi.query import Include, IncludePath, Query
 from registry.jsonapi.resource_objects import LinkageById
@@ -20,7 +25,7 @@ from registry.storage import CHUNK, Snapshot
 class _PathEnd:
     """The resources at the end of an include path. include: the steps that follow."""
 
-    resource: ResourceType
+    type: ResourceType
     include: Include
     ids: IdBitset = field(default_factory=IdBitset)
 
@@ -36,34 +41,24 @@ class CompoundStream:
 
     def __init__(
         self,
-        resource: ResourceType,
+        resource_type: ResourceType,
         query: Query,
         snapshot: Snapshot,
         graph: Graph,
         start: IncludePath = (),
     ) -> None:
-        self._resource = resource
+        self._type = resource_type
         self._query = query
         self._snapshot = snapshot
         self._graph = graph
         self._start = start
         include = query.include_below(start)
-        self._followed = followed_relationships(resource, include, query, graph, start)
-        self._path_ends: dict[IncludePath, _PathEnd] = {(): _PathEnd(resource, include)}
-        self._add_path_ends()
+        included = list(steps(resource_type, include, graph, start))
+        self._followed = followed_relationships(included, query)
+        self._path_ends = {start: _PathEnd(resource_type, include)}
+        self._path_ends |= {one.path: _PathEnd(one.target, one.include) for one in included}
         self._seen: dict[str, IdBitset] = defaultdict(IdBitset)
         self._resolved_parts: list[Part] = []
-
-    def _add_path_ends(self) -> None:
-        """Add the end of each path."""
-        paths: list[IncludePath] = [()]
-        for path in paths:  # extended in the loop
-            end = self._path_ends[path]
-            for name, subtree in end.include.items():
-                subpath = (*path, name)
-                target = self._graph[end.resource.relationships[name].target]
-                self._path_ends[subpath] = _PathEnd(target, subtree)
-                paths.append(subpath)
 
     async def primary(self, chunks: AsyncIterable[Sequence[Record]]) -> AsyncGenerator[Part]:
         """Yield the primary resources. chunks: of CHUNK records, the last one may be shorter."""
@@ -72,7 +67,7 @@ class CompoundStream:
             if is_first and len(records) < CHUNK:
                 yield await self._resolve_all(records)
             else:
-                yield Part(self._resource, records, await self._resolve_step((), records))
+                yield Part(self._type, records, await self._resolve_step(self._start, records))
             is_first = False
 
     async def included(self) -> AsyncGenerator[Part]:
@@ -80,41 +75,38 @@ class CompoundStream:
         for part in self._resolved_parts:
             yield part
         for path, end in self._path_ends.items():
-            if not path:
-                continue
-            seen, ids = self._seen[end.resource.type], iter(end.ids)
+            seen, ids = self._seen[end.type.type], iter(end.ids)
             while chunk := list(islice(ids, CHUNK)):
                 if not end.include:  # the path ends: resources in the document are not needed again
                     chunk = [id_ for id_ in chunk if id_ not in seen]
-                attributes = self._query.attributes(end.resource)
-                records = await self._snapshot.read_by_ids(end.resource, chunk, attributes)
+                attributes = self._query.attributes(end.type)
+                records = await self._snapshot.read_by_ids(end.type, chunk, attributes)
                 new = [record for record in records if record["_id"] not in seen]
                 linkage = await self._resolve_step(path, records)
                 if new:
-                    yield Part(end.resource, new, linkage)
+                    yield Part(end.type, new, linkage)
 
     async def _resolve_all(self, records: Sequence[Record]) -> Part:
         """Return the only chunk of primary resources, and keep what it includes."""
         compound = await resolve(
-            self._resource, records, self._query, self._snapshot, self._graph, self._start
+            self._type, records, self._query, self._snapshot, self._graph, self._start
         )
         self._resolved_parts = [
             Part(self._graph[type_name], included, compound.linkage)
             for type_name, included in (compound.included or {}).items()
             if included
         ]
-        return Part(self._resource, records, compound.linkage)
+        return Part(self._type, records, compound.linkage)
 
     async def _resolve_step(self, path: IncludePath, records: Sequence[Record]) -> LinkageById:
         """Return the linkage of resources at the end of a path, and keep the linked ids."""
         if not self._query.include:
             return {}
-        end, type_name = self._path_ends[path], self._path_ends[path].resource.type
-        self._seen[type_name].update(record["_id"] for record in records)
-        linkage = await link(
-            end.resource, records, self._query, self._snapshot, self._graph, self._followed
-        )
+        end = self._path_ends[path]
+        resolver = IncludeResolver(self._query, self._snapshot, self._graph, self._followed)
+        self._seen[end.type.type].update(record["_id"] for record in records)
+        await resolver.link(end.type, records)
         for name in end.include:
-            for linked_ids in linkage[type_name][name].values():
+            for linked_ids in resolver.linkage[end.type.type][name].values():
                 self._path_ends[(*path, name)].ids.update(ids_in(linked_ids))
-        return linkage
+        return resolver.linkage

@@ -1,7 +1,6 @@
 """Access control: the access token of a request -> its principal, and what that may do."""
 
 import shlex
-from collections.abc import Sequence
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
@@ -12,7 +11,7 @@ from registry.access.token_form import PREFIX, check_form, digest_of
 from registry.http.app_keys import DEADLINES
 from registry.http.service_urls import HEALTH_PATHS, ROOT_PATH, UI_PATH
 from registry.installation import command, is_default
-from registry.jsonapi.authorization import Requirement, authorize
+from registry.jsonapi.authorization import authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
 from registry.model.graph import Graph
 from registry.settings import Settings, flag
@@ -35,26 +34,17 @@ class Authenticator:
         self._lookups = lookups
         self._oidc = oidc
 
-    def recall(self, token: str) -> Principal | None:
-        """Return the principal of a token that was verified before, if that still counts."""
-        if token.startswith(PREFIX):
-            return self._lookups.recall(digest_of(token))
-        return self._oidc.recall(token) if self._oidc else None
-
-    async def check(self, token: str) -> None:
-        """Raise as `verify` does unless the token still counts."""
-        if self.recall(token) is None:
-            await self.verify(token)
-
     async def verify(self, token: str) -> Principal:
         """Return the principal of a token.
 
         Raises InvalidToken; or KeysUnavailable, Unavailable or BulkheadFull.
         """
         if self._oidc and not token.startswith(PREFIX):
-            return await self._oidc.verify(token)
+            return self._oidc.recall(token) or await self._oidc.verify(token)
+        if (principal := self._lookups.recall(digest := digest_of(token))) is not None:
+            return principal
         check_form(token)
-        return await self._lookups.find(digest_of(token))
+        return await self._lookups.find(digest)
 
 
 def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
@@ -65,7 +55,7 @@ def oidc_verifier(settings: Settings, graph: Graph) -> OidcVerifier | None:
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if not settings.requires_tokens or issuer is None or audience is None:
         return None
-    scopes = known_scopes(graph.values())
+    scopes = known_scopes(graph.writable)
     return OidcVerifier(ClaimRules(issuer, audience, settings.oidc_scope_claim, scopes))
 
 
@@ -111,28 +101,19 @@ def access_middleware(app: web.Application) -> Middleware:
         requirements = required_by(request) if required_by else ()
         if request.method == hdrs.METH_OPTIONS:
             return await handler(request)
-        token, authenticator = bearer_token(request), app[AUTHENTICATOR]
+        token = bearer_token(request)
         if token is None:
             raise AuthenticationRequired
-        principal = authenticator.recall(token)
-        if principal is not None:
-            _admit(request, principal, requirements)
-            return await handler(request)
         # The verification counts towards the time that the request may take.
         task = app[DEADLINES].start()
         try:
-            _admit(request, await authenticator.verify(token), requirements)
+            request[PRINCIPAL] = principal = await app[AUTHENTICATOR].verify(token)
+            authorize(principal, requirements)
             return await handler(request)
         finally:
             app[DEADLINES].end(task)
 
     return check_access
-
-
-def _admit(request: web.Request, principal: Principal, requirements: Sequence[Requirement]) -> None:
-    """Set the principal of a request. Raises ApiErrors if it lacks a required scope."""
-    request[PRINCIPAL] = principal
-    authorize(principal, requirements)
 
 
 def _is_public(request: web.Request) -> bool:
@@ -146,15 +127,11 @@ async def access_notice(settings: Settings, tokens: Tokens) -> str:
     """Return what the operator may have missed: a sentence without a period, "" if nothing."""
     if not settings.requires_tokens or settings.oidc_issuer or await tokens.has_any():
         return ""
-    return f"No access token exists yet; `{_command_for_token(settings)}` creates one"
-
-
-def _command_for_token(settings: Settings) -> str:
-    """Return the command that creates a token in the database that the service uses."""
+    # In the database that the service uses.
     words = [*command("token"), "create", "--name", "NAME", "--scope", "write"]
     defaults = Settings()
     if not is_default(settings.data_dir):
         words += [flag("data_dir"), str(settings.data_dir.absolute())]
     if settings.database != defaults.database:
         words += [flag("database"), settings.database]
-    return shlex.join(words)
+    return f"No access token exists yet; `{shlex.join(words)}` creates one"

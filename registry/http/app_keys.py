@@ -1,8 +1,11 @@
-"""Keys of the application: the objects that views and the server share."""
+"""The application, and its keys: the objects that views and the server share."""
+
+from collections.abc import Mapping
 
 from aiohttp import web
 
 from registry.http.cors import Cors
+from registry.http.followers import Followers
 from registry.http.hosts import AllowedHosts
 from registry.http.limits import Deadlines, Limits
 from registry.http.proxies import TrustedProxies
@@ -12,10 +15,11 @@ from registry.storage import Coalescer, Repository
 
 CORS = web.AppKey("cors", Cors)
 DEADLINES = web.AppKey("deadlines", Deadlines)
+FOLLOWERS = web.AppKey("followers", Followers)
 GRAPH = web.AppKey("graph", Graph)
 HOSTS = web.AppKey("hosts", AllowedHosts)
-LINKAGE = web.AppKey("linkage", Coalescer[tuple[bytes, str]])
-"""The documents of whole linkage that are being built, by URL."""
+LINKAGE = web.AppKey("linkage", Coalescer[tuple[tuple[bytes, str], Mapping[str, str]]])
+"""The documents of whole linkage that are being built, with their headers, by URL."""
 
 LIMITS = web.AppKey("limits", Limits)
 NOTICE = web.AppKey("notice", str)
@@ -24,3 +28,12 @@ NOTICE = web.AppKey("notice", str)
 PROXIES = web.AppKey("proxies", TrustedProxies)
 REPOSITORY = web.AppKey("repository", Repository)
 SETTINGS = web.AppKey("settings", Settings)
+
+
+def new_application(settings: Settings, limits: Limits, cors: Cors) -> web.Application:
+    """Return an application without routes, with all that its server needs."""
+    app = web.Application()
+    app[SETTINGS], app[LIMITS], app[CORS] = settings, limits, cors
+    app[PROXIES] = TrustedProxies(settings.trusted_proxy)
+    app[HOSTS] = AllowedHosts(settings, app[PROXIES])
+    return app

@@ -46,6 +46,8 @@ class Connection(web.RequestHandler):
 
     A connection that its client has half-closed, or whose server stops, ends only after the
     responses to all requests that have arrived on it. recorder: records requests at their end.
+    closes_with_client: whether the response has no end, so that the client has left when it
+    half-closes the connection.
     """
 
     __slots__ = (
@@ -53,10 +55,11 @@ class Connection(web.RequestHandler):
         "_half_closed",
         "_head_timer",
         "_idle_timer",
-        "_is_ending",
         "_limits",
         "_recorder",
         "_send_timer",
+        "closes_with_client",
+        "is_ending",
         "started",
     )
 
@@ -83,7 +86,8 @@ class Connection(web.RequestHandler):
         self._send_timer: asyncio.TimerHandle | None = None
         self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_WAITING, 0
         self._half_closed = False  # by the client
-        self._is_ending = False
+        self.is_ending = False  # to be closed after its last response
+        self.closes_with_client = False
 
     @property
     def is_idle(self) -> bool:
@@ -92,15 +96,13 @@ class Connection(web.RequestHandler):
 
     @property
     def closes_next(self) -> bool:
-        """Whether the connection is to be closed after the response to the request taken last."""
-        if not self._is_ending:
-            return False
+        """Whether to close an ending connection after the response to the request taken last."""
         # No response is due to a request that its client has not finished before it half-closed.
         return not self._messages or (self._half_closed and not self._messages[0][1].is_eof())
 
     def stop(self) -> None:
         """Close the connection after its last response, or if no request arrives in time."""
-        self._is_ending = True
+        self.is_ending = True
         if self._half_closed and self.is_idle:
             self.force_close()  # no further request can arrive
         else:
@@ -133,7 +135,8 @@ class Connection(web.RequestHandler):
     def resume_writing(self) -> None:
         """Continue: the client has read enough."""
         super().resume_writing()
-        self._stop_send_timer()
+        if self._send_timer is not None:
+            self._send_timer.cancel()
         is_paused = self._reading_paused or self._buffer_paused or self._half_closed
         if self.transport is not None and not is_paused:
             self.transport.resume_reading()
@@ -147,7 +150,8 @@ class Connection(web.RequestHandler):
         # aiohttp has no limit on the time between the first byte of a head and the last.
         if not self._awaits_head:
             if self._head_timer is not None:
-                self._stop_head_timer()
+                self._head_timer.cancel()
+                self._head_timer = None
         elif self._head_timer is None:
             self._head_timer = asyncio.get_running_loop().call_later(
                 self._limits.arrival_seconds, self._reject_slow_head
@@ -165,15 +169,16 @@ class Connection(web.RequestHandler):
         has_request = self.started or self._messages
         if not has_request or is_incomplete or self._lingers or self.ssl_context is not None:
             return False
-        self._half_closed = self._is_ending = True
+        if self.closes_with_client:
+            return False
+        self._half_closed = self.is_ending = True
         return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the request in progress, if there is one."""
-        self._stop_head_timer()
-        self._stop_send_timer()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
+        for timer in (self._head_timer, self._idle_timer, self._send_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def record(self, request: web.BaseRequest, response: web.StreamResponse | None) -> None:
@@ -185,7 +190,7 @@ class Connection(web.RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the response, or the rest of it; the last one says that the connection closes."""
-        if self.closes_next:
+        if self.is_ending and self.closes_next:
             if self._half_closed or not resp.prepared:
                 resp.force_close()
             else:  # the client does not know yet, and may send another request
@@ -196,7 +201,7 @@ class Connection(web.RequestHandler):
             self.record(request, None)
             raise
         self.record(request, None if is_lost else response)
-        if self._lingers:
+        if self._fields_limit.is_exceeded and self._lingers:
             # The client reads the response only if the connection stays open while it still sends.
             await asyncio.sleep(self._limits.linger_seconds)
         return response, is_lost
@@ -265,13 +270,3 @@ class Connection(web.RequestHandler):
     def _abort_slow_reader(self) -> None:
         _log.info("A client has not read a part of its response in %g s", self._limits.send_seconds)
         self.abort()
-
-    def _stop_send_timer(self) -> None:
-        if self._send_timer is not None:
-            self._send_timer.cancel()
-            self._send_timer = None
-
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None

@@ -1,15 +1,14 @@
 """Which pages of other origins may use the service: CORS (Fetch, 3.2) and Fetch Metadata."""
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler, Middleware
 from multidict import CIMultiDict
 
 from registry.http.responses import (
     IDEMPOTENCY_KEY,
     IDEMPOTENCY_REPLAYED,
+    LAST_EVENT_ID,
+    POSITION,
     REQUEST_ID,
-    common_headers,
-    request_id,
 )
 from registry.jsonapi.error_types import CrossSiteRequest
 
@@ -24,6 +23,7 @@ _PREFLIGHT_HEADERS = {
             IDEMPOTENCY_KEY,
             hdrs.IF_MATCH,
             hdrs.IF_NONE_MATCH,
+            LAST_EVENT_ID,
             "traceparent",
             "tracestate",
             REQUEST_ID,
@@ -32,10 +32,10 @@ _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_MAX_AGE: "7200",  # seconds: the most that Chromium accepts
 }
 
-_FETCH_SITE, _FETCH_MODE = "Sec-Fetch-Site", "Sec-Fetch-Mode"
+FETCH_SITE, _FETCH_MODE = "Sec-Fetch-Site", "Sec-Fetch-Mode"
 
 _EXPOSED_HEADERS = ", ".join(
-    (hdrs.ETAG, hdrs.LOCATION, hdrs.RETRY_AFTER, IDEMPOTENCY_REPLAYED, REQUEST_ID)
+    (hdrs.ETAG, hdrs.LOCATION, hdrs.RETRY_AFTER, IDEMPOTENCY_REPLAYED, POSITION, REQUEST_ID)
 )
 
 
@@ -49,6 +49,7 @@ class Cors:
 
     def __init__(self, origins: tuple[str, ...], pages: tuple[str, ...] = ()) -> None:
         self._origins = frozenset(origins)
+        self.is_on = bool(origins)
         self._allows_all = "*" in origins
         self._pages = pages
 
@@ -57,7 +58,7 @@ class Cors:
 
         A browser also sends requests whose response the page cannot read, such as for an image.
         """
-        if request.headers.get(_FETCH_SITE) != "cross-site":  # or the client is not a browser
+        if request.headers.get(FETCH_SITE) != "cross-site":  # or the client is not a browser
             return
         is_link = request.headers.get(_FETCH_MODE) == "navigate" and (
             request.path == "/" or request.path.startswith(self._pages)
@@ -65,18 +66,17 @@ class Cors:
         if not (is_link or self._allows_all or self._allows(request)):
             raise CrossSiteRequest
 
-    @property
-    def middlewares(self) -> list[Middleware]:
-        """The middleware that adds the headers and responds to preflight requests, if CORS is on.
+    def preflight(self, request: web.BaseRequest) -> web.Response | None:
+        """Return the response to a preflight request, which needs no token; None for others."""
+        is_preflight = (
+            request.method == hdrs.METH_OPTIONS
+            and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
+            and self._allows(request)
+        )
+        return web.Response(status=204, headers=_PREFLIGHT_HEADERS) if is_preflight else None
 
-        Outside of all others, so that errors have the headers, and a preflight needs no token.
-        """
-        return [self._respond] if self._origins else []
-
-    def add_headers(self, request: web.Request, headers: CIMultiDict[str]) -> None:
+    def add_headers(self, request: web.BaseRequest, headers: CIMultiDict[str]) -> None:
         """Add the headers to those of a response that is not sent yet."""
-        if not self._origins:
-            return
         if not self._allows_all:
             headers.add(hdrs.VARY, hdrs.ORIGIN)
         if self._allows(request):
@@ -84,28 +84,6 @@ class Cors:
             headers[hdrs.ACCESS_CONTROL_ALLOW_ORIGIN] = origin
             headers[hdrs.ACCESS_CONTROL_EXPOSE_HEADERS] = _EXPOSED_HEADERS
 
-    @web.middleware
-    async def _respond(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        is_preflight = (
-            request.method == hdrs.METH_OPTIONS
-            and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
-            and self._allows(request)
-        )
-        try:
-            response = _preflight_response(request) if is_preflight else await handler(request)
-        except web.HTTPException as redirect:
-            self.add_headers(request, redirect.headers)
-            raise
-        if not response.prepared:  # streams have the headers
-            self.add_headers(request, response.headers)
-        return response
-
     def _allows(self, request: web.BaseRequest) -> bool:
         origin = request.headers.get(hdrs.ORIGIN)
         return origin is not None and (self._allows_all or origin in self._origins)
-
-
-def _preflight_response(request: web.Request) -> web.Response:
-    return web.Response(
-        status=204, headers=common_headers(request_id(request)) | _PREFLIGHT_HEADERS
-    )

@@ -1,22 +1,23 @@
 """Entity tags and preconditions (RFC 9110, sections 8.8.3 and 13)."""
 
 import re
-from collections.abc import Iterable
 from hashlib import sha256
 
 from aiohttp import hdrs, web
 
-from registry.jsonapi.changes import Versions
 from registry.jsonapi.error_types import PreconditionFailed
 from registry.model.record import Record, version_of
 from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import ID
 
 _DIGEST_DIGITS, _CHECK_DIGITS = 24, 16
-_GZIP_SUFFIX = "-gzip"
+GZIP_SUFFIX = "-gzip"
+"""Ends the tag of a response that is compressed: strong tags of different content codings differ
+(RFC 9110, 8.8.3.3). For `If-Match`, both are tags of the same version of a resource."""
+
 _RESOURCE_TAG = re.compile(
     rf"(0|[1-9][0-9]{{0,17}})-([0-9a-f]{{{_DIGEST_DIGITS}}})-([0-9a-f]{{{_CHECK_DIGITS}}})"
-    rf"(?:{_GZIP_SUFFIX})?",
+    rf"(?:{GZIP_SUFFIX})?",
     re.ASCII,
 )
 _TAG = re.compile(r'(W/)?"([^"]*)"')
@@ -39,39 +40,29 @@ def make_etag(
     return f"{version}-{digest}-{_check(resource, record[ID], version, digest)}"
 
 
-def gzip_etag(etag: str) -> str:
-    """Return the tag of a response that is compressed, from that of the same without.
-
-    Strong tags of different content codings differ (RFC 9110, 8.8.3.3). For `If-Match`, both are
-    tags of the same version of a resource.
-    """
-    return etag + _GZIP_SUFFIX
-
-
 def _check(resource: ResourceType, id_: int, version: int, digest: str) -> str:
     text = f"{resource.type}/{id_}/{version}-{digest}"
     return sha256(text.encode()).hexdigest()[:_CHECK_DIGITS]
 
 
-def matching_versions(request: web.Request, resource: ResourceType, id_: int) -> Versions:
-    """Return the versions of a resource in `If-Match` (RFC 9110, 13.1.1); None if any matches.
+def named_versions(
+    request: web.Request, header: str, resource: ResourceType, id_: int
+) -> frozenset[int] | None:
+    """Return the versions of a resource whose tags a header has; None if it is `*`.
 
-    Tags are compared strongly and as a whole: weak tags, tags of other resources, and tags that the
-    service did not create match no version.
+    header: `If-Match`, whose tags are compared strongly, so that weak ones match no version, or
+    `If-None-Match` (RFC 9110, 13.1). Tags of other resources, and those that the service did not
+    create, match no version.
     """
-    if hdrs.IF_MATCH not in request.headers or _is_any(request, hdrs.IF_MATCH):
+    tags = _tags(request, header)
+    if tags is None:
         return None
-    return _versions(_strong_tags(request, hdrs.IF_MATCH), resource, id_)
-
-
-def excluded_versions(request: web.Request, resource: ResourceType, id_: int) -> Versions:
-    """Return the versions of a resource in `If-None-Match` (RFC 9110, 13.1.2); None if any matches.
-
-    Tags are compared weakly, but otherwise as by `matching_versions`.
-    """
-    if _is_any(request, hdrs.IF_NONE_MATCH):
-        return None
-    return _versions((tag for _, tag in _tags(request, hdrs.IF_NONE_MATCH)), resource, id_)
+    parts = (match.groups() for match in map(_RESOURCE_TAG.fullmatch, tags) if match)
+    return frozenset(
+        int(version)
+        for version, digest, check in parts
+        if check == _check(resource, id_, int(version), digest)
+    )
 
 
 def is_current(request: web.Request, etag: str | None) -> bool:
@@ -82,36 +73,20 @@ def is_current(request: web.Request, etag: str | None) -> bool:
     `*`, or has the tag. Tags of `If-Match` are compared strongly, others weakly.
     """
     headers = request.headers
-    if (
-        hdrs.IF_MATCH in headers
-        and not _is_any(request, hdrs.IF_MATCH)
-        and etag not in _strong_tags(request, hdrs.IF_MATCH)
-    ):
-        raise PreconditionFailed
+    if hdrs.IF_MATCH in headers:
+        tags = _tags(request, hdrs.IF_MATCH)
+        if tags is not None and etag not in tags:
+            raise PreconditionFailed
     if hdrs.IF_NONE_MATCH not in headers:
         return False
-    tags = {tag for _, tag in _tags(request, hdrs.IF_NONE_MATCH)}
-    return etag in tags or _is_any(request, hdrs.IF_NONE_MATCH)
+    tags = _tags(request, hdrs.IF_NONE_MATCH)
+    return tags is None or etag in tags
 
 
-def _versions(tags: Iterable[str], resource: ResourceType, id_: int) -> frozenset[int]:
-    """Return the versions in those tags that the service gave for a resource."""
-    parts = (match.groups() for match in map(_RESOURCE_TAG.fullmatch, tags) if match)
-    return frozenset(
-        int(version)
-        for version, digest, check in parts
-        if check == _check(resource, id_, int(version), digest)
-    )
-
-
-def _is_any(request: web.Request, header: str) -> bool:
-    return request.headers.get(header, "").strip() == "*"
-
-
-def _strong_tags(request: web.Request, header: str) -> list[str]:
-    return [tag for weak, tag in _tags(request, header) if not weak]
-
-
-def _tags(request: web.Request, header: str) -> list[tuple[str, str]]:
-    """Return each tag in the header, as (`W/` or "", opaque tag)."""
-    return _TAG.findall(",".join(request.headers.getall(header, [])))
+def _tags(request: web.Request, header: str) -> list[str] | None:
+    """Return the opaque tags in a header, of `If-Match` only the strong ones; None if it is `*`."""
+    values = request.headers.getall(header, [])
+    if values and values[0].strip() == "*":
+        return None
+    tags = _TAG.findall(",".join(values))
+    return [tag for weak, tag in tags if not (weak and header == hdrs.IF_MATCH)]

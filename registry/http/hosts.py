@@ -52,13 +52,8 @@ class AllowedHosts:
         if not match:
             raise MalformedRequest("The host that the request names is not valid.")
         name = match[1].lower().removesuffix(".")
-        if name not in self._names and not _is_address(name.strip("[]")):
-            raise MisdirectedRequest(name)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+        if name not in self._names:
+            try:
+                ip_address(name.strip("[]"))
+            except ValueError:
+                raise MisdirectedRequest(name) from None

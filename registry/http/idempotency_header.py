@@ -9,12 +9,11 @@ from aiohttp import hdrs, web
 
 from registry.http.access_control import PRINCIPAL
 from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
-from registry.jsonapi.error_types import InvalidIdempotencyKey
+from registry.jsonapi.error_types import MAX_KEY_LENGTH, InvalidIdempotencyKey
 from registry.storage import IdempotencyKey
 
-_MAX_LENGTH = 255
-_STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{_MAX_LENGTH}}}'  # RFC 8941, 3.3.3
-_PLAIN = rf"[!#-+\--:<-\[\]-~]{{1,{_MAX_LENGTH}}}"
+_STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{MAX_KEY_LENGTH}}}'  # RFC 8941, 3.3.3
+_PLAIN = rf"[!#-+\--:<-\[\]-~]{{1,{MAX_KEY_LENGTH}}}"
 
 PATTERN = f'^("{_STRING}"|{_PLAIN})$'
 """The valid values of the header, as a regular expression of OpenAPI."""
@@ -55,7 +54,7 @@ def with_replay_header(response: _Response, *, is_replayed: bool) -> _Response:
 def parse_key(values: Sequence[str]) -> str:
     """Return the key in the values of all headers of this name. Raises InvalidIdempotencyKey."""
     if len(values) > 1 or not _VALUE.fullmatch(values[0]):
-        raise InvalidIdempotencyKey(_MAX_LENGTH)
+        raise InvalidIdempotencyKey
     value = values[0].removeprefix('"').removesuffix('"')
     return re.sub(r"\\(.)", r"\1", value) if "\\" in value else value
 

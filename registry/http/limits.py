@@ -1,7 +1,7 @@
 """Limits of size and time on requests and connections: their values, deadlines, header fields."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -107,21 +107,9 @@ class FieldsLimit:
         self._body: StreamReader | None = None  # of the last request
         self._body_size = 0
         self.is_exceeded = False
-
-    def pause_reading(self) -> None:
-        """Parse no further part of the body until data is fed again."""
-        if self._parser is not None:
-            self._parser.pause_reading()
-
-    def message_consumed(self) -> None:
-        """Count a request that is no longer waiting."""
-        if self._parser is not None:
-            self._parser.message_consumed()
-
-    def set_upgraded(self, val: bool) -> None:
-        """Tell the parser whether another protocol follows."""
-        if self._parser is not None:
-            self._parser.set_upgraded(val)
+        self.pause_reading: Callable[[], None] = parser.pause_reading
+        self.message_consumed: Callable[[], None] = parser.message_consumed
+        self.set_upgraded: Callable[[bool], None] = parser.set_upgraded
 
     def feed_data(self, data: bytes) -> _Parsed:
         """Parse what has arrived. Raises FieldsTooLarge, or what the parser raises."""
@@ -139,7 +127,10 @@ class FieldsLimit:
         self._has_target = self._has_target or start > 0
         self._size += len(data) - start if self._has_target else 0
         if self._size > self._max_bytes:
-            self._parser = None  # its memory is free while the client reads the response
+            # The memory of the parser is free while the client reads the response.
+            self._parser = None
+            self.pause_reading = self.message_consumed = lambda: None
+            self.set_upgraded = lambda _: None
             self.is_exceeded = True
             raise FieldsTooLarge
         return parsed

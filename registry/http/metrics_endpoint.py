@@ -7,18 +7,14 @@ from aiohttp import hdrs, web
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from registry.access.principal import Action
-from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES, SETTINGS
+from registry.http.app_keys import new_application
 from registry.http.cors import Cors
-from registry.http.error_middleware import error_middleware
-from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
-from registry.http.proxies import TrustedProxies
 from registry.http.service_urls import METRICS_PATH
 from registry.http.views.site import ReadOnlyView
 from registry.jsonapi.authorization import Requirement
 from registry.metrics import metrics_snapshot
-from registry.metrics.exposition import registry_of
-from registry.metrics.metrics_snapshot import MetricsSnapshot
+from registry.metrics.metrics_snapshot import MetricsSnapshot, registry_of
 from registry.settings import Settings
 
 Scrape: TypeAlias = Callable[[], Awaitable[MetricsSnapshot]]
@@ -42,12 +38,7 @@ def mount(app: web.Application, scrape: Scrape) -> None:
 
 def metrics_app(settings: Settings, scrape: Scrape) -> web.Application:
     """Return an application that serves nothing else, for a port of its own."""
-    app = web.Application(middlewares=[error_middleware])
-    app[LIMITS] = Limits()
-    app[SETTINGS] = settings
-    app[PROXIES] = proxies = TrustedProxies(settings.trusted_proxy)
-    app[HOSTS] = AllowedHosts(settings, proxies)
-    app[CORS] = Cors(())
+    app = new_application(settings, Limits(), Cors(()))
     mount(app, scrape)
     return app
 

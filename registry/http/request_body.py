@@ -16,6 +16,8 @@ from registry.offloading import MAX_INLINE_BYTES
 _GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
 """Formats, as the parameter `wbits` of zlib."""
 
+_UNDECODABLE = "The body cannot be decoded as its headers declare."
+
 MAX_MEMBERS = 50
 """Gzip members (RFC 1952, 2.2) that a body may have: each one copies the rest of the body."""
 
@@ -33,16 +35,17 @@ async def read_body(
     content_negotiation.check_content_type(request.headers.get(hdrs.CONTENT_TYPE), extension)
     content_negotiation.check_content_encoding(request.headers.get(hdrs.CONTENT_ENCODING))
     limits, size = request.app[LIMITS], request.content_length
-    if size is None:
-        _check_transfer_coding(request)
-    elif size > limits.body_bytes:
+    coding = request.headers.get(hdrs.TRANSFER_ENCODING, "chunked")
+    if size is None and coding.strip().lower() != "chunked":  # aiohttp would pass the body on
+        raise MalformedRequest("The only supported `Transfer-Encoding` is `chunked`.")
+    if size is not None and size > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
     try:
         body = await _receive(request, limits, admit)
     except TimeoutError as error:
         raise RequestTimeout("body", limits.arrival_seconds) from error
     except web.RequestPayloadError as error:
-        raise _undecodable() from error
+        raise MalformedRequest(_UNDECODABLE) from error
     if len(body) > limits.body_bytes:
         raise BodyTooLarge(limits.body_bytes)
     if encoding := request.headers.get(hdrs.CONTENT_ENCODING):
@@ -59,12 +62,6 @@ async def defer_continue(_: web.Request) -> None:
 
     `read_body` asks for the body once nothing else is wrong (RFC 9110, 10.1.1).
     """
-
-
-def _check_transfer_coding(request: web.Request) -> None:
-    coding = request.headers.get(hdrs.TRANSFER_ENCODING, "chunked")
-    if coding.strip().lower() != "chunked":  # aiohttp would pass the body on as it is
-        raise MalformedRequest("The only supported `Transfer-Encoding` is `chunked`.")
 
 
 async def _receive(
@@ -111,7 +108,9 @@ def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
     if name == "identity":
         return body
     is_gzip = name == "gzip"
-    wbits = _GZIP if is_gzip else _deflate_format(body)
+    # Some clients leave out the header of zlib.
+    has_header = bool(body) and body[0] & 0xF == zlib.DEFLATED
+    wbits = _GZIP if is_gzip else _ZLIB if has_header else _RAW_DEFLATE
     result = b""
     for _ in range(MAX_MEMBERS if is_gzip else 1):
         part, body = _decompress(body, wbits, limit + 1 - len(result))
@@ -122,7 +121,7 @@ def decoded(body: bytes, encoding: str | None, limit: int) -> bytes:
             return result
     if is_gzip:
         raise MalformedRequest(f"The body has more than {MAX_MEMBERS} members of gzip.")
-    raise _undecodable()
+    raise MalformedRequest(_UNDECODABLE)
 
 
 def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]:
@@ -131,17 +130,7 @@ def _decompress(data: bytes, wbits: int, max_length: int) -> tuple[bytes, bytes]
     try:
         result = decompressor.decompress(data, max_length)
     except zlib.error as error:
-        raise _undecodable() from error
+        raise MalformedRequest(_UNDECODABLE) from error
     if not decompressor.eof and len(result) < max_length:
-        raise _undecodable()
+        raise MalformedRequest(_UNDECODABLE)
     return result, decompressor.unused_data
-
-
-def _deflate_format(body: bytes) -> int:
-    """Return the format of `deflate`: some clients leave out the header of zlib."""
-    return _ZLIB if body[:1] and body[0] & 0xF == zlib.DEFLATED else _RAW_DEFLATE
-
-
-def _undecodable() -> MalformedRequest:
-    """Return the error for a body that is not encoded as its headers declare."""
-    return MalformedRequest("The body cannot be decoded as its headers declare.")

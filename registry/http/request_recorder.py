@@ -5,7 +5,6 @@ string or the body, so that no id, filter or attribute value is logged.
 """
 
 import logging
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from aiohttp import hdrs, web
@@ -26,46 +25,10 @@ OTHER_METHOD = "other"
 ABORTED = "aborted"
 """The status of requests whose response was not sent as a whole."""
 
+_log = logging.getLogger(ACCESS_LOG)
+
 _Key: TypeAlias = tuple[web.AbstractResource | None, str, int]
 """Route, method and status; 0 if the response was aborted."""
-
-
-class AccessLog:
-    """Passes the entries to the logger of the access log."""
-
-    def __init__(self, proxies: TrustedProxies) -> None:
-        self._proxies = proxies
-        self._log = logging.getLogger(ACCESS_LOG)
-
-    def write(
-        self,
-        request: web.BaseRequest,
-        route: str,
-        response: web.StreamResponse | None,
-        seconds: float,
-    ) -> None:
-        """Write the entry of a request. response: None if it was not sent as a whole."""
-        principal, sent = request.get(PRINCIPAL), request.writer.output_size
-        # Only streams send anything before their end, and they begin with this status.
-        begun = 200 if sent else None
-        self.write_entry(
-            {
-                "request_id": request_id(request),
-                "trace_id": trace_id(request.headers),
-                "method": request.method,
-                "route": route,
-                "status": begun if response is None else response.status,
-                "aborted": response is None,
-                "milliseconds": round(seconds * 1_000, 3),
-                "bytes": sent,
-                "client": principal.id if principal else None,
-                "remote": self._proxies.client_address(request) or None,
-            }
-        )
-
-    def write_entry(self, fields: Mapping[str, object]) -> None:
-        """Write an entry with these fields."""
-        self._log.info(Entry(fields))
 
 
 class Entry(dict[str, object]):
@@ -82,10 +45,10 @@ def _text(value: object) -> str:
 
 
 class RequestRecorder:
-    """Observes the time of each request. access_log: None if it is off."""
+    """Observes the time of each request. proxies: for the access log; None if it is off."""
 
-    def __init__(self, access_log: AccessLog | None) -> None:
-        self._access_log = access_log
+    def __init__(self, proxies: TrustedProxies | None) -> None:
+        self._proxies = proxies
         self._samples: dict[_Key, Sample] = {}
 
     def record(
@@ -94,14 +57,33 @@ class RequestRecorder:
         """Record a request. response: None if it was not sent as a whole."""
         if response.__class__ is NoResponse:
             response = None
-        resource = _resource(request)
+        try:  # isinstance is slow for an abstract class such as BaseRequest
+            resource = request.match_info.route.resource  # type: ignore[attr-defined] # of Request
+        except (AssertionError, AttributeError):  # it was refused before any routing
+            resource = None
         key = resource, request.method, 0 if response is None else response.status
         sample = self._samples.get(key)
         if sample is None:
             sample = self._sample(key)
         REQUESTS.observe(sample, seconds)
-        if self._access_log is not None:
-            self._access_log.write(request, _template(resource), response, seconds)
+        if self._proxies is None:
+            return
+        principal, sent = request.get(PRINCIPAL), request.writer.output_size
+        # Only streams send anything before their end, and they begin with this status.
+        begun = 200 if sent else None
+        fields = {
+            "request_id": request_id(request),
+            "trace_id": trace_id(request.headers),
+            "method": request.method,
+            "route": _template(resource),
+            "status": begun if response is None else response.status,
+            "aborted": response is None,
+            "milliseconds": round(seconds * 1_000, 3),
+            "bytes": sent,
+            "client": principal.id if principal else None,
+            "remote": self._proxies.client_address(request) or None,
+        }
+        _log.info(Entry(fields))
 
     def record_head_timeout(self, id_: str, peer: Any, size: int, seconds: float) -> None:
         """Record a request that was refused as its head had not arrived in time.
@@ -111,18 +93,18 @@ class RequestRecorder:
         """
         status = RequestTimeout.status
         REQUESTS.observe(REQUESTS.sample(NO_ROUTE, OTHER_METHOD, str(status)), seconds)
-        if self._access_log is not None:
-            self._access_log.write_entry(
-                {
-                    "request_id": id_,
-                    "route": NO_ROUTE,
-                    "status": status,
-                    "aborted": False,
-                    "milliseconds": seconds * 1_000,
-                    "bytes": size,
-                    "remote": unmapped(peer[0]) if peer else None,
-                }
-            )
+        if self._proxies is None:
+            return
+        fields = {
+            "request_id": id_,
+            "route": NO_ROUTE,
+            "status": status,
+            "aborted": False,
+            "milliseconds": seconds * 1_000,
+            "bytes": size,
+            "remote": unmapped(peer[0]) if peer else None,
+        }
+        _log.info(Entry(fields))
 
     def _sample(self, key: _Key) -> Sample:
         """Return the sample of a request; only those of known methods are kept by their key."""
@@ -133,14 +115,6 @@ class RequestRecorder:
         if is_known:
             self._samples[key] = sample
         return sample
-
-
-def _resource(request: web.BaseRequest) -> web.AbstractResource | None:
-    """Return the resource of the router that a request has reached."""
-    try:  # isinstance is slow for an abstract class such as BaseRequest
-        return request.match_info.route.resource  # type: ignore[attr-defined, no-any-return] # of Request
-    except (AssertionError, AttributeError):  # it was refused before any routing
-        return None
 
 
 def _template(resource: web.AbstractResource | None) -> str:

@@ -14,6 +14,12 @@ from multidict import istr
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 IDEMPOTENCY_REPLAYED = "Idempotency-Replayed"
+LAST_EVENT_ID = "Last-Event-ID"
+"""The position from which a client follows the change feed, as server-sent events have it."""
+
+POSITION = "Registry-Position"
+"""The position in the change feed of the point in time that a document shows."""
+
 REQUEST_ID = "X-Request-ID"
 
 MAX_WRITE = 2**18
@@ -120,7 +126,16 @@ class DocumentResponse(web.StreamResponse):
             self.force_close()
         body = b"" if request.method == hdrs.METH_HEAD else self._content
         writer = request.writer
-        await writer.write(self._head(request).encode() + body[:MAX_WRITE])
+        status, headers = self.status, self.headers
+        lines = "".join(map("{}: {}\r\n".format, headers.keys(), headers.values()))
+        if status != 304:  # which has no content (RFC 9110, 15.4.5)
+            lines += f"Content-Length: {len(self._content)}\r\n"
+        head = (
+            f"{_first_lines(request.version, status, self._stays_open)}{lines}"
+            f"{REQUEST_ID}: {request_id(request)}\r\n"
+            f"Date: {rfc822_formatted_time()}\r\n\r\n"
+        )
+        await writer.write(head.encode() + body[:MAX_WRITE])
         # With TLS, only a further write finds out that the client does not read.
         for start in range(MAX_WRITE, len(body), MAX_WRITE):
             await writer.drain()
@@ -130,17 +145,6 @@ class DocumentResponse(web.StreamResponse):
 
     async def write_eof(self, _: bytes = b"") -> None:
         """Do nothing: `prepare` has sent the body."""
-
-    def _head(self, request: web.BaseRequest) -> str:
-        status = self.status
-        lines = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
-        if status != 304:  # which has no content (RFC 9110, 15.4.5)
-            lines += f"Content-Length: {len(self._content)}\r\n"
-        return (
-            f"{_first_lines(request.version, status, self._stays_open)}{lines}"
-            f"{REQUEST_ID}: {request_id(request)}\r\n"
-            f"Date: {rfc822_formatted_time()}\r\n\r\n"
-        )
 
 
 @lru_cache(maxsize=64)  # bounded, because clients choose the version

@@ -5,23 +5,22 @@ import logging
 import select
 import socket
 import ssl
-from collections.abc import Awaitable
 from contextlib import suppress
 from copy import copy
 from itertools import chain
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10, HttpVersion11
 
 from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES
+from registry.http.compression import compress
 from registry.http.connection import Connection
-from registry.http.cors import Cors
-from registry.http.error_responses import error_response
-from registry.http.hosts import AllowedHosts
-from registry.http.limits import Limits
-from registry.http.request_recorder import AccessLog, RequestRecorder
+from registry.http.cors import FETCH_SITE
+from registry.http.error_responses import error_response, log_error
+from registry.http.request_recorder import RequestRecorder
+from registry.http.responses import DocumentResponse, NoResponse, common_headers, request_id
 from registry.http.service_urls import HEALTH_PATHS
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.error_types import ExpectationFailed, HeaderFieldsTooLarge
@@ -55,8 +54,7 @@ class Runner(web.ServerRunner):
         self, app: web.Application, *, shutdown_timeout: float = 60.0, access_log: bool = False
     ) -> None:
         self._app = app
-        recorder = RequestRecorder(AccessLog(app[PROXIES]) if access_log else None)
-        self._http_server = _Server(app[LIMITS], app[HOSTS], app[CORS], recorder)
+        self._http_server = _Server(app, RequestRecorder(app[PROXIES] if access_log else None))
         self._limits = app[LIMITS]
         self._listening: dict[socket.socket, asyncio.Server] = {}
         self._finish_seconds = shutdown_timeout
@@ -107,10 +105,13 @@ class Runner(web.ServerRunner):
             server.close()
         self._http_server.stop()
         if not await self._all_closed(_NOTICE_SECONDS):
+            busy = self.requests_in_progress
             _log.info(
-                "Stopping: waiting up to %g s for %s; a second Ctrl-C exits at once",
+                "Stopping: waiting up to %g s for open requests: %d, idle connections: %d; a "
+                "second Ctrl-C exits at once",
                 self._finish_seconds,
-                self._http_server.summary(),
+                busy,
+                len(self._http_server.open_connections) - busy,
             )
             await self._all_closed(self._finish_seconds - _NOTICE_SECONDS)
         for connection in self._http_server.open_connections:
@@ -141,13 +142,9 @@ async def _accept_established(listener: socket.socket) -> None:
 class _Server(web.Server):
     """Creates the connections of one application."""
 
-    def __init__(
-        self, limits: Limits, hosts: AllowedHosts, cors: Cors, recorder: RequestRecorder
-    ) -> None:
+    def __init__(self, app: web.Application, recorder: RequestRecorder) -> None:
         super().__init__(self._handle, handler_cancellation=True)
-        self._limits = limits
-        self._hosts = hosts
-        self._cors = cors
+        self._limits, self._hosts, self._cors = app[LIMITS], app[HOSTS], app[CORS]
         self._recorder = recorder
         self._is_stopping = False
 
@@ -159,7 +156,6 @@ class _Server(web.Server):
     def serve(self, app_server: web.Server) -> None:
         """Pass requests to the server of the application, which exists once that has started."""
         self._handle_by_app = app_server.request_handler
-        self._request_of_app = app_server.request_factory
         self.request_factory = self._new_request
 
     def stop(self) -> None:
@@ -167,11 +163,6 @@ class _Server(web.Server):
         self._is_stopping = True
         for connection in self.open_connections:
             connection.stop()
-
-    def summary(self) -> str:
-        """Return the number of connections with a request and without one."""
-        idle = sum(connection.is_idle for connection in self.open_connections)
-        return f"open requests: {len(self.open_connections) - idle}, idle connections: {idle}"
 
     def __call__(self) -> web.RequestHandler:
         return Connection(self, self._limits, self._recorder)
@@ -182,12 +173,14 @@ class _Server(web.Server):
         if self._is_stopping and isinstance(handler, Connection):
             handler.stop()
 
-    def _new_request(self, message: Any, payload: Any, protocol: Any, *rest: Any) -> Any:
+    def _new_request(
+        self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
+    ) -> web.Request:
         protocol.started = perf_counter()
         # A stream sends its own head, so `Connection: close` is decided when the request begins.
         # After a chunked body, aiohttp takes the last trailer for a field of the next request,
         # which may be that of another client behind a proxy.
-        if protocol.closes_next or message.chunked:
+        if message.chunked or (protocol.is_ending and protocol.closes_next):
             message = message._replace(should_close=True)
         # yarl keeps each of the last URLs with its parsed query, which takes fifty times its size.
         if len(message.path) > _MAX_KEPT_TARGET:
@@ -195,27 +188,86 @@ class _Server(web.Server):
         # The response has the version of its request; the parser takes 0.9 and 2.0 as well.
         if message.version is not HttpVersion11 and message.version != HttpVersion10:
             message = message._replace(version=HttpVersion11, should_close=True)
-        return self._request_of_app(message, payload, protocol, *rest)
+        loop, size = asyncio.get_running_loop(), self._limits.body_bytes
+        return web.Request(message, payload, protocol, writer, task, loop, client_max_size=size)
 
-    def _handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
-        # Here, as a middleware would be one more coroutine for every request.
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the response of the application, or the error document for what it raises.
+
+        Adds the common headers to responses other than DocumentResponse, which has them, and
+        compresses their bodies.
+        """
+        try:
+            self._check(request)
+        except ApiError as error:
+            return error_response(request, error)
+        try:
+            preflight = self._cors.preflight(request) if self._cors.is_on else None
+            response = preflight or await self._handle_by_app(request)
+        except (web.HTTPSuccessful, web.HTTPRedirection) as error:
+            response = web.Response(status=error.status, headers=error.headers, body=error.body)
+        except Exception as error:  # noqa: BLE001 - each becomes a response
+            response = _respond_to(request, error)
+        except BaseException:
+            _abort_if_begun(request)
+            _connection(request).record(request, None)
+            raise
+        # An exact class, as isinstance is slow for an abstract class such as StreamResponse.
+        if response.__class__ is not DocumentResponse:
+            if response.prepared:  # a stream, which has the headers
+                return response
+            for name, value in common_headers(request_id(request)).items():
+                response.headers.setdefault(name, value)
+            if isinstance(response, web.Response) and isinstance(request, web.Request):
+                await compress(request, response)
+        if self._cors.is_on:
+            self._cors.add_headers(request, response.headers)
+        return response
+
+    def _check(self, request: web.BaseRequest) -> None:
+        """Raise an ApiError for what no path accepts."""
         fields = request.raw_headers
         size = sum(map(len, chain.from_iterable(fields))) + len(fields) * len(": \r\n")
         if size > self._limits.fields_bytes:
-            return _reject(request, HeaderFieldsTooLarge(self._limits.fields_bytes))
+            raise HeaderFieldsTooLarge(self._limits.fields_bytes)
         try:
             self._hosts.check(request)
-            self._cors.check(request)
-        except ApiError as error:
+            if FETCH_SITE in request.headers:
+                self._cors.check(request)
+        except ApiError:
             # Orchestrators send health checks to whatever name they know.
             if request.path not in HEALTH_PATHS:
-                return _reject(request, error)
-        # aiohttp checks `Expect` before any middleware; what it raises would be sent as text.
+                raise
+        # aiohttp leaves this to the `expect_handler` of each route; that of endpoints asks later.
         expected = request.headers.get(hdrs.EXPECT)
         if expected and request.version >= HttpVersion11 and expected.lower() != "100-continue":
-            return _reject(request, ExpectationFailed())
-        return self._handle_by_app(request)
+            raise ExpectationFailed
 
 
-async def _reject(request: web.BaseRequest, error: ApiError) -> web.StreamResponse:
-    return error_response(request, error)
+def _respond_to(request: web.BaseRequest, error: Exception) -> web.StreamResponse:
+    transport = request.transport
+    is_closed = transport is None or transport.is_closing()
+    is_disconnect = isinstance(error, ConnectionError) and is_closed
+    if not is_disconnect and not _abort_if_begun(request):
+        return error_response(request, error)
+    if not is_disconnect:  # which is not a defect
+        log_error(request, error)
+    # An exception of a request's task is in a reference cycle with its traceback, which would keep
+    # all parts of a stream in memory until the garbage collector runs.
+    error.with_traceback(None)
+    return NoResponse()
+
+
+def _abort_if_begun(request: web.BaseRequest) -> bool:
+    """Reset the connection, so that the client does not take a partial document for a whole one.
+
+    Returns whether the response had begun.
+    """
+    has_begun = request.writer.output_size > 0
+    if has_begun:
+        _connection(request).abort()
+    return has_begun
+
+
+def _connection(request: web.BaseRequest) -> Connection:
+    return cast(Connection, request.protocol)

@@ -9,6 +9,7 @@ from registry.http.proxies import TrustedProxies
 
 ROOT_PATH = "/"
 OPERATIONS_PATH = "/operations"
+CHANGES_PATH = "/changes"
 METRICS_PATH = "/metrics"
 LIVE_PATH = "/health/live"
 READY_PATH = "/health/ready"

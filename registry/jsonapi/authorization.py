@@ -1,10 +1,11 @@
 """Which scopes a request requires: one for each type that it reads or writes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from registry.access.principal import Action, Principal, sufficient_scopes
+from registry.jsonapi.change_events import TYPES, FeedQuery
 from registry.jsonapi.changes import Change, Write
 from registry.jsonapi.error_objects import DATA, MAX_ERRORS, ApiErrors
 from registry.jsonapi.error_types import InsufficientScope
@@ -20,38 +21,47 @@ class Requirement:
     """An action on a type for which a request needs a scope.
 
     resource: None for all types. pointer, parameter: the part of the request that needs it, as in
-    error objects; both are None if its path and method do. scopes: each of them is sufficient.
+    error objects; both are None if its path and method do.
     """
 
     action: Action
     resource: ResourceType | None
     pointer: str | None = None
     parameter: str | None = None
-    scopes: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Computed once: for each request, authorization would take three times as long.
-        object.__setattr__(self, "scopes", sufficient_scopes(self.action, self.resource))
 
     @property
-    def scope(self) -> str:
-        """The narrowest scope that is sufficient."""
-        return self.scopes[0]
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes each of which is sufficient, the narrowest first."""
+        return sufficient_scopes(self.action, self.resource)
 
 
 def authorize(principal: Principal, requirements: Iterable[Requirement]) -> None:
     """Raise ApiErrors with an InsufficientScope for each requirement that is not met."""
     lacking = [one for one in requirements if not principal.has_one_of(one.scopes)]
     if lacking:
-        scope = " ".join(dict.fromkeys(one.scope for one in lacking))
-        distinct = islice(dict.fromkeys(lacking), MAX_ERRORS)
-        raise ApiErrors([_error(one, scope) for one in distinct])
+        scope = " ".join(dict.fromkeys(one.scopes[0] for one in lacking))
+        errors = []
+        for one in islice(dict.fromkeys(lacking), MAX_ERRORS):
+            part = f"`{one.parameter}`" if one.parameter else "This part of the document"
+            part = part if one.parameter or one.pointer else "This"
+            detail = f"{part} requires the scope `{one.scopes[0]}`, which the access token lacks."
+            source = {"pointer": one.pointer, "parameter": one.parameter}
+            errors.append(InsufficientScope(detail, scope, **source))
+        raise ApiErrors(errors)
 
 
 def required_by_method(method: str, types: Iterable[ResourceType]) -> list[Requirement]:
     """Return what every request with a method requires, to a path that stands for these types."""
     action = Action.READ if method in {"GET", "HEAD"} else Action.WRITE
-    return [Requirement(action, resource) for resource in types]
+    return [Requirement(action, resource) for resource in dict.fromkeys(types)]
+
+
+def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
+    """Return the types of which the scopes are needed to read resources of a type.
+
+    A history tells of both ends of its link.
+    """
+    return [graph[link.target] for link in resource.links] if resource.read_only else [resource]
 
 
 def required_by_query(query: Query, scope: QueryScope) -> Iterator[Requirement]:
@@ -61,18 +71,33 @@ def required_by_query(query: Query, scope: QueryScope) -> Iterator[Requirement]:
     """
     graph, (_, relationships) = scope.graph, scope.start
     for included in _included(query.include or {}, relationships, graph):
-        yield Requirement(Action.READ, included, parameter="include")
+        yield from _to_read(included, graph, "include")
     for condition, name in zip(query.filters, query.filter_parameters, strict=True):
         for related in related_filters(condition):
-            yield Requirement(Action.READ, related.target, parameter=name)
-        for type_name, stored_name in filtered_fields(condition, scope.resource.type):
-            for linked in _linked_by(stored_name, graph[type_name], graph):
-                yield Requirement(Action.READ, linked, parameter=name)
+            yield from _to_read(related.target, graph, name)
+        for resource, stored_name in filtered_fields(condition, scope.resource):
+            for linked in _linked_by(stored_name, resource, graph):
+                yield from _to_read(linked, graph, name)
     for key in query.order:
         relationship = key.relationship
         owner = graph[relationship.target] if relationship else scope.resource
         for one in (owner, *_linked_by(key.stored_name, owner, graph)):
-            yield Requirement(Action.READ, one, parameter="sort")
+            yield from _to_read(one, graph, "sort")
+
+
+def _to_read(resource: ResourceType, graph: Graph, parameter: str) -> Iterator[Requirement]:
+    for one in readable_with(resource, graph):
+        yield Requirement(Action.READ, one, parameter=parameter)
+
+
+def required_by_feed(
+    query: FeedQuery, readable: Collection[str], graph: Graph
+) -> Iterator[Requirement]:
+    """Yield what a follower requires: to read the types that it names, or any. readable: types."""
+    if query.types is None and not readable:
+        yield Requirement(Action.READ, None)
+    for name in query.types or ():
+        yield Requirement(Action.READ, graph[name], parameter=TYPES)
 
 
 def required_by_change(change: Change, graph: Graph) -> Iterator[Requirement]:
@@ -113,10 +138,3 @@ def _linked_by(stored_name: str, resource: ResourceType, graph: Graph) -> Iterat
     for link in resource.links:
         if link.foreign_key == stored_name:
             yield graph[link.target]
-
-
-def _error(requirement: Requirement, scope: str) -> InsufficientScope:
-    pointer, parameter = requirement.pointer, requirement.parameter
-    part = f"`{parameter}`" if parameter else "This part of the document" if pointer else "This"
-    detail = f"{part} requires the scope `{requirement.scope}`, which the access token lacks."
-    return InsufficientScope(detail, scope, pointer=pointer, parameter=parameter)

@@ -27,11 +27,15 @@ class Identifier:
     pointer: str | None
 
 
-class Mode(Enum):
-    """How linkage changes a to-many relationship (JSON:API 1.0, Updating Relationships)."""
+class Verb(Enum):
+    """The effect of a write, by its name in the extension Atomic Operations.
 
-    REPLACE = "replace"
+    Resources are created, updated and deleted; members of a relationship are added, replaced and
+    removed (JSON:API 1.0, Updating Relationships).
+    """
+
     ADD = "add"
+    UPDATE = "update"
     REMOVE = "remove"
 
 
@@ -41,7 +45,7 @@ class Linkage:
 
     relationship: Relationship
     identifiers: tuple[Identifier, ...]
-    mode: Mode = Mode.REPLACE
+    verb: Verb = Verb.UPDATE
 
     @property
     def ids(self) -> list[int]:
@@ -74,14 +78,6 @@ class Change:
     def size(self) -> int:
         """The number of resource identifiers."""
         return sum(len(linkage.identifiers) for linkage in self.linkages)
-
-
-class Verb(Enum):
-    """The effect of a write on its resource."""
-
-    CREATE = "create"
-    UPDATE = "update"
-    DELETE = "delete"
 
 
 NEW = Identifier(-1, "", None)

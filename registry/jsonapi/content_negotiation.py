@@ -13,7 +13,9 @@ MEDIA_TYPE = "application/vnd.api+json"
 
 Parts: TypeAlias = tuple[str, ...]
 
-_HTML = "text/html"
+EVENT_STREAM = "text/event-stream"
+
+HTML = "text/html"
 
 _ENCODINGS = ("identity", "gzip", "deflate")
 
@@ -39,19 +41,20 @@ def check_content_type(header: str | None, extension: str | None = None) -> None
     if header is None:
         raise UnsupportedMediaType(f"The header `Content-Type: {expected}` is missing.")
     if _split(header) != _split(expected):
-        raise _unsupported(header, expected)
+        raise UnsupportedMediaType(
+            f"The body must be sent as `Content-Type: {expected}`, without other parameters such "
+            f"as `; charset=utf-8`, not as {quoted(header)}."
+        )
 
 
-def check_parameters(header: str | None, extension: str | None = None) -> None:
+def check_parameters(header: str, extension: str | None = None) -> None:
     """Raise UnsupportedMediaType if `Content-Type` is JSON:API with other parameters.
 
     Applies to requests without a body too.
     """
-    if header is None or header == MEDIA_TYPE:
-        return
-    expected, parts = media_type(extension), _split(header)
-    if parts[:1] == (MEDIA_TYPE,) and parts[1:] and parts != _split(expected):
-        raise _unsupported(header, expected)
+    name, *parameters = _split(header) or [""]
+    if name == MEDIA_TYPE and parameters:
+        check_content_type(header, extension)
 
 
 def media_type(extension: str | None = None) -> str:
@@ -82,10 +85,10 @@ def check_accept(headers: Sequence[str], extension: str | None = None) -> None:
         )
 
 
-def prefers_html(headers: Sequence[str]) -> bool:
-    """Return whether `Accept` names `text/html`, as browsers do, and not JSON:API."""
-    weights = {parts[0]: _weight(parts) for parts in _items(headers, _HTML, MEDIA_TYPE)}
-    return weights.get(_HTML, 0.0) > 0 and MEDIA_TYPE not in weights
+def prefers(name: str, headers: Sequence[str]) -> bool:
+    """Return whether `Accept` names a media type, and not JSON:API."""
+    weights = {parts[0]: _weight(parts) for parts in _items(headers, name, MEDIA_TYPE)}
+    return weights.get(name, 0.0) > 0 and MEDIA_TYPE not in weights
 
 
 def accepts_gzip(accept_encoding: Sequence[str]) -> bool:
@@ -98,32 +101,23 @@ def accepts_gzip(accept_encoding: Sequence[str]) -> bool:
 
 def _items(headers: Sequence[str], *names: str) -> list[Parts]:
     """Return the items of a list in a header that have these names, with their parameters."""
-    return [
-        parts
-        for header in headers
-        for parts in (_find_items if len(header) > _MAX_CACHED else _cached_items)(header, names)
-    ]
+    found: list[Parts] = []
+    for header in headers:
+        find = _find_items if len(header) <= _MAX_CACHED else _find_items.__wrapped__
+        found += find(header, names)
+    return found
 
 
+@lru_cache(maxsize=256)  # bounded, because clients choose the values
 def _find_items(header: str, names: tuple[str, ...]) -> list[Parts]:
     found = [item for item in _LIST_ITEM.findall(header) if item.lstrip().lower().startswith(names)]
     return [parts for parts in map(_split, found) if parts[0] in names]
-
-
-_cached_items = lru_cache(maxsize=256)(_find_items)  # bounded, because clients choose the values
 
 
 def _weight(parts: Parts) -> float:
     """Return the weight of an item of a list (RFC 9110, 12.4.2)."""
     weights = (match[1] for match in map(_WEIGHT.fullmatch, parts[1:]) if match)
     return float(next(weights, 1))
-
-
-def _unsupported(header: str, expected: str) -> UnsupportedMediaType:
-    return UnsupportedMediaType(
-        f"The body must be sent as `Content-Type: {expected}`, without other parameters such as "
-        f"`; charset=utf-8`, not as {quoted(header)}."
-    )
 
 
 def _split(value: str) -> Parts:

@@ -9,7 +9,7 @@ from marshmallow import ValidationError
 
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import InvalidParameter
-from registry.jsonapi.sorting import Key, Order
+from registry.jsonapi.sorting import Order
 
 Position: TypeAlias = tuple[Any, ...]
 """The stored values of the sort keys of a resource; empty: the end of the collection."""
@@ -26,7 +26,8 @@ class Cursors:
 
     def encode(self, position: Position) -> str:
         """Return the cursor of a position."""
-        values = [_encode(key, value) for key, value in zip(self.order, position, strict=False)]
+        pairs = zip(self.order, position, strict=False)
+        values = [None if one is None else key.attribute.to_cursor(one) for key, one in pairs]
         text = orjson.dumps([self._name(), values])
         return urlsafe_b64encode(text).rstrip(b"=").decode()
 
@@ -38,7 +39,9 @@ class Cursors:
             if name != self._name() or not isinstance(values, list):
                 raise ValueError(name)
             pairs = zip(self.order, values, strict=True) if values else ()
-            return tuple(_decode(key, value) for key, value in pairs)
+            return tuple(
+                None if value is None else key.attribute.from_cursor(value) for key, value in pairs
+            )
         except (ValueError, TypeError, ValidationError) as error:
             reason = "is not a cursor of this collection in this order"
             detail = f"{quoted(cursor)} {reason}; cursors are in the links of a page."
@@ -46,11 +49,3 @@ class Cursors:
 
     def _name(self) -> str:
         return f"{self.type}:{','.join(map(str, self.order))}"
-
-
-def _encode(key: Key, value: Any) -> Any:
-    return None if value is None else key.attribute.to_cursor(value)
-
-
-def _decode(key: Key, value: Any) -> Any:
-    return None if value is None else key.attribute.from_cursor(value)

@@ -77,10 +77,18 @@ def encode_document(
 
     data: JSON text: a resource object, an identifier, null, or an array of them.
     """
+    included = {}
+    if compound.included is not None:
+        members = [
+            text
+            for name, records in compound.included.items()
+            for text in resource_objects(graph[name], records, compound.linkage, query)
+        ]
+        included = {"included": Fragment(array(members))}
     return orjson.dumps(
         {
             "data": Fragment(data),
-            **_included(compound, query, graph),
+            **included,
             "jsonapi": JSONAPI,
             "links": links,
             **({"meta": meta} if meta else {}),
@@ -167,14 +175,3 @@ def written_linkage(record: Record, change: Change) -> Mapping[str, Mapping[int,
     """Return the relationships that a request has changed, by name and id of the resource."""
     id_ = record["_id"]
     return {linkage.relationship.name: {id_: linkage.linked_ids} for linkage in change.linkages}
-
-
-def _included(compound: Compound, query: Query, graph: Graph) -> dict[str, Any]:
-    if compound.included is None:
-        return {}
-    members = [
-        text
-        for name, records in compound.included.items()
-        for text in resource_objects(graph[name], records, compound.linkage, query)
-    ]
-    return {"included": Fragment(array(members))}

@@ -1,14 +1,16 @@
 """Exceptions that become JSON:API error objects: their base, their collection, their parts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from math import ceil
+from typing import Any, ClassVar, Self, TypeVar
 
-from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 
 MAX_ERRORS = 100
 """Errors per response: a request body of 1 MiB can contain more than 300,000."""
+
+_Error = TypeVar("_Error", bound="ApiError")
 
 READ_ONLY = "This attribute is read-only."
 
@@ -19,48 +21,53 @@ _MAX_NAME = 255
 class ApiError(Exception):
     """One error of one request (JSON:API 1.0, Error Objects).
 
-    A subclass declares its status and code, a title if it is not the code in words, and the
-    arguments of an example for the OpenAPI description.
+    A subclass declares its status and code, a title if it is not the code in words, and what its
+    instances have in common; `example` returns one of them, for the OpenAPI description.
 
     detail: a sentence about this occurrence. pointer: a JSON Pointer into the request document.
-    parameter: the name of a query parameter. headers: added to the response. meta: as in the error
-    object. type_url: identifies the error type in the cursor pagination profile, if it has one.
-    about: the path of a resource with further details, if there is one.
+    parameter: the name of a query parameter. headers: added to the response. retry_after: seconds
+    to wait before the next attempt. meta: as in the error object. type_url: identifies the error
+    type in the cursor pagination profile, if it has one. about: the path of a resource with further
+    details, if there is one.
     """
 
     status: int
     code: str
     title: str
+    detail: str
+    parameter: str | None = None
+    headers: Mapping[str, str] = {}
     type_url: ClassVar[str | None] = None
     about: str | None = None
-    _example: ClassVar[Mapping[str, Any]]
+    _example: ClassVar[tuple[Sequence[Any], Mapping[str, Any]]] = ((), {})
 
-    def __init_subclass__(
-        cls, *, status: int, code: str, title: str | None = None, example: Mapping[str, Any] = {}
-    ) -> None:
-        cls.status, cls.code, cls._example = status, code, example
+    def __init_subclass__(cls, *, status: int, code: str, title: str | None = None) -> None:
+        cls.status, cls.code = status, code
         cls.title = title or code.replace("_", " ").capitalize()
 
     def __init__(
         self,
-        detail: str,
+        detail: str | None = None,
         *,
         pointer: str | None = None,
         parameter: str | None = None,
         headers: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(detail)
-        self.detail = detail
+        self.detail = detail or self.detail
         self.pointer = pointer
-        self.parameter = parameter
-        self.headers = headers or {}
+        self.parameter = self.parameter if parameter is None else parameter
+        if retry_after is not None:
+            headers = {"Retry-After": str(ceil(retry_after))}
+        self.headers = headers or self.headers
         self.meta = meta
+        super().__init__(self.detail)
 
     @classmethod
     def example(cls) -> Self:
         """Return the example of this type."""
-        return cls(**cls._example)
+        return cls(*cls._example[0], **cls._example[1])
 
     def to_object(self, id_: str) -> dict[str, Any]:
         """Return the error object. id_: of this occurrence."""
@@ -81,6 +88,16 @@ class ApiError(Exception):
         if self.meta is not None:
             error["meta"] = self.meta
         return error
+
+
+def example(*arguments: Any, **named: Any) -> Callable[[type[_Error]], type[_Error]]:
+    """Declare the arguments of the example of an error."""
+
+    def declare(error: type[_Error]) -> type[_Error]:
+        error._example = arguments, named
+        return error
+
+    return declare
 
 
 def _encodable(text: str) -> str:
@@ -165,9 +182,9 @@ def unknown_relationship(name: str, resource: ResourceType) -> str:
     return f"{quoted(name)} is not a relationship of `{resource.type}`; available: {available}."
 
 
-def unknown_type(name: str, graph: Graph) -> str:
+def unknown_type(name: str, known: Iterable[str]) -> str:
     """Return the detail of the error for a type that does not exist."""
-    return f"Unknown type {quoted(name)}; available: {quoted(*graph)}."
+    return f"Unknown type {quoted(name)}; available: {quoted(*known)}."
 
 
 def quoted(*names: str) -> str:

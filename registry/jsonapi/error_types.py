@@ -4,54 +4,50 @@ The OpenAPI description shows the docstrings of these classes as descriptions of
 """
 
 from collections.abc import Mapping
-from math import ceil
 from typing import Self
 
-from registry.jsonapi.error_objects import ApiError, quoted
+from registry.jsonapi.error_objects import ApiError, example, quoted
 
 _RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
 """Seconds, for errors that are not the client's."""
 
+MAX_KEY_LENGTH = 255
+"""Characters of an `Idempotency-Key`."""
+
 _CURSOR_PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
 
 
-class MalformedRequest(
-    ApiError,
-    status=400,
-    code="malformed_request",
-    example={"detail": "The host that the request names is not valid."},
-):
+def _challenge(**attributes: str) -> Mapping[str, str]:
+    """Return the header that asks for an access token (RFC 6750, 3)."""
+    named = {"realm": "registry", **attributes}
+    text = ", ".join(f'{name}="{value}"' for name, value in named.items())
+    return {"WWW-Authenticate": f"Bearer {text}"}
+
+
+@example("The host that the request names is not valid.")
+class MalformedRequest(ApiError, status=400, code="malformed_request"):
     """The request is not valid HTTP, or its body cannot be decoded."""
 
 
-class MalformedDocument(
-    ApiError,
-    status=400,
-    code="malformed_document",
-    example={"detail": "`data` must be a resource object.", "pointer": "/data"},
-):
+@example("`data` must be a resource object.", pointer="/data")
+class MalformedDocument(ApiError, status=400, code="malformed_document"):
     """The body is not valid JSON, or not a JSON:API request document."""
 
 
+@example("`page[total]` must be `true` or `false`, not `1`.", parameter="page[total]")
 class InvalidParameter(
-    ApiError,
-    status=400,
-    code="invalid_parameter",
-    title="Invalid query parameter",
-    example={
-        "detail": "`page[total]` must be `true` or `false`, not `1`.",
-        "parameter": "page[total]",
-    },
+    ApiError, status=400, code="invalid_parameter", title="Invalid query parameter"
 ):
     """A query parameter is unknown, or its value is not valid."""
 
 
-class PageTooLarge(
-    ApiError,
-    status=400,
-    code="page_too_large",
-    example={"parameter": "page[size]", "max_size": 1000},
-):
+@example("`gmRh` is not a complete position.", parameter="page[after]")
+class PositionRejected(ApiError, status=400, code="invalid_position"):
+    """`Last-Event-ID` or `page[after]` is not a position in the changes of this database."""
+
+
+@example(parameter="page[size]", max_size=1000)
+class PageTooLarge(ApiError, status=400, code="page_too_large"):
     """The requested page size exceeds the maximum."""
 
     type_url = f"{_CURSOR_PROFILE}/max-size-exceeded"
@@ -62,59 +58,40 @@ class PageTooLarge(
 
 
 class RangeNotSupported(
-    ApiError,
-    status=400,
-    code="range_not_supported",
-    title="Range pagination not supported",
+    ApiError, status=400, code="range_not_supported", title="Range pagination not supported"
 ):
     """Both `page[after]` and `page[before]` are set; pages between cursors are not supported."""
 
+    detail = "Send either `page[after]` or `page[before]`, not both."
+    parameter = "page[before]"
     type_url = f"{_CURSOR_PROFILE}/range-pagination-not-supported"
 
-    def __init__(self) -> None:
-        detail = "Send either `page[after]` or `page[before]`, not both."
-        super().__init__(detail, parameter="page[before]")
 
-
-class InvalidAuthorization(
-    ApiError,
-    status=400,
-    code="invalid_request",
-    example={"detail": "There is no access token in the header `Authorization`."},
-):
+@example("There is no access token in the header `Authorization`.")
+class InvalidAuthorization(ApiError, status=400, code="invalid_request"):
     """The request has more than one access token, or the form of `Authorization` is not valid."""
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail, headers=_challenge(error="invalid_request"))
+    headers = _challenge(error="invalid_request")
 
 
 class AuthenticationRequired(ApiError, status=401, code="authentication_required"):
     """The request has no access token."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "Send an access token in the header `Authorization: Bearer`.", headers=_challenge()
-        )
+    detail = "Send an access token in the header `Authorization: Bearer`."
+    headers = _challenge()
 
 
-class TokenRejected(
-    ApiError, status=401, code="invalid_token", example={"detail": "The access token is malformed."}
-):
+@example("The access token is malformed.")
+class TokenRejected(ApiError, status=401, code="invalid_token"):
     """The access token is malformed, unknown, expired or revoked."""
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(detail, headers=_challenge(error="invalid_token"))
+    headers = _challenge(error="invalid_token")
 
 
-class InsufficientScope(
-    ApiError,
-    status=403,
-    code="insufficient_scope",
-    example={
-        "detail": "This requires the scope `persons:write`, which the access token lacks.",
-        "scope": "persons:write",
-    },
-):
+@example(
+    "This requires the scope `persons:write`, which the access token lacks.", scope="persons:write"
+)
+class InsufficientScope(ApiError, status=403, code="insufficient_scope"):
     """The access token does not allow this request."""
 
     def __init__(
@@ -128,32 +105,24 @@ class InsufficientScope(
 class CrossSiteRequest(ApiError, status=403, code="cross_site_request"):
     """A browser has sent the request for a page of another site."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "This service does not respond to pages of other sites; the setting `--cors-origin` "
-            "allows the origin of a page."
-        )
+    detail = (
+        "This service does not respond to pages of other sites; the setting `--cors-origin` "
+        "allows the origin of a page."
+    )
 
 
-class InvalidIdempotencyKey(
-    ApiError, status=400, code="invalid_idempotency_key", example={"max_length": 255}
-):
+class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"):
     """`Idempotency-Key` is not a valid key, or sent more than once."""
 
-    def __init__(self, max_length: int) -> None:
-        super().__init__(
-            f"`Idempotency-Key` must be sent once, with 1 to {max_length} ASCII characters: a "
-            "string in double quotes, or a text without spaces, quotes, backslashes, commas and "
-            "semicolons."
-        )
+    detail = (
+        f"`Idempotency-Key` must be sent once, with 1 to {MAX_KEY_LENGTH} ASCII characters: a "
+        "string in double quotes, or a text without spaces, quotes, backslashes, commas and "
+        "semicolons."
+    )
 
 
-class NotFound(
-    ApiError,
-    status=404,
-    code="not_found",
-    example={"detail": "There is no `person` with the id `999`."},
-):
+@example("There is no `person` with the id `999`.")
+class NotFound(ApiError, status=404, code="not_found"):
     """The path or the resource does not exist, or linkage refers to a missing resource."""
 
     @classmethod
@@ -163,59 +132,39 @@ class NotFound(
         return cls(detail, pointer=pointer)
 
 
-class MethodNotAllowed(
-    ApiError,
-    status=405,
-    code="method_not_allowed",
-    example={
-        "detail": "`/persons` supports GET, HEAD, OPTIONS, POST, not PUT.",
-        "headers": {"Allow": "GET, HEAD, OPTIONS, POST"},
-    },
-):
+@example(
+    "`/persons` supports GET, HEAD, OPTIONS, POST, not PUT.",
+    headers={"Allow": "GET, HEAD, OPTIONS, POST"},
+)
+class MethodNotAllowed(ApiError, status=405, code="method_not_allowed"):
     """The path does not support this method; `Allow` lists the supported ones."""
 
 
-class NotAcceptable(
-    ApiError,
-    status=406,
-    code="not_acceptable",
-    example={
-        "detail": "Every `application/vnd.api+json` in the header `Accept` has parameters; send "
-        "one without parameters, or no `Accept`."
-    },
-):
+@example(
+    "Every `application/vnd.api+json` in the header `Accept` has parameters; send "
+    "one without parameters, or no `Accept`."
+)
+class NotAcceptable(ApiError, status=406, code="not_acceptable"):
     """Every JSON:API media type in `Accept` has parameters."""
 
 
-class RequestTimeout(
-    ApiError, status=408, code="request_timeout", example={"part": "head", "seconds": 30}
-):
+@example(part="head", seconds=30)
+class RequestTimeout(ApiError, status=408, code="request_timeout"):
     """The head or the body of the request did not arrive in time."""
 
     def __init__(self, part: str, seconds: float) -> None:
         super().__init__(f"The {part} of the request did not arrive within {seconds:g} s.")
 
 
-class TypeConflict(
-    ApiError,
-    status=409,
-    code="type_conflict",
-    example={"detail": "The type must be `person`, not `computer`.", "pointer": "/data/type"},
-):
+@example("The type must be `person`, not `computer`.", pointer="/data/type")
+class TypeConflict(ApiError, status=409, code="type_conflict"):
     """The type of a resource is not the expected one."""
 
 
-class ValueTaken(
-    ApiError,
-    status=409,
-    code="value_taken",
-    example={
-        "type_name": "person",
-        "attribute": "email",
-        "pointer": "/data/attributes/email",
-        "about": "/persons/1",
-    },
-):
+@example(
+    type_name="person", attribute="email", pointer="/data/attributes/email", about="/persons/1"
+)
+class ValueTaken(ApiError, status=409, code="value_taken"):
     """Another resource has this value of a unique attribute; `links.about` leads to it."""
 
     def __init__(self, type_name: str, attribute: str, pointer: str, about: str | None) -> None:
@@ -224,14 +173,24 @@ class ValueTaken(
         self.about = about
 
 
+class PositionGone(ApiError, status=410, code="position_expired"):
+    """The changes after the position are no longer kept: list the resources anew."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The changes after this position are no longer kept. List the resources again, and "
+            "follow from the position in the header `Registry-Position` of that response."
+        )
+
+
 class PreconditionFailed(ApiError, status=412, code="precondition_failed"):
     """`If-Match` does not match the resource, or `If-None-Match` does."""
 
-    def __init__(self) -> None:
-        super().__init__("`If-Match` or `If-None-Match` does not hold; read the resource again.")
+    detail = "`If-Match` or `If-None-Match` does not hold; read the resource again."
 
 
-class BodyTooLarge(ApiError, status=413, code="body_too_large", example={"max_bytes": 2**20}):
+@example(max_bytes=2**20)
+class BodyTooLarge(ApiError, status=413, code="body_too_large"):
     """The body exceeds the size limit."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -241,35 +200,28 @@ class BodyTooLarge(ApiError, status=413, code="body_too_large", example={"max_by
 class ResultTooLarge(ApiError, status=413, code="result_too_large"):
     """The result is too large to be stored under an `Idempotency-Key`; nothing was changed."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "The result exceeds the 16 MB that can be stored under an `Idempotency-Key`. Nothing "
-            "was changed; send fewer operations per request."
-        )
+    detail = (
+        "The result exceeds the 16 MB that can be stored under an `Idempotency-Key`. Nothing "
+        "was changed; send fewer operations per request."
+    )
 
 
-class UnsupportedMediaType(
-    ApiError,
-    status=415,
-    code="unsupported_media_type",
-    example={
-        "detail": "The body must be sent as `Content-Type: application/vnd.api+json`, without "
-        "other parameters such as `; charset=utf-8`, not as `application/json`."
-    },
-):
+@example(
+    "The body must be sent as `Content-Type: application/vnd.api+json`, without "
+    "other parameters such as `; charset=utf-8`, not as `application/json`."
+)
+class UnsupportedMediaType(ApiError, status=415, code="unsupported_media_type"):
     """`Content-Type` is not JSON:API without parameters, or the encoding is not supported."""
 
 
 class ExpectationFailed(ApiError, status=417, code="expectation_failed"):
     """The `Expect` header is not `100-continue`."""
 
-    def __init__(self) -> None:
-        super().__init__("The only supported expectation is `100-continue`.")
+    detail = "The only supported expectation is `100-continue`."
 
 
-class MisdirectedRequest(
-    ApiError, status=421, code="misdirected_request", example={"host": "other.example.org"}
-):
+@example(host="other.example.org")
+class MisdirectedRequest(ApiError, status=421, code="misdirected_request"):
     """The host that the request names is not one of this service."""
 
     def __init__(self, host: str) -> None:
@@ -279,28 +231,22 @@ class MisdirectedRequest(
         )
 
 
-class InvalidField(
-    ApiError,
-    status=422,
-    code="invalid_field",
-    example={"detail": "Field may not be null.", "pointer": "/data/attributes/first_name"},
-):
+@example("Field may not be null.", pointer="/data/attributes/first_name")
+class InvalidField(ApiError, status=422, code="invalid_field"):
     """An attribute or relationship is missing, unknown, read-only, or its value is not valid."""
 
 
 class IdempotencyKeyReused(ApiError, status=422, code="idempotency_key_reused"):
     """Another request of this client has the same `Idempotency-Key`; nothing was changed."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "Another request with this `Idempotency-Key` has succeeded; its path, query string or "
-            "body was different. Send a new key."
-        )
+    detail = (
+        "Another request with this `Idempotency-Key` has succeeded; its path, query string or "
+        "body was different. Send a new key."
+    )
 
 
-class HeaderFieldsTooLarge(
-    ApiError, status=431, code="header_fields_too_large", example={"max_bytes": 2**16}
-):
+@example(max_bytes=2**16)
+class HeaderFieldsTooLarge(ApiError, status=431, code="header_fields_too_large"):
     """The header fields exceed the size limit."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -310,89 +256,67 @@ class HeaderFieldsTooLarge(
 class InternalError(ApiError, status=500, code="internal_error"):
     """The service has a defect; its log contains the cause with the id of the request."""
 
-    def __init__(self) -> None:
-        super().__init__("The service failed to process the request; its log contains the cause.")
+    detail = "The service failed to process the request; its log contains the cause."
 
 
 class InvalidStoredRecord(ApiError, status=500, code="invalid_record", title="Invalid record"):
     """A record in the database is not valid; the log of the service has its id."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "A record in the database that the request needs is not valid, because another program "
-            "has written it; the log of the service has its id."
-        )
+    detail = (
+        "A record in the database that the request needs is not valid, because another program "
+        "has written it; the log of the service has its id."
+    )
 
 
 class ServiceUnavailable(ApiError, status=503, code="unavailable", title="Service unavailable"):
     """The database did not respond in time; the change may or may not have been applied."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "The database did not respond in time, or too many requests changed the same "
-            "resources. A change may or may not have been applied: read the resource before "
-            "retrying, unless the request has an `Idempotency-Key`.",
-            headers=_RETRY_AFTER,
-        )
+    detail = (
+        "The database did not respond in time, or too many requests changed the same "
+        "resources. A change may or may not have been applied: read the resource before "
+        "retrying, unless the request has an `Idempotency-Key`."
+    )
+    headers = _RETRY_AFTER
 
 
-class IssuerUnavailable(
-    ApiError,
-    status=503,
-    code="issuer_unavailable",
-    example={"detail": "The keys of the OpenID Connect issuer cannot be read.", "seconds": 5},
-):
+@example("The keys of the OpenID Connect issuer cannot be read.", retry_after=5)
+class IssuerUnavailable(ApiError, status=503, code="issuer_unavailable"):
     """The keys of the OpenID Connect issuer cannot be read, so its tokens cannot be verified."""
 
-    def __init__(self, detail: str, seconds: float) -> None:
-        super().__init__(detail, headers={"Retry-After": str(ceil(seconds))})
 
-
-class Overloaded(
-    ApiError,
-    status=503,
-    code="overloaded",
-    example={"detail": "The limit of small requests in progress is reached.", "seconds": 5},
-):
+@example("The limit of small requests in progress is reached. Nothing was changed.", retry_after=5)
+class Overloaded(ApiError, status=503, code="overloaded"):
     """A limit of requests in progress is reached; nothing was changed."""
 
-    def __init__(self, detail: str, seconds: float) -> None:
-        super().__init__(
-            f"{detail} Nothing was changed.", headers={"Retry-After": str(ceil(seconds))}
-        )
 
-
-class DiskFull(ApiError, status=503, code="disk_full", example={"reserve": 2**26}):
+@example(reserve=2**26)
+class DiskFull(ApiError, status=503, code="disk_full"):
     """The disk of the database has too little free space; nothing was changed."""
+
+    headers = _RETRY_AFTER
 
     def __init__(self, reserve: int) -> None:
         super().__init__(
             f"The disk of the database has less than {reserve // 2**20} MB of free space. Nothing "
-            "was changed. Resources can still be read.",
-            headers=_RETRY_AFTER,
+            "was changed. Resources can still be read."
         )
 
 
-class QueryTimedOut(ApiError, status=503, code="query_timeout", example={"seconds": 5}):
+@example(seconds=5)
+class QueryTimedOut(ApiError, status=503, code="query_timeout"):
     """The database did not filter, sort or count the resources within the time limit."""
+
+    headers = _RETRY_AFTER
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
             f"The query did not finish within {seconds:g} s. Indexes support the operators `eq`, "
             "`in` and `prefix`, and sorting by one attribute of the type itself. A page after a "
             "cursor is faster than a page with a large number, and `page[total]=false` skips "
-            "counting.",
-            headers=_RETRY_AFTER,
+            "counting."
         )
 
 
 def error_types() -> list[type[ApiError]]:
     """Return the types of the errors that responses can have."""
     return ApiError.__subclasses__()
-
-
-def _challenge(**attributes: str) -> Mapping[str, str]:
-    """Return the header that asks for an access token (RFC 6750, 3)."""
-    named = {"realm": "registry", **attributes}
-    text = ", ".join(f'{name}="{value}"' for name, value in named.items())
-    return {"WWW-Authenticate": f"Bearer {text}"}

@@ -82,20 +82,22 @@ def names_related(condition: Filter) -> bool:
     return any(True for _ in related_filters(condition))
 
 
-def filtered_fields(condition: Filter, type_name: str) -> Iterator[tuple[str, str]]:
+def filtered_fields(
+    condition: Filter, resource: ResourceType
+) -> Iterator[tuple[ResourceType, str]]:
     """Yield the type and the stored name of each field that a filter compares, as often as it does.
 
-    type_name: of the resources to filter.
+    resource: the type of the resources to filter.
     """
     match condition:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
-                yield from filtered_fields(part, type_name)
+                yield from filtered_fields(part, resource)
         case Not(part):
-            yield from filtered_fields(part, type_name)
+            yield from filtered_fields(part, resource)
         case Related(target=target, part=part):
-            yield from filtered_fields(part, target.type)
+            yield from filtered_fields(part, target)
         case Condition(stored_name):
-            yield type_name, stored_name
+            yield resource, stored_name
         case _:
             assert_never(condition)

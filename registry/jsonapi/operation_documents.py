@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import orjson
 from orjson import Fragment
 
-from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Mode, Verb, Write
+from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.error_objects import (
     DocumentPosition,
@@ -44,16 +43,8 @@ _EXCLUDED = ("data", "included", "errors", RESULTS)
 
 _PLAIN_PATH = re.compile(r"/(?!/)[^?#\t\r\n]*")
 
-_MODES = {"add": Mode.ADD, "update": Mode.REPLACE, "remove": Mode.REMOVE}
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The target of `ref`, `href` or `data`; without an identifier, the collection of the type."""
-
-    resource: ResourceType
-    identifier: Identifier | None = None
-    relationship: Relationship | None = None
+_Target: TypeAlias = tuple[ResourceType, Identifier | None, Relationship | None]
+"""The target of `ref`, `href` or `data`; without an identifier, the collection of the type."""
 
 
 def operation_position(index: int) -> DocumentPosition:
@@ -108,72 +99,50 @@ def _register_local_id(
                 local_ids[type_name, lid] = placeholder
 
 
-class _OperationLoader:
+class _OperationLoader(DocumentLoader):
     """Loads one operation. Raises MalformedDocument or NotFound if it is not an operation."""
 
     def __init__(
         self, operation: Any, position: DocumentPosition, graph: Graph, local_ids: LocalIds
     ) -> None:
+        super().__init__(local_ids)
         if not isinstance(operation, dict):
             raise malformed("An operation must be an object.", position)
-        op = operation.get("op")
-        if not isinstance(op, str) or op not in _MODES:
-            raise malformed(f"`op` must be one of {quoted(*_MODES)}.", position / "op")
+        names = [verb.value for verb in Verb]
+        if operation.get("op") not in names:
+            raise malformed(f"`op` must be one of {quoted(*names)}.", position / "op")
         self._operation: dict[str, Any] = operation
-        self._op = op
+        self._verb = Verb(operation["op"])
         self._position = position
         self._graph = graph
-        self._loader = DocumentLoader(local_ids)
 
     def load(self, placeholder: int) -> Write:
         """Return the operation. placeholder: stands for the id of a resource that it adds."""
-        match self._op, self._target():
-            case _, _Target(resource, Identifier() as target, Relationship() as relationship):
-                return self._change_linkage(resource, target, relationship)
-            case "add", _Target(resource, None):
-                target = Identifier(placeholder, "", (self._position / "data").pointer)
-                change = self._change(resource, creating=True)
-                return self._write(Verb.CREATE, resource, target, change)
-            case "update", _Target(resource, Identifier() as target):
-                change = self._change(resource, creating=False)
-                return self._write(Verb.UPDATE, resource, target, change)
-            case "remove", _Target(resource, Identifier() as target):
-                # The data may be members to remove from a relationship that `ref` fails to name.
-                if self._operation.get("data") is not None:
-                    detail = "`remove` takes `data` only with a relationship."
-                    raise malformed(detail, self._position / "data")
-                return self._write(Verb.DELETE, resource, target, is_shown=False)
-        target_kind = "a collection or a relationship" if self._op == "add" else "one resource"
-        raise malformed(f"The target of `{self._op}` must be {target_kind}.", self._position)
-
-    def _change(self, resource: ResourceType, *, creating: bool) -> Change:
-        position = self._position / "data"
-        change = self._loader.change(self._data(), resource, position, creating=creating)
-        self._loader.errors.raise_any()
-        return change
-
-    def _change_linkage(
-        self, resource: ResourceType, target: Identifier, relationship: Relationship
-    ) -> Write:
-        if not relationship.to_many and self._op != "update":
-            detail = f"`{relationship.name}` is a to-one relationship: it supports only `update`."
-            raise malformed(detail, self._position / "op")
-        mode, position = _MODES[self._op], self._position / "data"
-        linkage = self._loader.linkage(self._data(), relationship, mode, position)
-        self._loader.errors.raise_any()
-        change = Change({}, (linkage,))
-        return self._write(Verb.UPDATE, resource, target, change, is_shown=False)
-
-    def _write(
-        self,
-        verb: Verb,
-        resource: ResourceType,
-        target: Identifier,
-        change: Change = NO_CHANGE,
-        *,
-        is_shown: bool = True,
-    ) -> Write:
-        position = self._position / "data"
+        verb, position = self._verb, self._position / "data"
+        resource, target, relationship = self._target()
+        self.errors.raise_any()
+        if resource.read_only or (relationship and relationship.read_only):
+            name = relationship.name if relationship else resource.type
+            raise malformed(f"{quoted(name)} is read-only.", self._position)
+        if relationship is not None:
+            if not relationship.to_many and verb is not Verb.UPDATE:
+                detail = f"`{relationship.name}` is a to-one relationship: it supports only"
+                raise malformed(f"{detail} `update`.", self._position / "op")
+            linkage = self.linkage(self._data(), relationship, verb, position)
+            verb, change = Verb.UPDATE, Change({}, (linkage,))
+        elif (target is None) != (verb is Verb.ADD):
+            kind = "a collection or a relationship" if target else "one resource"
+            detail = f"The target of `{verb.value}` must be {kind}."
+            raise malformed(detail, self._position)
+        elif verb is Verb.REMOVE:
+            if self._operation.get("data") is not None:
+                raise malformed("`remove` takes `data` only with a relationship.", position)
+            change = NO_CHANGE
+        else:
+            change = self.change(self._data(), resource, position, creating=verb is Verb.ADD)
+        self.errors.raise_any()
+        is_shown = relationship is None and verb is not Verb.REMOVE
+        target = target or Identifier(placeholder, "", position.pointer)
         return Write(verb, resource, target, change, position=position, is_shown=is_shown)
 
     def _data(self) -> Any:
@@ -188,22 +157,20 @@ class _OperationLoader:
         if "href" in operation:
             return self._href_target(operation["href"], position / "href")
         if "ref" in operation:
-            return self._ref_target(operation["ref"], position / "ref")
-        if self._op == "remove":
+            ref, position = operation["ref"], position / "ref"
+            resource, relationship = self._resource(ref, position), None
+            # Even if null or empty: without the relationship, `remove` would delete the resource.
+            if "relationship" in ref:
+                member = position / "relationship"
+                relationship = _relationship(resource, ref["relationship"], member)
+            return resource, self.identifier(ref, resource.type, position), relationship
+        if self._verb is Verb.REMOVE:
             raise malformed("`remove` requires `ref` or `href`.", position)
         data, position = self._data(), position / "data"
         resource = self._resource(data, position)
-        if self._op == "add":
-            return _Target(resource)
-        return _Target(resource, self._identifier(data, resource, position))
-
-    def _ref_target(self, ref: Any, position: DocumentPosition) -> _Target:
-        resource = self._resource(ref, position)
-        relationship = None
-        # Even if null or empty: without the relationship, `remove` would delete the resource.
-        if "relationship" in ref:
-            relationship = _relationship(resource, ref["relationship"], position / "relationship")
-        return _Target(resource, self._identifier(ref, resource, position), relationship)
+        if self._verb is Verb.ADD:
+            return resource, None, None
+        return resource, self.identifier(data, resource.type, position), None
 
     def _href_target(self, href: Any, position: DocumentPosition) -> _Target:
         """Return the target of a path of this service: a collection, a resource or linkage."""
@@ -212,15 +179,14 @@ class _OperationLoader:
         collections = {resource.collection: resource for resource in self._graph.values()}
         match _path_segments(href):
             case ["", collection] if collection in collections:
-                return _Target(collections[collection])
+                return collections[collection], None, None
             case ["", collection, id_, *rest] if collection in collections:
                 resource = collections[collection]
                 identifier = Identifier(parse_id(id_), id_, position.pointer)
                 if not rest:
-                    return _Target(resource, identifier)
+                    return resource, identifier, None
                 if len(rest) == 2 and rest[0] == "relationships":
-                    relationship = _relationship(resource, rest[1], position)
-                    return _Target(resource, identifier, relationship)
+                    return resource, identifier, _relationship(resource, rest[1], position)
         detail = "`href` must be the path of a collection, a resource or its linkage."
         raise NotFound(detail, pointer=position.pointer)
 
@@ -232,13 +198,6 @@ class _OperationLoader:
             pointer = (position / "type").pointer
             raise NotFound(unknown_type(type_name, self._graph), pointer=pointer)
         return self._graph[type_name]
-
-    def _identifier(
-        self, data: Any, resource: ResourceType, position: DocumentPosition
-    ) -> Identifier:
-        identifier = self._loader.identifier(data, resource.type, position)
-        self._loader.errors.raise_any()
-        return identifier
 
 
 def _path_segments(href: str) -> Sequence[str]:

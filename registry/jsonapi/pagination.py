@@ -1,7 +1,7 @@
 """`page` -> the requested page of a collection (JSON:API 1.0, Pagination; cursor profile)."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -86,40 +86,39 @@ def parse_page(
     """
     errors, size, number, total = ErrorCollector(), sizes.default, 1, True
     codec, position = Cursors(resource.type, order or BY_ID), None
+    cursors = sorted(_CURSORS & members.keys())
     with errors:
-        _check_combination(members)
+        if "number" in members and cursors:
+            detail = "`page[number]` must not be combined with `page[after]` or `page[before]`."
+            raise InvalidParameter(detail, parameter="page[number]")
+        if "total" in members and "number" not in members:
+            detail = (
+                "`page[total]` requires `page[number]`, because cursor pages are not counted. Send "
+                "`page[number]=1` for the total, or leave `page[total]` unset."
+            )
+            raise InvalidParameter(detail, parameter="page[total]")
+        if len(cursors) > 1:
+            raise RangeNotSupported
     with errors:
         if "size" in members:
             size = parse_size(members["size"], "page[size]", sizes)
     with errors:
         if "number" in members:
-            number = _parse_number(members["number"], size)
+            number = _parse_positive(members["number"], "page[number]")
+            if (number - 1) * size > MAX_ID:
+                raise InvalidParameter("The page number is too large.", parameter="page[number]")
     with errors:
-        if "total" in members:
-            total = _parse_total(members["total"])
-    for member in sorted(_CURSORS & members.keys()) if order else ():
+        total = members.get("total", "true") == "true"
+        if not total and members["total"] != "false":
+            detail = f"`page[total]` must be `true` or `false`, not {quoted(members['total'])}."
+            raise InvalidParameter(detail, parameter="page[total]")
+    for member in cursors if order else ():
         with errors:
             position = codec.decode(members[member], f"page[{member}]")
     errors.raise_any()
     if "number" in members:
         return NumberedPage(number, size, total)
     return CursorPage(size, codec, position, backwards="before" in members)
-
-
-def _check_combination(members: Collection[str]) -> None:
-    """Raise RangeNotSupported or InvalidParameter if the members exclude each other."""
-    cursors = _CURSORS.intersection(members)
-    if "number" in members and cursors:
-        detail = "`page[number]` must not be combined with `page[after]` or `page[before]`."
-        raise InvalidParameter(detail, parameter="page[number]")
-    if "total" in members and "number" not in members:
-        detail = (
-            "`page[total]` requires `page[number]`, because cursor pages are not counted. Send "
-            "`page[number]=1` for the total, or leave `page[total]` unset."
-        )
-        raise InvalidParameter(detail, parameter="page[total]")
-    if len(cursors) > 1:
-        raise RangeNotSupported
 
 
 def parse_size(value: str, parameter: str, sizes: PageSizes) -> int:
@@ -136,37 +135,43 @@ def page_links(page: Page, window: Window, url: str) -> dict[str, str | None]:
     url: of this page; the links keep its other parameters. `last` is absent if the number of the
     last page is unknown.
     """
-    base = _strip_page(url)
+    path, _, query = url.partition("?")
+    others = [part for part in query.split("&") if part and not _is_page(part.partition("=")[0])]
+    base = f"{path}?{''.join([f'{part}&' for part in others])}"
+
+    def link(**members: str | int) -> str:
+        # Cursors, numbers and words need no percent-encoding.
+        return base + "&".join([f"page%5B{name}%5D={value}" for name, value in members.items()])
+
     if isinstance(page, CursorPage):
-        return _cursor_links(page, window, base)
-    links = {"first": _number_link(base, page, 1)}
+        before, after = _neighbours(page, window).values()
+        # The page before the first one is empty and has no cursor; the first one follows it.
+        follows = page.backwards and page.position != END and window.last is None
+        first = link(size=page.size)
+        return {
+            "first": first,
+            "last": link(size=page.size, before=page.cursors.encode(END)),
+            "prev": link(size=page.size, before=before) if before else None,
+            "next": link(size=page.size, after=after) if after else first if follows else None,
+        }
+    uncounted = {} if page.total else {"total": "false"}
+    links = {"first": link(number=1, size=page.size, **uncounted)}
     preceding = page.number - 1
     if window.total is not None:
         last = max(1, -(-window.total // page.size))
         preceding = min(preceding, last)
-        links["last"] = _number_link(base, page, last)
+        links["last"] = link(number=last, size=page.size)
+    following = link(number=page.number + 1, size=page.size, **uncounted)
     return {
         **links,
-        "prev": _number_link(base, page, preceding) if preceding else None,
-        "next": _number_link(base, page, page.number + 1) if window.more else None,
+        "prev": link(number=preceding, size=page.size, **uncounted) if preceding else None,
+        "next": following if window.more else None,
     }
-
-
-def _strip_page(url: str) -> str:
-    """Return the URL without the page parameters, ready to append others."""
-    path, _, query = url.partition("?")
-    others = [part for part in query.split("&") if part and not _is_page(part.partition("=")[0])]
-    return f"{path}?{''.join([f'{part}&' for part in others])}"
 
 
 @lru_cache(maxsize=256)  # bounded, as clients choose the names
 def _is_page(name: str) -> bool:
     return _PAGE.fullmatch(unquote_plus(name)) is not None
-
-
-def _with_page(base: str, **members: str | int) -> str:
-    # Cursors, numbers and words need no percent-encoding.
-    return base + "&".join([f"page%5B{name}%5D={value}" for name, value in members.items()])
 
 
 def page_meta(page: Page | None, window: Window) -> dict[str, Any]:
@@ -177,24 +182,6 @@ def page_meta(page: Page | None, window: Window) -> dict[str, Any]:
     if isinstance(page, CursorPage):
         meta["page"] = _neighbours(page, window)
     return meta
-
-
-def _cursor_links(page: CursorPage, window: Window, base: str) -> dict[str, str | None]:
-    """Return the links of the cursor profile; null beyond the ends of the collection."""
-
-    def link(**cursor: str) -> str:
-        return _with_page(base, size=page.size, **cursor)
-
-    cursors = _neighbours(page, window)
-    before, after = cursors["before"], cursors["after"]
-    # The page before the first one is empty and has no cursor; the first one follows it.
-    follows = page.backwards and page.position != END and window.last is None
-    return {
-        "first": link(),
-        "last": link(before=page.cursors.encode(END)),
-        "prev": None if before is None else link(before=before),
-        "next": link(after=after) if after is not None else link() if follows else None,
-    }
 
 
 def _neighbours(page: CursorPage, window: Window) -> dict[str, str | None]:
@@ -209,25 +196,6 @@ def _neighbours(page: CursorPage, window: Window) -> dict[str, str | None]:
         "before": page.cursors.encode(before) if has_preceding else None,
         "after": None if after is None else page.cursors.encode(after),
     }
-
-
-def _number_link(base: str, page: NumberedPage, number: int) -> str:
-    total = {} if page.total else {"total": "false"}
-    return _with_page(base, number=number, size=page.size, **total)
-
-
-def _parse_number(value: str, size: int) -> int:
-    number = _parse_positive(value, "page[number]")
-    if (number - 1) * size > MAX_ID:
-        raise InvalidParameter("The page number is too large.", parameter="page[number]")
-    return number
-
-
-def _parse_total(value: str) -> bool:
-    if value not in {"true", "false"}:
-        detail = f"`page[total]` must be `true` or `false`, not {quoted(value)}."
-        raise InvalidParameter(detail, parameter="page[total]")
-    return value == "true"
 
 
 def _parse_positive(value: str, parameter: str) -> int:

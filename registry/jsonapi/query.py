@@ -183,20 +183,25 @@ class _Parser:
     def query(self) -> Query:
         """Return the query. Raises ApiErrors if any parameter is not valid."""
         scope, errors = self._scope, self.errors
-        order, tree, sizes, page = None, None, dict[IncludePath, int](), None
+        order, included, sizes, page = None, None, dict[IncludePath, int](), None
         with errors:
             order = parse_sort(self._sort, scope.resource, scope.graph)
         with errors:
-            tree = _parse_include(self._include or "", scope)
-        with errors:
-            sizes = _parse_include_sizes(self._include_sizes, tree, scope)
+            included = _parse_include(self._include or "", scope)
+        for path, value in self._include_sizes.items():
+            parameter, steps = f"page[{path}][size]", tuple(path.split("."))
+            with errors:
+                if included is not None and steps not in included[1]:
+                    detail = f"{quoted(path)} is not a to-many relationship that `include` names."
+                    raise InvalidParameter(detail, parameter=parameter)
+                sizes[steps] = parse_size(value, parameter, scope.sizes)
         with errors:
             if self._page:
                 page = parse_page(self._page, scope.sizes, scope.resource, order)
         errors.raise_any()
-        include = None if self._include is None else tree
+        tree = None if self._include is None or included is None else included[0]
         filters, parameters = tuple(self._filters.values()), tuple(self._filters)
-        return Query(self._fields, include, sizes, order or BY_ID, filters, parameters, page)
+        return Query(self._fields, tree, sizes, order or BY_ID, filters, parameters, page)
 
 
 def _split_brackets(name: str) -> list[str]:
@@ -218,59 +223,30 @@ def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> f
     return names
 
 
-def _parse_include(value: str, scope: QueryScope) -> Include:
-    """JSON:API 1.0, Inclusion of Related Resources; an empty value includes nothing."""
-    tree, errors = dict[str, Include](), ErrorCollector()
-    for path in dict.fromkeys(value.split(",")) if value else ():
-        with errors:
-            _add_path(path, tree, scope)
-    errors.raise_any()
-    return tree
+def _parse_include(value: str, scope: QueryScope) -> tuple[Include, set[IncludePath]]:
+    """JSON:API 1.0, Inclusion of Related Resources; an empty value includes nothing.
 
-
-def _add_path(path: str, tree: dict[str, Include], scope: QueryScope) -> None:
-    """Add an include path to the tree. Raises InvalidParameter."""
-    steps = path.split(".")
-    if len(steps) > MAX_INCLUDE_STEPS:
-        detail = f"{quoted(path)} has {len(steps)} steps; the maximum is {MAX_INCLUDE_STEPS}."
-        raise InvalidParameter(detail, parameter="include")
-    resource, relationships = scope.start
-    for step in steps:
-        if step not in relationships:
-            detail = (
-                f"{quoted(step)} in {quoted(path)} is not a relationship of `{resource.type}` "
-                f"that can be included; available: {quoted(*relationships)}."
-            )
-            raise InvalidParameter(detail, parameter="include")
-        resource = scope.graph[relationships[step].target]
-        relationships = resource.relationships
-        tree = tree.setdefault(step, {})  # type: ignore[assignment] # built here: mutable
-
-
-def _parse_include_sizes(
-    values: Mapping[str, str], include: "Include | None", scope: QueryScope
-) -> dict[IncludePath, int]:
-    """Return the sizes that `page[path][size]` sets for included to-many relationships.
-
-    include: None if it is not valid; then it is not reported which paths it lacks.
+    Returns the paths as a tree, and those that lead to several resources.
     """
-    sizes, errors = dict[IncludePath, int](), ErrorCollector()
-    for path, value in values.items():
-        parameter, steps = f"page[{path}][size]", tuple(path.split("."))
+    root, to_many, errors = dict[str, Include](), set[IncludePath](), ErrorCollector()
+    for path in dict.fromkeys(value.split(",")) if value else ():
+        tree, steps, (resource, relationships) = root, path.split("."), scope.start
         with errors:
-            if include is not None and not _leads_to_many(steps, include, scope):
-                detail = f"{quoted(path)} is not a to-many relationship that `include` names."
-                raise InvalidParameter(detail, parameter=parameter)
-            sizes[steps] = parse_size(value, parameter, scope.sizes)
+            if len(steps) > MAX_INCLUDE_STEPS:
+                detail = f"{quoted(path)} has {len(steps)} steps; the maximum is"
+                raise InvalidParameter(f"{detail} {MAX_INCLUDE_STEPS}.", parameter="include")
+            for number, step in enumerate(steps, 1):
+                if step not in relationships:
+                    detail = (
+                        f"{quoted(step)} in {quoted(path)} is not a relationship of "
+                        f"`{resource.type}` that can be included; available: "
+                        f"{quoted(*relationships)}."
+                    )
+                    raise InvalidParameter(detail, parameter="include")
+                if relationships[step].to_many and not (scope.linkage and number == 1):
+                    to_many.add(tuple(steps[:number]))
+                resource = scope.graph[relationships[step].target]
+                relationships = resource.relationships
+                tree = tree.setdefault(step, {})  # type: ignore[assignment] # built here: mutable
     errors.raise_any()
-    return sizes
-
-
-def _leads_to_many(steps: IncludePath, include: Include, scope: QueryScope) -> bool:
-    _, relationships = scope.start
-    for step in steps:
-        if step not in include:
-            return False
-        include, relationship = include[step], relationships[step]
-        relationships = scope.graph[relationship.target].relationships
-    return relationship.to_many and not (scope.linkage and len(steps) == 1)
+    return root, to_many

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import orjson
 from marshmallow import ValidationError
 
-from registry.jsonapi.changes import Change, Identifier, Linkage, Mode
+from registry.jsonapi.changes import Change, Identifier, Linkage, Verb
 from registry.jsonapi.error_objects import (
     DATA,
     READ_ONLY,
@@ -21,7 +21,7 @@ from registry.jsonapi.error_types import InvalidField, MalformedDocument, TypeCo
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.validation import validator_for
+from registry.model.validation import load_attributes
 
 LocalId: TypeAlias = tuple[str, str]
 """The type and the `lid` of a resource that an operation adds."""
@@ -47,13 +47,13 @@ def load(body: bytes, resource: ResourceType, *, creating: bool) -> Change:
     return change
 
 
-def load_linkage(body: bytes, relationship: Relationship, mode: Mode) -> Change:
+def load_linkage(body: bytes, relationship: Relationship, verb: Verb) -> Change:
     """Return the change of a relationship (JSON:API 1.0, Updating Relationships).
 
     Raises as `load_member` does, and ApiErrors with all other errors.
     """
     loader = DocumentLoader()
-    linkage = loader.linkage(load_member(body, "data"), relationship, mode, DATA)
+    linkage = loader.linkage(load_member(body, "data"), relationship, verb, DATA)
     loader.errors.raise_any()
     return Change({}, (linkage,))
 
@@ -122,7 +122,8 @@ class DocumentLoader:
                 raise error  # the attributes are those of another type
             self.errors.add(error)
         attributes = self._object_member(data, "attributes", position)
-        read_only = {} if creating else _read_only(attributes, resource)
+        names = () if creating else resource.readable.keys() - resource.writable
+        read_only = {name: value for name, value in attributes.items() if name in names}
         written = {name: one for name, one in attributes.items() if name not in read_only}
         loaded = self._attributes(written, resource, position, creating=creating)
         linkages = self._linkages(data, resource, position)
@@ -136,11 +137,16 @@ class DocumentLoader:
         *,
         creating: bool,
     ) -> _Object:
-        refused = [name for name in attributes if name not in resource.writable]
-        details = {name: _not_writable(name, resource) for name in refused}
+        details = dict[str, str]()
+        for name in [name for name in attributes if name not in resource.writable]:
+            if name in resource.readable or name in resource.hidden:
+                details[name] = READ_ONLY
+            else:
+                detail = f"{quoted(name)} is not an attribute of `{resource.type}`; available:"
+                details[name] = f"{detail} {quoted(*resource.attributes)}."
         writable = {name: value for name, value in attributes.items() if name not in details}
         try:
-            loaded = validator_for(resource)(writable, creating)
+            loaded = load_attributes(resource, writable, creating=creating)
         except ValidationError as error:
             # {name: [message, ...]} becomes one error object per attribute.
             details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}
@@ -162,29 +168,31 @@ class DocumentLoader:
             if relationship is None:
                 detail = unknown_relationship(name, resource)
                 self.errors.add(InvalidField(detail, pointer=member.pointer))
+            elif relationship.read_only:
+                self.errors.add(InvalidField(f"`{name}` is read-only.", pointer=member.pointer))
             elif not isinstance(value, dict) or "data" not in value:
                 self.errors.add(malformed("A relationship must be an object with `data`.", member))
             else:
-                linkage = self.linkage(value["data"], relationship, Mode.REPLACE, member / "data")
+                linkage = self.linkage(value["data"], relationship, Verb.UPDATE, member / "data")
                 linkages.append(linkage)
         return tuple(linkages)
 
     def linkage(
-        self, data: Any, relationship: Relationship, mode: Mode, position: DocumentPosition
+        self, data: Any, relationship: Relationship, verb: Verb, position: DocumentPosition
     ) -> Linkage:
         """Return resource linkage, which replaces, adds or removes members."""
         if relationship.to_many != isinstance(data, list):
             to_many, to_one = "an array of resource identifiers", "a resource identifier or null"
             detail = f"`{relationship.name}` must be {to_many if relationship.to_many else to_one}."
             self.errors.add(malformed(detail, position))
-            return Linkage(relationship, (), mode)
+            return Linkage(relationship, (), verb)
         target = relationship.target
         if relationship.to_many:
             positions = map(position.__truediv__, count())
             identifiers = tuple(map(self.identifier, data, repeat(target), positions))
         else:
             identifiers = () if data is None else (self.identifier(data, target, position),)
-        return Linkage(relationship, identifiers, mode)
+        return Linkage(relationship, identifiers, verb)
 
     def identifier(self, data: Any, type_name: str, position: DocumentPosition) -> Identifier:
         """Return a resource identifier, with `id` or, if supported, `lid`."""
@@ -240,15 +248,3 @@ def _type_error(data: _Object, type_name: str, position: DocumentPosition) -> Ap
         return malformed("`type` is missing or not a string.", member)
     detail = f"The type must be `{type_name}`, not {quoted(value)}."
     return TypeConflict(detail, pointer=member.pointer)
-
-
-def _read_only(attributes: _Object, resource: ResourceType) -> _Object:
-    names = resource.readable.keys() - resource.writable
-    return {name: value for name, value in attributes.items() if name in names}
-
-
-def _not_writable(name: str, resource: ResourceType) -> str:
-    if name in resource.readable or name in resource.hidden:
-        return READ_ONLY
-    available = quoted(*resource.attributes)
-    return f"{quoted(name)} is not an attribute of `{resource.type}`; available: {available}."

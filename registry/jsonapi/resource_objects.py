@@ -6,7 +6,7 @@ more for a list of 10,000 persons.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -32,29 +32,14 @@ _ID = "@id"
 _PLACEHOLDER = re.compile(r'"@((?:data|links)_\w+|attributes)"|@(id)')
 
 
-def collection_path(resource: ResourceType) -> str:
-    """Return the path of the collection of a type, `/persons`."""
-    return f"/{resource.collection}"
-
-
-def resource_path(resource: ResourceType, identifier: int | str) -> str:
-    """Return the path of one resource, `/persons/1`."""
-    return f"/{resource.collection}/{identifier}"
-
-
-def relationship_path(resource: ResourceType, identifier: int | str, name: str) -> str:
-    """Return the path of resource linkage, `/persons/1/relationships/computers`."""
-    return f"/{resource.collection}/{identifier}/relationships/{name}"
-
-
-def related_path(resource: ResourceType, identifier: int | str, name: str) -> str:
-    """Return the path of the related resources, `/persons/1/computers`."""
-    return f"/{resource.collection}/{identifier}/{name}"
+def path_of(resource: ResourceType, *segments: int | str) -> str:
+    """Return the path of a collection, or one below it: `/persons`, `/persons/1/computers`."""
+    return "/".join(("", resource.collection, *map(str, segments)))
 
 
 def relationship_links(resource: ResourceType, identifier: int | str, name: str) -> dict[str, str]:
     """Return the links of a relationship object, `self` and `related`."""
-    path = resource_path(resource, identifier)
+    path = f"/{resource.collection}/{identifier}"
     return {"self": f"{path}/relationships/{name}", "related": f"{path}/{name}"}
 
 
@@ -63,9 +48,13 @@ def resource_objects(
 ) -> list[str]:
     """Return the resource objects of records (JSON:API 1.0, Resource Objects).
 
-    A resource shows only the relationships for which `linkage_by_id` has an entry with its id.
+    A resource shows only the relationships for which `linkage_by_id` has an entry with its id. The
+    periods of a history show the ends of their link, also if these are deleted.
     """
     attributes, linked = query.attributes(resource), linkage_by_id.get(resource.type, {})
+    if resource.read_only:
+        names = {*query.fields.get(resource.type, resource.relationships), *linked}
+        linked = {**linked, **_own_linkage(resource, records, names)}
     try:
         return _renderer(resource, attributes, tuple(linked))(records, *linked.values())
     except KeyError:  # some of the resources lack a relationship
@@ -77,6 +66,17 @@ def resource_objects(
         ]
 
 
+def _own_linkage(
+    resource: ResourceType, records: Sequence[Record], names: Collection[str]
+) -> dict[str, dict[int, LinkedIds]]:
+    """Return the to-one linkage of these names that records have themselves."""
+    return {
+        link.name: {record["_id"]: record.get(link.foreign_key) for record in records}
+        for link in resource.links
+        if link.name in names
+    }
+
+
 def linkage(type_name: str, ids: Iterable[int]) -> str:
     """Return the linkage of a to-many relationship to resources of this type."""
     return array(identifiers(type_name, ids))
@@ -84,12 +84,7 @@ def linkage(type_name: str, ids: Iterable[int]) -> str:
 
 def identifiers(type_name: str, ids: Iterable[int]) -> list[str]:
     """Return resource identifier objects."""
-    return [identifier(type_name, id_) for id_ in ids]
-
-
-def identifier(type_name: str, id_: int) -> str:
-    """Return a resource identifier object."""
-    return f'{{"type":"{type_name}","id":"{id_}"}}'
+    return [f'{{"type":"{type_name}","id":"{id_}"}}' for id_ in ids]
 
 
 def array(members: Iterable[str]) -> str:
@@ -139,7 +134,7 @@ def _object_with_placeholders(
         "id": _ID,
         "attributes": "@attributes",
         **({"relationships": members} if members else {}),
-        "links": {"self": resource_path(resource, _ID)},
+        "links": {"self": path_of(resource, _ID)},
     }
 
 
@@ -163,5 +158,5 @@ def _links(resource: ResourceType, name: str, id_: int, linked: LinkedIds) -> st
         page = CursorPage(linked.size, Cursors(resource.relationships[name].target, BY_ID))
         first, last = ((linked.ids[0],), (linked.ids[-1],)) if linked.ids else (None, None)
         window = Window((), linked.more, first, last)
-        links |= page_links(page, window, relationship_path(resource, id_, name))
+        links |= page_links(page, window, path_of(resource, id_, "relationships", name))
     return orjson.dumps(links).decode()

@@ -47,9 +47,20 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
     if not value:
         return BY_ID
     keys, errors = list[Key](), ErrorCollector()
-    for name in value.split(","):
-        with errors:
-            keys.append(_parse_key(name, resource, graph))
+    names = sort_names(resource, graph)
+    for text in value.split(","):
+        name, owner, relationship = text.removeprefix("-"), resource, None
+        if name not in names:
+            detail = f"Unknown sort field {quoted(name)}; available: {quoted(*names)}."
+            errors.add(InvalidParameter(detail, parameter="sort"))
+            continue
+        target_name, _, field_name = name.rpartition(".")
+        if target_name:
+            relationship = resource.relationships[target_name]
+            owner = graph[relationship.target]
+        stored = stored_fields(owner)[field_name]
+        descending = text.startswith("-")
+        keys.append(Key(stored.stored_name, descending, relationship, stored.attribute))
     fields = [(key.relationship, key.stored_name) for key in keys]
     if len(set(fields)) < len(fields):
         errors.add(InvalidParameter("`sort` must not repeat a field.", parameter="sort"))
@@ -63,24 +74,18 @@ def parse_sort(value: str, resource: ResourceType, graph: Graph) -> Order:
 
 
 def sort_names(resource: ResourceType, graph: Graph) -> list[str]:
-    """Return the sort fields of a type: `serial`, `owner.last_name`."""
+    """Return the sort fields of a type: `serial`, `owner.last_name`.
+
+    Periods are not sorted by what they copy, as it has two places, nor by related resources, which
+    may be deleted.
+    """
+    own = [name for name in stored_fields(resource) if name not in resource.copies]
+    if resource.read_only:
+        return own
     related = [
         f"{name}.{field}"
         for name, relationship in resource.relationships.items()
         if not relationship.to_many
         for field in ("id", *graph[relationship.target].attributes)
     ]
-    return [*stored_fields(resource), *related]
-
-
-def _parse_key(text: str, resource: ResourceType, graph: Graph) -> Key:
-    name, descending = text.removeprefix("-"), text.startswith("-")
-    if name not in (names := sort_names(resource, graph)):
-        detail = f"Unknown sort field {quoted(name)}; available: {quoted(*names)}."
-        raise InvalidParameter(detail, parameter="sort")
-    relationship, (target_name, _, field_name) = None, name.rpartition(".")
-    if target_name:
-        relationship = resource.relationships[target_name]
-        resource = graph[relationship.target]
-    stored = stored_fields(resource)[field_name]
-    return Key(stored.stored_name, descending, relationship, stored.attribute)
+    return [*own, *related]

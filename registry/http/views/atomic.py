@@ -2,11 +2,10 @@
 
 from functools import partial
 
-from aiohttp import hdrs
+from aiohttp import hdrs, web
 
-from registry.http.compression import GZIP, compresses, gzipped
+from registry.http.app_keys import GRAPH
 from registry.http.idempotency_header import with_replay_header
-from registry.http.responses import DocumentResponse
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
@@ -23,13 +22,13 @@ from registry.storage import WriteResult
 class AtomicView(DocumentView):
     """The endpoint for operations (Atomic Operations, Processing)."""
 
-    async def post(self) -> DocumentResponse:
+    async def post(self) -> web.Response:
         """Perform the operations in order; the results have the same order.
 
         Raises PreconditionFailed for any `If-Match`: the path has no representation that could
         match (RFC 9110, 13.1.1).
         """
-        load = partial(load_operations, graph=self.graph)
+        load = partial(load_operations, graph=self.app[GRAPH])
         _, operations, key = await self.read_request(
             load, required_by_operations, extension=EXTENSION
         )
@@ -43,12 +42,8 @@ class AtomicView(DocumentView):
             return encode_results([_resource_object(result) for result in results])
 
         size = sum(write.size for write in writes)
-        headers: dict[str, str] = {hdrs.CONTENT_TYPE: media_type(EXTENSION)}
         body = await offload(encode, size=size)
-        if compresses(self.request, len(body)):
-            headers[hdrs.CONTENT_ENCODING] = GZIP
-            body = await gzipped(body)
-        response = DocumentResponse(200, body, headers)
+        response = web.Response(body=body, headers={hdrs.CONTENT_TYPE: media_type(EXTENSION)})
         return with_replay_header(response, is_replayed=results[0].is_replayed)
 
 
@@ -57,7 +52,7 @@ def _resource_object(result: WriteResult) -> str | None:
     write, resource = result.write, result.write.resource
     if not write.is_shown:
         return None
-    query = Query({resource.type: resource.writable}) if write.verb is Verb.CREATE else Query()
+    query = Query({resource.type: resource.writable}) if write.verb is Verb.ADD else Query()
     linkage = {resource.type: written_linkage(result.record, write.change)}
     (text,) = resource_objects(resource, [result.record], linkage, query)
     return text

@@ -7,6 +7,7 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
+from registry.compound.include_resolver import resolve
 from registry.compound.stream import CompoundStream
 from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
@@ -48,10 +49,12 @@ class CollectionView(ResourceView):
             raise PreconditionFailed
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         shows_related = bool(query.include)
-        write = Write(Verb.CREATE, self.resource, NEW, change, shows_related=shows_related)
+        write = Write(Verb.ADD, self.resource, NEW, change, shows_related=shows_related)
         (result,) = await self.repository.write([write.written_by(self.author)], key)
-        record, snapshot = result.record, self.repository.snapshot(result.time)
-        response = await self.respond_with_resource(record, query, snapshot, change, status=201)
+        snapshot = self.repository.snapshot(result.time)
+        response = await self.respond_with_resource(
+            result.record, query, snapshot, change, status=201
+        )
         return with_replay_header(response, is_replayed=result.is_replayed)
 
 
@@ -67,46 +70,39 @@ async def respond_with_listing(
     listing: of the snapshot, of resources of a type. A stream has no entity tag: of the
     preconditions, only `*` matches it (RFC 9110, 13.1).
     """
-    if query.page is None:
-        return await _stream(view, resource, listing, query, snapshot)
-    window, url = await listing.window(query.page), view.url
-    compound = await view.resolve(resource, window.records, query, snapshot)
-    links = {"self": url, **page_links(query.page, window, url)}
-    meta = page_meta(query.page, window)
-
-    def encode() -> bytes:
-        data = array(resource_objects(resource, window.records, compound.linkage, query))
-        return encode_document(data, compound, query, view.graph, links, meta)
-
-    return await view.respond(encode, len(window.records) + compound.size)
-
-
-async def _stream(
-    view: ResourceView,
-    resource: ResourceType,
-    listing: Listing,
-    query: Query,
-    snapshot: Snapshot,
-) -> web.StreamResponse:
     request = view.request
+    if query.page is not None:
+        window, url = await listing.window(query.page), view.url
+        compound = await resolve(resource, window.records, query, snapshot, view.graph)
+        links = {"self": url, **page_links(query.page, window, url)}
+        meta = page_meta(query.page, window)
+
+        def encode() -> bytes:
+            data = array(resource_objects(resource, window.records, compound.linkage, query))
+            return encode_document(data, compound, query, view.graph, links, meta)
+
+        size, position = len(window.records) + compound.size, await view.position_header(snapshot)
+        return await view.respond(encode, size, headers=position)
     if is_current(request, None):
-        return DocumentResponse(304, b"", {})
+        return DocumentResponse(304, b"", await view.position_header(snapshot))
     headers = common_headers(request_id(request))
     headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
     response = web.StreamResponse(headers=headers)
     writer: web.StreamResponse | GzipWriter = response
-    view.app[CORS].add_headers(request, response.headers)
-    compound = CompoundStream(resource, query, snapshot, view.graph)
+    if (cors := view.app[CORS]).is_on:
+        cors.add_headers(request, response.headers)
+    stream = CompoundStream(resource, query, snapshot, view.graph)
     async with (
         listing.chunks(view.client) as chunks,
-        aclosing(compound.primary(chunks)) as primary,
-        aclosing(compound.included()) as all_included,
+        aclosing(stream.primary(chunks)) as primary,
+        aclosing(stream.included()) as all_included,
     ):
         included = None if query.include is None else all_included
         async with aclosing(encode_collection(primary, included, query, view.url)) as pieces:
             # Until the beginning is ready, an error still becomes an error document.
             beginning = await _first_bytes(pieces, MIN_BYTES)
             view.deadlines.stop()
+            response.headers.update(await view.position_header(snapshot))
             if compresses(request, len(beginning)):
                 writer = GzipWriter(response)
             await response.prepare(request)

@@ -13,26 +13,26 @@ from registry.http.access_control import AUTHENTICATOR, PRINCIPAL, bearer_token
 from registry.http.app_keys import DEADLINES, GRAPH, PROXIES, REPOSITORY, SETTINGS
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.etags import (
-    excluded_versions,
-    gzip_etag,
+    GZIP_SUFFIX,
     is_current,
     make_etag,
-    matching_versions,
+    named_versions,
 )
 from registry.http.idempotency_header import idempotency_key
 from registry.http.request_body import read_body
-from registry.http.responses import DocumentResponse
+from registry.http.responses import POSITION, DocumentResponse
 from registry.http.service_urls import absolute_url
 from registry.jsonapi import content_negotiation
 from registry.jsonapi.authorization import (
     Requirement,
     authorize,
+    readable_with,
     required_by_method,
     required_by_query,
 )
-from registry.jsonapi.changes import Change, Identifier, Versions, Write
+from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
 from registry.jsonapi.content_negotiation import MEDIA_TYPE
-from registry.jsonapi.documents import PLAIN, Compound, encode_document, written_linkage
+from registry.jsonapi.documents import PLAIN, encode_document, written_linkage
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import NotFound, PreconditionFailed
 from registry.jsonapi.query import (
@@ -42,7 +42,7 @@ from registry.jsonapi.query import (
     parse_query,
     reject_parameters,
 )
-from registry.jsonapi.resource_objects import resource_objects, resource_path
+from registry.jsonapi.resource_objects import path_of, resource_objects
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.record import Record, version_of
@@ -66,6 +66,9 @@ _LONG_TARGET = 1_000
 """Characters of a request target. Longer queries may take milliseconds to parse: one is parsed per
 iteration of the event loop, and none whose client has disconnected by then."""
 
+_READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
+"""The methods of what cannot be written."""
+
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -74,7 +77,8 @@ class Endpoint:
     """A path and its view, and what the path stands for.
 
     scope: of the query parameters, for a single resource of the type; None for operations.
-    relationship: of the type, if the path is that of one.
+    relationship: of the type, if the path is that of one. handlers: of the methods of requests that
+    the path supports. requirements: what every request requires, by its method.
     """
 
     path: str
@@ -82,34 +86,33 @@ class Endpoint:
     view: "type[DocumentView]"
     scope: QueryScope | None = None
     relationship: Relationship | None = None
-    _to_read: Sequence[Requirement] = field(init=False)
-    _to_write: Sequence[Requirement] = field(init=False)
+    handlers: "Mapping[str, _Handler]" = field(init=False)
+    requirements: Mapping[str, Sequence[Requirement]] = field(init=False)
 
     def __post_init__(self) -> None:
         types: list[ResourceType] = []
+        handlers = self.view.handlers
         if self.scope is not None:
-            types.append(self.scope.resource)
+            resource, graph = self.scope.resource, self.scope.graph
+            types += readable_with(resource, graph)
             if self.relationship is not None:
-                types.append(self.scope.graph[self.relationship.target])
-        object.__setattr__(self, "_to_read", required_by_method(hdrs.METH_GET, types))
-        object.__setattr__(self, "_to_write", required_by_method(hdrs.METH_POST, types))
-
-    def requirements(self, method: str) -> Sequence[Requirement]:
-        """Return what every request with a method requires."""
-        if method not in self.view.handlers:
-            return ()  # 405
-        return self._to_read if method in {hdrs.METH_GET, hdrs.METH_HEAD} else self._to_write
+                types += readable_with(graph[self.relationship.target], graph)
+            if (self.relationship or resource).read_only:
+                handlers = {name: handlers[name] for name in _READING}
+        required = {method: required_by_method(method, types) for method in handlers}
+        object.__setattr__(self, "handlers", handlers)
+        object.__setattr__(self, "requirements", required)
 
 
 ENDPOINTS: web.AppKey[Mapping[web.AbstractRoute, Endpoint]] = web.AppKey("endpoints")
 
 
 class DocumentView(web.View):
-    """A view of JSON:API documents.
+    """A view of JSON:API documents. handlers: its methods, by their names in requests."""
 
-    handlers: its methods, by their names in requests. graph: all types.
-    """
+    __slots__ = ("request",)  # replaces a property of aiohttp, which is a call for each access
 
+    request: web.Request
     handlers: ClassVar[Mapping[str, _Handler]]
     _entered: Mapping[Bulkhead, str | None] = {}  # the client of each slot that is occupied
 
@@ -119,19 +122,19 @@ class DocumentView(web.View):
         cls.handlers = {name: getattr(cls, low) for name, low in names.items() if hasattr(cls, low)}
 
     def __init__(self, request: web.Request) -> None:
-        super().__init__(request)
+        self.request = request
         self.app = app = request.app
         self.endpoint = app[ENDPOINTS][request.match_info.route]
-        self.graph = app[GRAPH]
         self.repository = app[REPOSITORY]
         self.deadlines = app[DEADLINES]
 
     def __await__(self) -> Generator[None, None, web.StreamResponse]:
         """Call the handler of the method. Raises ServiceUnavailable if it takes too long."""
         request = self.request
-        handler = self.handlers.get(request.method)
+        handlers = self.endpoint.handlers
+        handler = handlers.get(request.method)
         if handler is None:
-            raise web.HTTPMethodNotAllowed(request.method, self.handlers)
+            raise web.HTTPMethodNotAllowed(request.method, handlers)
         task = self.deadlines.start()
         try:
             if len(request.raw_path) > _LONG_TARGET:
@@ -145,7 +148,8 @@ class DocumentView(web.View):
     @staticmethod
     def required_by(request: web.Request) -> Sequence[Requirement]:
         """Return what the path and the method of a request require."""
-        return request.app[ENDPOINTS][request.match_info.route].requirements(request.method)
+        endpoint = request.app[ENDPOINTS][request.match_info.route]
+        return endpoint.requirements.get(request.method, ())  # none: 405
 
     @property
     def author(self) -> str | None:
@@ -165,7 +169,17 @@ class DocumentView(web.View):
 
     async def options(self) -> web.Response:
         """Respond with the methods of this path in `Allow` (RFC 9110, 9.3.7)."""
-        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.handlers)})
+        return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(self.endpoint.handlers)})
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the request reads a document."""
+        return self.request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
+
+    async def position_header(self, snapshot: Snapshot) -> dict[str, str]:
+        """Return the header with the position of a snapshot in the change feed."""
+        time = snapshot.time or await self.repository.now()
+        return {POSITION: self.repository.positions.encode(time)}
 
     def negotiate(self, extension: str | None = None) -> None:
         """Check `Accept` and `Content-Type`. extension: the URI of the allowed extension.
@@ -175,7 +189,8 @@ class DocumentView(web.View):
         headers = self.request.headers
         if accept := headers.getall(hdrs.ACCEPT, ()):
             content_negotiation.check_accept(accept, extension)
-        content_negotiation.check_parameters(headers.get(hdrs.CONTENT_TYPE), extension)
+        if (content_type := headers.get(hdrs.CONTENT_TYPE)) and content_type != MEDIA_TYPE:
+            content_negotiation.check_parameters(content_type, extension)
 
     def read_query(self, scope: QueryScope | None) -> Query:
         """Return the parsed query string. scope: None if the path supports no parameters.
@@ -216,8 +231,10 @@ class DocumentView(web.View):
         body = await read_body(self.request, admit, extension)
         if is_large := len(body) > MAX_INLINE_BYTES:
             await self._enter(bulkheads.large_documents, awaits_client=False)
-        if is_late or is_large:  # not always: 2 % of the CPU time of creating a person
-            await self._check_token()
+        # Not always: 2 % of the CPU time of creating a person.
+        has_waited = is_late or is_large
+        if has_waited and PRINCIPAL in self.request and (token := bearer_token(self.request)):
+            await self.app[AUTHENTICATOR].verify(token)
 
         def load_keyed() -> tuple[_Document, IdempotencyKey | None]:
             return load(body), idempotency_key(self.request, body)
@@ -227,7 +244,7 @@ class DocumentView(web.View):
         with errors:
             document, key = await offload(load_keyed, size=len(body), limit=MAX_INLINE_BYTES)
         errors.raise_any()
-        self.authorize(required_by(document, self.graph))
+        self.authorize(required_by(document, self.app[GRAPH]))
         return query, document, key
 
     def authorize(self, requirements: Iterable[Requirement]) -> None:
@@ -235,11 +252,6 @@ class DocumentView(web.View):
         principal = self.request.get(PRINCIPAL)
         if principal is not None:
             authorize(principal, requirements)
-
-    async def _check_token(self) -> None:
-        """Raise InvalidToken, or as its verification does, unless the access token still counts."""
-        if PRINCIPAL in self.request and (token := bearer_token(self.request)):
-            await self.app[AUTHENTICATOR].check(token)
 
     async def _enter(self, bulkhead: Bulkhead, *, awaits_client: bool) -> None:
         """Occupy a slot until the request ends, unless it has one. Raises BulkheadFull.
@@ -255,14 +267,14 @@ class DocumentView(web.View):
 class ResourceView(DocumentView):
     """A view below the path of a type.
 
-    scope: of the query parameters, for a single resource of the type.
+    scope: of the query parameters, for a single resource of the type. graph: all types.
     """
 
     def __init__(self, request: web.Request) -> None:
         super().__init__(request)
         assert self.endpoint.scope is not None  # noqa: S101 - for mypy: it is not that of operations
         self.scope = self.endpoint.scope
-        self.resource = self.scope.resource
+        self.resource, self.graph = self.scope.resource, self.scope.graph
 
     @property
     def resource_id(self) -> int:
@@ -273,50 +285,53 @@ class ResourceView(DocumentView):
             raise NotFound.resource(self.resource.type, text)
         return id_
 
-    @property
-    def identifier(self) -> Identifier:
-        """The resource that the path names. Raises NotFound if it is not a valid id."""
-        id_ = self.resource_id
-        return Identifier(id_, str(id_), None)
-
-    def read(self, snapshot: Snapshot) -> Coroutine[None, None, Record]:
-        """Return the record of the resource that the path names. Raises RecordNotFound."""
-        return snapshot.get(self.resource, self.resource_id)
-
-    async def write(self, write: Write, key: IdempotencyKey | None = None) -> WriteResult:
-        """Write a resource or its links if the preconditions hold, and return the result.
+    async def write(
+        self,
+        verb: Verb,
+        change: Change = NO_CHANGE,
+        key: IdempotencyKey | None = None,
+        *,
+        shows_related: bool = False,
+    ) -> WriteResult:
+        """Write the resource or its links if the preconditions hold, and return the result.
 
         `If-Match` precedes `If-None-Match` (RFC 9110, 13.2.2). Raises PreconditionFailed or
         VersionConflict if one of them is false, and what the repository raises.
         """
-        id_ = self.resource_id
-        versions = matching_versions(self.request, self.resource, id_)
-        if hdrs.IF_NONE_MATCH not in self.request.headers:
-            return await self._write(write, versions, key)
-        excluded = excluded_versions(self.request, self.resource, id_)
+        resource, id_ = self.resource, self.resource_id
+        versions = None
+        if hdrs.IF_MATCH in self.request.headers:
+            versions = named_versions(self.request, hdrs.IF_MATCH, resource, id_)
+        excluded = named_versions(self.request, hdrs.IF_NONE_MATCH, resource, id_)
+        target = Identifier(id_, str(id_), None)
+        write = Write(verb, resource, target, change, shows_related=shows_related)
+        write = write.written_by(self.author)
         if versions is not None and excluded is not None:
-            return await self._write(write, versions - excluded, key)
-        while excluded is None or excluded:
-            current = version_of(await self.read(self.repository.snapshot()))
+            versions -= excluded
+        if excluded is None or (excluded and versions is None):
+            return await self._write_unless_excluded(write, excluded, key)
+        return await self._write(replace(write, versions=versions), key)
+
+    async def _write_unless_excluded(
+        self, write: Write, excluded: frozenset[int] | None, key: IdempotencyKey | None
+    ) -> WriteResult:
+        """Write the resource if its version is not excluded; None excludes any.
+
+        A write can require versions only, so it requires the one that was read, and is repeated
+        with the next one if another request has changed the resource meanwhile. Raises
+        PreconditionFailed, and what the repository raises.
+        """
+        while True:
+            record = await self.repository.snapshot().get(self.resource, self.resource_id)
+            current = version_of(record)
             if excluded is None or current in excluded:
                 raise PreconditionFailed
-            with suppress(VersionConflict):  # changed since it was read
-                return await self._write(write, frozenset({current}), key)
-        return await self._write(write, None, key)
+            with suppress(VersionConflict):
+                return await self._write(replace(write, versions=frozenset({current})), key)
 
-    async def _write(
-        self, write: Write, versions: Versions, key: IdempotencyKey | None
-    ) -> WriteResult:
-        if versions is not None:
-            write = replace(write, versions=versions)
-        (result,) = await self.repository.write([write.written_by(self.author)], key)
+    async def _write(self, write: Write, key: IdempotencyKey | None) -> WriteResult:
+        (result,) = await self.repository.write([write], key)
         return result
-
-    async def resolve(
-        self, resource: ResourceType, records: Sequence[Record], query: Query, snapshot: Snapshot
-    ) -> Compound:
-        """Return the relationships and included resources of primary records."""
-        return await resolve(resource, records, query, snapshot, self.graph)
 
     async def respond_with_resource(
         self,
@@ -329,20 +344,22 @@ class ResourceView(DocumentView):
         """Respond with a single resource. change: shows the relationships that were written."""
         resource, compound = self.resource, PLAIN
         if query.include is not None:
-            compound = await self.resolve(resource, [record], query, snapshot)
+            compound = await resolve(resource, [record], query, snapshot, self.graph)
         if change and change.linkages:
             shown = {**compound.linkage.get(resource.type, {})}
             for name, written in written_linkage(record, change).items():
                 shown[name] = {**written, **shown.get(name, {})}
             compound = replace(compound, linkage={**compound.linkage, resource.type: shown})
-        path = resource_path(resource, record["_id"])
+        path = path_of(resource, record["_id"])
 
         def encode() -> bytes:
             (data,) = resource_objects(resource, [record], compound.linkage, query)
             return encode_document(data, compound, query, self.graph, {"self": path})
 
-        size = compound.size + (change.size if change else 0)
+        size = (0 if compound is PLAIN else compound.size) + (change.size if change else 0)
         headers: dict[str, str] = {hdrs.LOCATION: path} if status == 201 else {}
+        if self.is_read:  # the time of a write may be later than what its response shows
+            headers = await self.position_header(snapshot)
         return await self.respond(encode, size, record, status=status, headers=headers)
 
     async def respond(
@@ -379,10 +396,9 @@ class ResourceView(DocumentView):
         body, etag = encoded
         request = self.request
         if is_compressed := compresses(request, len(body)):
-            etag = gzip_etag(etag)
+            etag += GZIP_SUFFIX
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
-        is_read = request.method in {hdrs.METH_GET, hdrs.METH_HEAD}
-        if is_read and is_current(request, etag):
+        if self.is_read and is_current(request, etag):
             return DocumentResponse(304, b"", all_headers)
         all_headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
         if is_compressed:

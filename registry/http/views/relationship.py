@@ -15,15 +15,15 @@ from registry.http.responses import DocumentResponse
 from registry.http.views.collection import respond_with_listing
 from registry.http.views.document_view import Encoded, ResourceView
 from registry.jsonapi.authorization import required_by_change
-from registry.jsonapi.changes import Mode, Verb, Write
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import encode_document, encode_linkage
-from registry.jsonapi.pagination import Page, Window, page_links, page_meta
+from registry.jsonapi.pagination import Window, page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load_linkage
 from registry.jsonapi.resource_objects import (
-    identifier,
-    linkage,
-    related_path,
+    array,
+    identifiers,
+    path_of,
     relationship_links,
     resource_objects,
 )
@@ -68,20 +68,22 @@ class RelatedView(_RelationshipView):
         self.negotiate()
         query = self.read_query(self.related_scope)
         snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await self.read(snapshot)
+        owner = await snapshot.get(self.resource, self.resource_id)
         if self.relationship.to_many:
             listing = self.members(owner, query, snapshot)
             return await respond_with_listing(self, self.target, listing, query, snapshot)
         records = await self.related(owner, snapshot)
-        compound = await self.resolve(self.target, records, query, snapshot)
-        links = {"self": related_path(self.resource, owner["_id"], self.relationship.name)}
+        compound = await resolve(self.target, records, query, snapshot, self.graph)
+        links = {"self": path_of(self.resource, owner["_id"], self.relationship.name)}
 
         def encode() -> bytes:
             objects = resource_objects(self.target, records, compound.linkage, query)
             data = objects[0] if objects else "null"
             return encode_document(data, compound, query, self.graph, links)
 
-        return await self.respond(encode, compound.size)
+        return await self.respond(
+            encode, compound.size, headers=await self.position_header(snapshot)
+        )
 
     head = get
 
@@ -91,57 +93,73 @@ class LinkageView(_RelationshipView):
 
     async def get(self) -> DocumentResponse:
         """Respond with the identifiers of the related resources."""
-        start = (self.resource, self.relationship)
+        resource, relationship, target = self.resource, self.relationship, self.target
         self.negotiate()
-        query = self.read_query(replace(self.related_scope, linkage=start))
-        if self.relationship.to_many and query.page is None:
-            return await self._respond_with_all(query)
-        snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await self.read(snapshot)
-        if query.page is not None:
-            return await self._respond_with_page(owner, query.page, query, snapshot)
-        window = Window(await self.related(owner, snapshot), more=False)
-        links = relationship_links(self.resource, owner["_id"], self.relationship.name)
-        return await self._respond_with_linkage(owner, window, query, snapshot, links)
+        query = self.read_query(replace(self.related_scope, linkage=(resource, relationship)))
+        page = query.page
+        if relationship.to_many and page is None:
+            links = self._absolute_links
+            # Equal requests that wait together share a document: the URL alone, with its query,
+            # determines what it shows.
+            load = self.app[LINKAGE].load(self.url, partial(self._read_all, query, links))
+            encoded, headers = await load
+            return await self.respond_with(encoded, headers=headers)
+        snapshot = await self.repository.snapshot_for(target, query)
+        owner = await snapshot.get(self.resource, self.resource_id)
+        if page is None:
+            window = Window(await self.related(owner, snapshot), more=False)
+            links = {**relationship_links(resource, owner["_id"], relationship.name)}
+        else:
+            window = await self._identified(owner, query, snapshot).window(page)
+            links = {**self._absolute_links, **page_links(page, window, self.url)}
+        start = (relationship.name,)
+        compound = await resolve(target, window.records, query, snapshot, self.graph, start)
+        if query.include:  # its paths begin with the relationship
+            rest = {**(compound.included or {})}
+            first = {target.type: [*window.records, *rest.pop(target.type, ())]}
+            compound = replace(compound, included={**first, **rest})
+
+        def encode() -> bytes:
+            ids = [record["_id"] for record in window.records]
+            if resource.read_only:  # a period keeps the ids of what is deleted
+                key = owner.get(relationship.foreign_key)
+                ids = [] if key is None else [key]
+            members = identifiers(target.type, ids)
+            if relationship.to_many:
+                data, meta = array(members), page_meta(page, window)
+            else:
+                data, meta = members[0] if members else "null", None
+            return encode_document(data, compound, query, self.graph, links, meta)
+
+        size, headers = len(window.records) + compound.size, await self.position_header(snapshot)
+        return await self.respond(encode, size, owner, headers=headers)
 
     head = get
 
-    async def _respond_with_page(
-        self, owner: Record, page: Page, query: Query, snapshot: Snapshot
-    ) -> DocumentResponse:
-        """Respond with the identifiers of a page."""
-        window = await self._identified(owner, query, snapshot).window(page)
-        links = {**self._absolute_links, **page_links(page, window, self.url)}
-        return await self._respond_with_linkage(owner, window, query, snapshot, links)
-
-    async def _respond_with_all(self, query: Query) -> DocumentResponse:
-        """Respond with all identifiers. Equal requests that wait together share a document."""
-        links = self._absolute_links
-        # The URL alone, with its query, determines what a document shows.
-        load = self.app[LINKAGE].load(self.url, partial(self._read_all, query, links))
-        return await self.respond_with(await load)
-
-    async def _read_all(self, query: Query, links: Mapping[str, str | None]) -> Encoded:
-        """Return the document of all identifiers, also for other requests with the same URL.
+    async def _read_all(
+        self, query: Query, links: Mapping[str, str | None]
+    ) -> tuple[Encoded, Mapping[str, str]]:
+        """Return the document of all identifiers, and headers, for all requests with the same URL.
 
         A stream would have no entity tag, so the document is collected, but only in encoded pieces:
         the records of 50,000 computers take 35 MB.
         """
         snapshot = await self.repository.snapshot_for(self.target, query)
-        owner = await self.read(snapshot)
+        owner = await snapshot.get(self.resource, self.resource_id)
         listing = self._identified(owner, query, snapshot)
         compound = CompoundStream(
             self.target, query, snapshot, self.graph, (self.relationship.name,)
         )
         async with (
-            aclosing(listing.all()) as chunks,
+            listing.chunks() as chunks,
             aclosing(compound.primary(chunks)) as related,
             aclosing(compound.included()) as included,
         ):
             pieces = await encode_linkage(related, included, query, links)
         size = sum(map(len, pieces))
         encode = partial(self.encode, partial(b"".join, pieces), owner)
-        return await offload(encode, size=size, limit=MAX_INLINE_BYTES)
+        encoded = await offload(encode, size=size, limit=MAX_INLINE_BYTES)
+        return encoded, await self.position_header(snapshot)
 
     def _identified(self, owner: Record, query: Query, snapshot: Snapshot) -> Listing:
         """Return the members, with their attributes only if these are included."""
@@ -156,41 +174,14 @@ class LinkageView(_RelationshipView):
         related = f"{url.partition('?')[0].rsplit('/', 2)[0]}/{self.relationship.name}"
         return {"self": url, "related": related}
 
-    async def _respond_with_linkage(
-        self,
-        owner: Record,
-        window: Window,
-        query: Query,
-        snapshot: Snapshot,
-        links: Mapping[str, str | None],
-    ) -> DocumentResponse:
-        """Respond with identifiers: null, one, or an array of them and `meta`."""
-        target, start = self.target, (self.relationship.name,)
-        compound = await resolve(target, window.records, query, snapshot, self.graph, start)
-        if query.include:  # its paths begin with the relationship
-            rest = {**(compound.included or {})}
-            first = {target.type: [*window.records, *rest.pop(target.type, ())]}
-            compound = replace(compound, included={**first, **rest})
-
-        def encode() -> bytes:
-            type_name, ids = target.type, [record["_id"] for record in window.records]
-            if self.relationship.to_many:
-                data, meta = linkage(type_name, ids), page_meta(query.page, window)
-            else:
-                data, meta = identifier(type_name, ids[0]) if ids else "null", None
-            return encode_document(data, compound, query, self.graph, links, meta)
-
-        return await self.respond(encode, len(window.records) + compound.size, owner)
-
     async def patch(self) -> web.Response:
         """Replace the linkage; resources that were linked elsewhere move."""
-        return await self._change(Mode.REPLACE)
+        return await self._change(Verb.UPDATE)
 
-    async def _change(self, mode: Mode) -> web.Response:
-        load = partial(load_linkage, relationship=self.relationship, mode=mode)
+    async def _change(self, verb: Verb) -> web.Response:
+        load = partial(load_linkage, relationship=self.relationship, verb=verb)
         _, change, key = await self.read_request(load, required_by_change)
-        write = Write(Verb.UPDATE, self.resource, self.identifier, change)
-        result = await self.write(write, key)
+        result = await self.write(Verb.UPDATE, change, key)
         return with_replay_header(web.Response(status=204), is_replayed=result.is_replayed)
 
 
@@ -199,8 +190,8 @@ class MembersView(LinkageView):
 
     async def post(self) -> web.Response:
         """Add members; present ones stay."""
-        return await self._change(Mode.ADD)
+        return await self._change(Verb.ADD)
 
     async def delete(self) -> web.Response:
         """Remove members; absent ones are ignored."""
-        return await self._change(Mode.REMOVE)
+        return await self._change(Verb.REMOVE)

@@ -7,7 +7,7 @@ from aiohttp import web
 from registry.http.responses import DocumentResponse
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change
-from registry.jsonapi.changes import Verb, Write
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.request_documents import load
 
 
@@ -19,7 +19,8 @@ class DetailView(ResourceView):
         self.negotiate()
         query = self.read_query(self.scope)
         snapshot = self.repository.snapshot()
-        return await self.respond_with_resource(await self.read(snapshot), query, snapshot)
+        record = await snapshot.get(self.resource, self.resource_id)
+        return await self.respond_with_resource(record, query, snapshot)
 
     head = get
 
@@ -27,11 +28,7 @@ class DetailView(ResourceView):
         """Change the attributes and relationships in the body, all or none."""
         load_change = partial(load, resource=self.resource, creating=False)
         query, change, _ = await self.read_request(load_change, required_by_change, self.scope)
-        shows_related = bool(query.include)
-        write = Write(
-            Verb.UPDATE, self.resource, self.identifier, change, shows_related=shows_related
-        )
-        result = await self.write(write)
+        result = await self.write(Verb.UPDATE, change, shows_related=bool(query.include))
         snapshot = self.repository.snapshot(result.time)
         return await self.respond_with_resource(result.record, query, snapshot, change)
 
@@ -39,5 +36,5 @@ class DetailView(ResourceView):
         """Delete the resource; resources linked to it stay, unlinked."""
         self.negotiate()
         self.read_query(None)
-        await self.write(Write(Verb.DELETE, self.resource, self.identifier))
+        await self.write(Verb.REMOVE)
         return web.Response(status=204)

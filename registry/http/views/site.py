@@ -17,10 +17,10 @@ from registry.http.service_urls import (
     without_trailing_slash,
 )
 from registry.jsonapi.authorization import Requirement
-from registry.jsonapi.content_negotiation import MEDIA_TYPE, check_accept, prefers_html
+from registry.jsonapi.content_negotiation import HTML, MEDIA_TYPE, check_accept, prefers
 from registry.jsonapi.documents import encode_meta
 from registry.jsonapi.query import reject_parameters
-from registry.jsonapi.resource_objects import collection_path
+from registry.jsonapi.resource_objects import path_of
 
 _STOPPING = web.AppKey("stopping", asyncio.Event)
 
@@ -65,7 +65,7 @@ class EntryPointView(ReadOnlyView):
         15.4.4).
         """
         accept = self.request.headers.getall(hdrs.ACCEPT, ())
-        if prefers_html(accept):
+        if prefers(HTML, accept):
             # Relative to the root, which a reverse proxy may serve under a longer path.
             location = f"{UI_PATH.removeprefix(ROOT_PATH)}/"
             return web.Response(status=303, headers={hdrs.LOCATION: location})
@@ -75,7 +75,7 @@ class EntryPointView(ReadOnlyView):
         root = absolute_url(self.request, app[SETTINGS].public_url, app[PROXIES])
         base = root.removesuffix(ROOT_PATH)
         meta = {
-            "collections": {one.type: base + collection_path(one) for one in app[GRAPH].values()},
+            "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},
             "operations": base + OPERATIONS_PATH,
             "openapi": f"{base}{UI_PATH}/openapi.json",
             "swagger_ui": f"{base}{UI_PATH}/",

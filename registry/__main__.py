@@ -6,8 +6,9 @@ import sys
 from importlib import import_module
 
 from registry import __version__
-from registry.commands.output import note, output
+from registry.commands.output import output
 from registry.installation import program
+from registry.printable import note
 from registry.settings import Parser, parse_settings
 
 _COMMANDS = {
@@ -15,12 +16,14 @@ _COMMANDS = {
     "seed": ("import_:seed", "fill a running service with generated persons and computers"),
     "import": ("import_:import_file", "load a CSV or NDJSON file into a running service"),
     "export": ("export:main", "write resources to a CSV or NDJSON file"),
+    "watch": ("watch:main", "print the changes of a running service, or deliver them to a URL"),
     "backup": (
         "database:backup",
         "write the whole database to a file, also while the service runs",
     ),
     "restore": ("database:restore", "write the content of a backup into an empty database"),
     "check": ("database:check", "find inconsistent data, and repair what can be derived"),
+    "forget": ("forget:main", "remove what the history keeps of a deleted resource"),
     "token": ("token:main", "create, list and revoke access tokens"),
     "upgrade": ("database:upgrade", "raise the data format to that of a later MongoDB"),
 }

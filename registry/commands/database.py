@@ -4,25 +4,15 @@ The database is that of MONGODB_URI, or the embedded one, also while a service u
 exits with status 1 if it fails, with 2 if the arguments are wrong.
 """
 
-import argparse
 import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from itertools import chain
-from pathlib import Path
 from typing import Any, TypeVar
 
-from registry.commands.output import (
-    describe,
-    fail,
-    note,
-    output,
-    output_file,
-)
-from registry.installation import program
+from registry.commands.arguments import database_parser, settings_of
+from registry.commands.output import describe, fail, input_file, output, output_file
 from registry.model.graph import Graph
 from registry.mongod.data_directory import has_data, running_uri
 from registry.mongod.data_format import raise_format
@@ -31,29 +21,22 @@ from registry.operations.backups import back_up
 from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
+from registry.printable import note
 from registry.resources import RESOURCES
-from registry.settings import (
-    VARIABLES,
-    Parser,
-    Settings,
-    add_setting,
-    flag,
-    parse_settings,
-    without_credentials,
-)
+from registry.settings import Settings, without_credentials
 from registry.start_error import StartError
 from registry.storage import (
     COLLECTION,
     Database,
     SnapshotExpired,
+    StorageError,
     Tokens,
     connect,
     require_complete,
 )
+from registry.transfer.progress import counted
 
 _Result = TypeVar("_Result")
-
-_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
 
 _MAX_LISTED = 100
 """Names of tokens."""
@@ -61,33 +44,36 @@ _MAX_LISTED = 100
 
 def backup(arguments: Sequence[str]) -> None:
     """Write the whole database at one point in time to a file."""
-    parser = _backup_parser(
+    parser = database_parser(
         "backup",
         "Write the whole database, as it is at one point in time, to a new file, also while the "
         "service runs. The file has a checksum, and gets its name when it is complete.",
-        "file to create, or - for standard output",
+        "[OPTIONS] FILE",
     )
+    parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
     parsed = parser.parse_args(arguments)
     run(_back_up(settings_of(parsed), parsed.file))
 
 
-async def _back_up(settings: Settings, file: Path) -> None:
+async def _back_up(settings: Settings, file: str) -> None:
     with _reported_errors("write"):
         async with open_database(settings) as database:
-            with output_file(str(file)) as opened:
+            with output_file(file) as opened:
                 manifest = await back_up(database, opened)
     note(f"Wrote {_summary(manifest)} of {place_of(settings)} to {file}")
 
 
 def restore(arguments: Sequence[str]) -> None:
     """Write the content of a backup into an empty database."""
-    parser = _backup_parser(
+    parser = database_parser(
         "restore",
         "Write the content of a backup into an empty database, or into one that an interrupted "
         "restore has left. The whole file is checked before. Services that use the database must "
         "be stopped.",
-        "a file written by backup",
+        "[OPTIONS] FILE",
     )
+    help_text = "a file written by backup, or - for standard input"
+    parser.add_argument("file", metavar="FILE", help=help_text)
     parser.add_argument(
         "--without-tokens",
         action="store_true",
@@ -98,8 +84,8 @@ def restore(arguments: Sequence[str]) -> None:
     run(_restore(settings_of(parsed), parsed.file, omitted))
 
 
-async def _restore(settings: Settings, file: Path, omitted: Container[str]) -> None:
-    with _reported_errors("restore"), open_backup(file) as opened:
+async def _restore(settings: Settings, name: str, omitted: Container[str]) -> None:
+    with _reported_errors("restore"), input_file(name) as file, open_backup(file) as opened:
         async with open_database(settings, exclusive=True, creates=True) as database:
             directory = None if settings.mongodb_uri else settings.data_dir
             manifest = await restore_backup(database, opened, directory, omitted)
@@ -117,13 +103,14 @@ def check(arguments: Sequence[str]) -> None:
     parser = database_parser(
         "check",
         "Check that records are valid, that links lead to resources that exist, that counters are "
-        "ahead of ids, that computed attributes and text blocks are right, and that indexes are "
-        "complete, all at one point in time, also while the service runs.",
+        "ahead of ids, that computed attributes, text blocks and the history of links are right, "
+        "and that indexes are complete, all at one point in time, also while the service runs.",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="remove dangling links, store recomputed values, and check again",
+        help="remove dangling links, store recomputed values and missing assignments, and check "
+        "again",
     )
     parsed = parser.parse_args(arguments)
     if not run(_check(settings_of(parsed), repair=parsed.repair)):
@@ -137,13 +124,14 @@ async def _check(settings: Settings, *, repair: bool) -> bool:
         async with open_database(settings) as database:
             await require_complete(database)
             report = await check_database(database, graph, repair=repair)
-            _print(report, place_of(settings))
+            _print(report, graph, settings)
             if report.total and repair:
                 note("Repaired; what follows is the result of another check")
                 report = await check_database(database, graph)
-                _print(report, place_of(settings))
-    except SnapshotExpired as error:
-        raise StartError(f"cannot check the database: {error}") from error
+                _print(report, graph, settings)
+    except (SnapshotExpired, StorageError) as error:
+        reason = str(error) or "it does not respond, or writes conflict"
+        raise StartError(f"cannot check the database: {reason}") from error
     return not report.total
 
 
@@ -170,35 +158,6 @@ async def _upgrade(settings: Settings) -> None:
         note(f"{place_of(settings)} has the data format of MongoDB {before.own} already.")
     else:
         note(f"Raised the data format of {place_of(settings)} from {before.data} to {before.own}.")
-
-
-def database_options() -> Parser:
-    """Return a parser for the options of the database, a parent of those of commands."""
-    parser = Parser(add_help=False)
-    for name in _SETTINGS:
-        add_setting(parser, name)
-    return parser
-
-
-def database_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
-    """Return a parser for a command with the options of the database, to which others are added.
-
-    arguments: how the usage shows all of them.
-    """
-    return Parser(
-        prog=f"{program()} {command}",
-        usage=f"%(prog)s {arguments}",
-        description=description,
-        epilog=VARIABLES,
-        parents=[database_options()],
-        allow_abbrev=False,
-    )
-
-
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Return the settings in the parsed options and in the environment, as the service has them."""
-    given = ((flag(name), text) for name in _SETTINGS for text in getattr(arguments, name) or ())
-    return parse_settings(list(chain.from_iterable(given)), os.environ)
 
 
 def place_of(settings: Settings) -> str:
@@ -241,37 +200,19 @@ def run(command: Coroutine[Any, Any, _Result]) -> _Result:
         fail(error)
 
 
-def _backup_parser(command: str, description: str, file: str) -> Parser:
-    """Return a parser for a command on a backup, the argument `file`. file: its help."""
-    parser = database_parser(command, description, "[OPTIONS] FILE")
-    parser.add_argument("file", type=Path, metavar="FILE", help=file)
-    return parser
-
-
 @contextmanager
 def _reported_errors(action: str) -> Iterator[None]:
     """Raise StartError with the reason why the action on a backup is not possible."""
     try:
         yield
-    except BackupError as error:
-        raise StartError(f"cannot {action} the backup: {error}") from error
-    except OSError as error:
+    except (BackupError, OSError) as error:
         raise StartError(f"cannot {action} the backup: {describe(error)}") from error
 
 
 def _summary(manifest: Manifest) -> str:
     """Return the number of documents in each collection of a backup that is not empty."""
     counts = {one.name: one.documents for one in manifest.collections if one.documents}
-    return _counted(counts) or "no documents"
-
-
-def _counted(documents: Mapping[str, int]) -> str:
-    """Return numbers of documents by collection as text, such as `1 person, 2 counters`."""
-    types = {resource.collection: resource.type for resource in RESOURCES}
-    return ", ".join(
-        f"{number:,} {types.get(name, name) if number == 1 else name}"
-        for name, number in documents.items()
-    )
+    return ", ".join(counted(Graph(RESOURCES), counts)) or "no documents"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -282,11 +223,12 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_MAX_LISTED])}{more}: {advice}"
 
 
-def _print(report: Report, place: str) -> None:
+def _print(report: Report, graph: Graph, settings: Settings) -> None:
     for rule in report.rules:
         for violation in rule.listed:
             output(str(violation))
         if more := rule.total - len(rule.listed):
             output(f"... and {more:,} more of this kind")
     result = f"{report.total:,} inconsistent" if report.total else "consistent"
-    note(f"Checked {_counted(report.records)} of {place}: {result}")
+    checked = ", ".join(counted(graph, report.records))
+    note(f"Checked {checked} of {place_of(settings)}: {result}")

@@ -3,21 +3,20 @@
 import argparse
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from functools import partial
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from io import TextIOWrapper
-from typing import TextIO
 
 from registry.capacity import Capacity
-from registry.commands.client_command import CSV, add_format, format_of, url_of
-from registry.commands.database import database_parser, open_database, place_of, run, settings_of
-from registry.commands.output import describe, note, output_file
+from registry.commands.arguments import add_file, base_url, database_parser, is_csv, settings_of
+from registry.commands.database import open_database, place_of, run
+from registry.commands.output import describe, output_file
 from registry.installation import command
 from registry.jsonapi.error_objects import ApiErrors
 from registry.jsonapi.query import QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
+from registry.printable import note
 from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
@@ -25,6 +24,7 @@ from registry.storage import InvalidRecord, Repository, StorageError
 from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
 from registry.transfer.csv_files import CsvWriter, find_column
 from registry.transfer.exporter import (
+    Selected,
     Selection,
     by_dependency,
     read_database,
@@ -32,7 +32,7 @@ from registry.transfer.exporter import (
 )
 from registry.transfer.ndjson_files import write_ndjson
 from registry.transfer.progress import counted
-from registry.transfer.rows import ID, Chunk, to_one
+from registry.transfer.rows import ID, to_one
 
 _DESCRIPTION = (
     "Write the resources of the database, as they are at one point in time, to a new file, also "
@@ -43,45 +43,37 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    parser, graph = _parser(), Graph(RESOURCES)
+    graph = Graph(RESOURCES)
+    parser = _parser(graph)
     parsed = parser.parse_args(arguments)
-    is_csv, types = format_of(parsed) == CSV, by_dependency(graph)
+    types = [one for one in by_dependency(graph) if not one.read_only]
     if parsed.type is not None:
         types = [graph[parsed.type]]
-    elif is_csv or parsed.fields or parsed.filter or parsed.sort:
+    elif is_csv(parsed) or parsed.fields or parsed.filter or parsed.sort:
         parser.error(f"--type: name the type to export: {' or '.join(graph)}")
     selections = [_selection(parser, parsed, one, graph) for one in types]
-    if parsed.url is None:
-        settings = settings_of(parsed)
-        place, source = place_of(settings), _from_database(settings, graph, selections)
-    else:
-        place = url_of(parser, parsed)
-        source = _from_service(place, selections)
-    counts = run(_export(source, selections, parsed.file, is_csv=is_csv))
-    note(f"Wrote {counted(graph, counts)} to {parsed.file}, from {place}")
+    settings = settings_of(parsed)
+    source = _chunks(settings, parsed.url, graph, selections)
+    counts = run(_export(source, selections, parsed.file, is_csv=is_csv(parsed)))
+    written = " and ".join(counted(graph, counts))
+    note(f"Wrote {written} to {parsed.file}, from {parsed.url or place_of(settings)}")
 
 
-def _parser() -> Parser:
+def _parser(graph: Graph) -> Parser:
     parser = database_parser("export", _DESCRIPTION, "[OPTIONS] FILE")
+    add_file(parser, "file to create, or - for standard output")
+    add = parser.add_argument
     url_help = (
         f"read over the API of this service, with the token in {TOKEN_VARIABLE} if it requires one"
     )
-    parser.add_argument("--url", metavar="URL", help=url_help)
-    add_format(parser)
-    types = [each.type for each in RESOURCES]
-    type_help = "type to export; a CSV file has one [default: all]"
-    parser.add_argument("--type", choices=types, help=type_help)
-    parser.add_argument(
-        "--filter",
-        action="append",
-        default=[],
-        metavar="FILTER",
-        help="as in the API: last_name[prefix]=Hop, or JSON; repeatable",
-    )
-    parser.add_argument("--sort", metavar="KEYS", help="as in the API: --sort=-last_name,id")
+    add("--url", metavar="URL", type=base_url, help=url_help)
+    type_help = "type to export; a CSV file has one [default: all that can be imported]"
+    add("--type", choices=list(graph), help=type_help)
+    filter_help = "as in the API: last_name[prefix]=Hop, or JSON; repeatable"
+    add("--filter", action="append", default=[], metavar="FILTER", help=filter_help)
+    add("--sort", metavar="KEYS", help="as in the API: --sort=-last_name,id")
     fields_help = "columns, in their order: serial,owner.email [default: all that is declared]"
-    parser.add_argument("--fields", metavar="NAMES", help=fields_help)
-    parser.add_argument("file", metavar="FILE", help="file to create, or - for standard output")
+    add("--fields", metavar="NAMES", help=fields_help)
     return parser
 
 
@@ -120,60 +112,48 @@ def _filter_parameter(text: str) -> tuple[str, str]:
 
 
 async def _export(
-    source: AsyncGenerator[Chunk], selections: Sequence[Selection], name: str, *, is_csv: bool
+    source: AsyncGenerator[Selected], selections: Sequence[Selection], name: str, *, is_csv: bool
 ) -> Counter[str]:
-    """Write the resources to a file; return how many of each type."""
-    counts = Counter({each.resource.type: 0 for each in selections})
+    """Write the resources to a file; return how many of each collection."""
+    counts = Counter({each.resource.collection: 0 for each in selections})
+    encoding = "utf-8-sig" if is_csv else "utf-8"
     try:
         async with aclosing(source):
-            chunk = await anext(source, None)  # an error leaves no file
-            with _opened(name, bom=is_csv) as file:
-                write: Callable[[Chunk], None] = partial(write_ndjson, file=file)
-                if is_csv:
-                    write = CsvWriter(file, selections[0].columns).write
-                while chunk is not None:
-                    write(chunk)
-                    counts.update(each["type"] for each in chunk.resources)
-                    chunk = await anext(source, None)
-    except InvalidRecord as error:
-        check = " ".join(command("check"))
-        raise StartError(
-            f"cannot write the export: {error}; `{check}` lists all such records"
-        ) from error
-    except (StorageError, TransferError) as error:
-        raise StartError(f"cannot write the export: {error}") from error
-    except OSError as error:
-        raise StartError(f"cannot write the export: {describe(error)}") from error
+            selected = await anext(source, None)  # an error leaves no file
+            with output_file(name) as binary:
+                file = TextIOWrapper(binary, encoding, newline="")
+                writer = CsvWriter(file, selections[0].columns) if is_csv else None
+                while selected is not None:
+                    selection, document = selected
+                    if writer:
+                        writer.write(document)
+                    else:
+                        write_ndjson(document, file, selection.links)
+                    counts[selection.resource.collection] += len(document["data"])
+                    selected = await anext(source, None)
+                file.detach()  # writes the rest
+    except (StorageError, TransferError, OSError) as error:
+        advice = f"; `{' '.join(command('check'))}` lists all such records"
+        reason = describe(error) + (advice if isinstance(error, InvalidRecord) else "")
+        raise StartError(f"cannot write the export: {reason}") from error
     return counts
 
 
-async def _from_database(
-    settings: Settings, graph: Graph, selections: Sequence[Selection]
-) -> AsyncGenerator[Chunk]:
-    async with open_database(settings) as database:
-        repository = Repository(database, graph, Capacity.of(settings))
-        try:
-            async with aclosing(read_database(repository, graph, selections)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            await repository.close()
-
-
-async def _from_service(url: str, selections: Sequence[Selection]) -> AsyncGenerator[Chunk]:
-    async with (
-        open_client(url, os.environ.get(TOKEN_VARIABLE)) as client,
-        aclosing(read_service(client, selections)) as chunks,
-    ):
+async def _chunks(
+    settings: Settings, url: str | None, graph: Graph, selections: Sequence[Selection]
+) -> AsyncGenerator[Selected]:
+    """Yield the resources of the service at a URL, or else of the database."""
+    async with AsyncExitStack() as stack:
+        if url is not None:
+            client = await stack.enter_async_context(
+                open_client(url, os.environ.get(TOKEN_VARIABLE))
+            )
+            source = read_service(client, selections)
+        else:
+            database = await stack.enter_async_context(open_database(settings))
+            repository = Repository(database, graph, Capacity.of(settings))
+            stack.push_async_callback(repository.close)
+            source = read_database(repository, graph, selections)
+        chunks = await stack.enter_async_context(aclosing(source))
         async for chunk in chunks:
             yield chunk
-
-
-@contextmanager
-def _opened(name: str, *, bom: bool) -> Iterator[TextIO]:
-    """Yield a new file, or standard output. bom: whether it begins with a byte order mark."""
-    with output_file(name) as binary:
-        file = TextIOWrapper(binary, encoding="utf-8-sig" if bom else "utf-8", newline="")
-        yield file
-        file.flush()
-        file.detach()

@@ -1,25 +1,32 @@
 """The commands `import` and `seed`: rows of a file, or generated ones, for a running service."""
 
 import argparse
+import asyncio
 import codecs
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing
+import os
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import TypeAlias
+from types import FrameType
+from typing import NoReturn
 
-from registry.commands.client_command import CSV, add_format, client_parser, format_of, run, url_of
+from registry.commands.arguments import add_file, checked, client_parser, is_csv
+from registry.commands.output import input_file, output
 from registry.model.graph import Graph
+from registry.printable import note
 from registry.resources import RESOURCES
 from registry.settings import Parser
-from registry.transfer.client import Client
+from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
 from registry.transfer.csv_files import read_csv
-from registry.transfer.importer import Importer
-from registry.transfer.ledger import Ledger
+from registry.transfer.importer import Importer, Ledger
+from registry.transfer.lookups import ImportOptions
 from registry.transfer.ndjson_files import read_ndjson
-from registry.transfer.plans import ImportOptions
-from registry.transfer.progress import Tally, shown_progress
-from registry.transfer.rows import InvalidFile, InvalidRow, Note, Row, opened_text, to_one
+from registry.transfer.progress import Tally
+from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded, to_one
 
 _DESCRIPTION = (
     "Create the resources of a file in a running service, or update those that it has: found by "
@@ -27,75 +34,87 @@ _DESCRIPTION = (
     "file changes nothing. Invalid rows are reported by line and column; all others are stored."
 )
 
-_Read: TypeAlias = Callable[[Note], Iterator[Row | InvalidRow]]
-
 
 def import_file(arguments: Sequence[str]) -> None:
     """Import a file; exit with status 1 if rows are invalid, with 2 if the file is."""
     graph, parser = Graph(RESOURCES), _import_parser()
     parsed = parser.parse_args(arguments)
-    is_csv = format_of(parsed) == CSV
-    if is_csv and parsed.type is None:
-        parser.error(f"--type: name the type of a CSV file: {' or '.join(graph)}")
-    options = _options(parser, parsed, graph, {parsed.type} if is_csv else set(graph))
-    renamed = dict(parser.parse_value("--map", one, _parse_map) for one in parsed.map)
-    tally = Tally(graph, url_of(parser, parsed), is_dry=parsed.dry_run)
-
-    async def work(client: Client) -> None:
+    if is_csv(parsed) and parsed.type is None:
+        parser.error(f"--type: name the type of a CSV file: {' or '.join(_types(graph))}")
+    options = _options(parser, parsed, graph)
+    tally = Tally(graph, parsed.url, is_dry=parsed.dry_run)
+    with ExitStack() as stack:
         try:
-            with opened_text(parsed.file, parsed.encoding) as file:
-                read: _Read = partial(read_ndjson, file, graph)
-                if is_csv:
-                    resource, replaces = graph[parsed.type], parsed.replace
-                    read = partial(read_csv, file, resource, graph, renamed, replaces=replaces)
-                await _run(Importer(client, options, tally, _ledger(parsed, options)), read)
-        except InvalidFile as error:
-            raise InvalidFile(f"{parsed.file}: {error}") from None
-        except OSError as error:
-            raise InvalidFile(f"{parsed.file}: {error.strerror or error}") from error
-
-    run(work, tally)
+            source = BufferedReader(stack.enter_context(input_file(parsed.file)))
+            ledger = stack.enter_context(closing(_ledger(parsed, options)))
+            file = stack.enter_context(decoded(source, parsed.encoding))
+            rows = read_ndjson(file, graph)
+            if is_csv(parsed):
+                resource, renamed = graph[parsed.type], dict(parsed.map)
+                rows = read_csv(file, resource, graph, renamed, replaces=parsed.replace)
+            _import(rows, options, tally, ledger)
+        except (InvalidFile, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            _fail(f"{parsed.file}: {reason or error}", tally, status=2)
+    _finish(tally)
 
 
 def seed(arguments: Sequence[str]) -> None:
     """Create generated persons and computers; exit with status 1 if that fails."""
     parser = client_parser("seed", "Fill a running service with generated persons and computers.")
-    add = partial(parser.add_argument, metavar="COUNT")
-    add("--persons", default="100", help="number to create [default: 100]")
+    add = partial(parser.add_argument, metavar="COUNT", type=checked(_count))
+    add("--persons", default=100, help="number to create [default: 100]")
     add("--computers", help="number to create [default: 3 per person]")
     seed_help = "the same seed and counts produce the same data [default: 1]"
     parser.add_argument("--seed", type=int, default=1, metavar="NUMBER", help=seed_help)
     parsed, graph = parser.parse_args(arguments), Graph(RESOURCES)
-    persons = parser.parse_value("--persons", parsed.persons, _count)
-    computers = 3 * persons
-    if parsed.computers is not None:
-        computers = parser.parse_value("--computers", parsed.computers, _count)
-    tally = Tally(graph, url_of(parser, parsed))
-    options = ImportOptions(creates=True, labels=frozenset(graph))
+    computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
+    tally = Tally(graph, parsed.url)
+    # Imported late: loading Faker takes longer than to report wrong arguments.
+    from registry.transfer.generator import generate  # noqa: PLC0415
 
-    async def work(client: Client) -> None:
-        # Imported late: loading Faker takes longer than to report wrong arguments.
-        from registry.transfer.generator import generate  # noqa: PLC0415
-
-        rows = generate(persons, computers, parsed.seed)
-        await _run(Importer(client, options, tally, Ledger()), lambda _: rows)
-
-    run(work, tally)
+    rows = generate(parsed.persons, computers, parsed.seed)
+    with closing(Ledger()) as ledger:
+        _import(rows, ImportOptions(creates=True, labels=frozenset(graph)), tally, ledger)
+    _finish(tally)
 
 
-async def _run(importer: Importer, read: _Read) -> None:
-    with shown_progress("rows") as progress, importer.ledger as ledger:
-        async with aclosing(importer.run(read(progress.note))) as batches:
-            async for invalid in batches:
-                for line in [line for row in invalid for line in row.lines()]:
-                    progress.note(line)
-                progress.show(importer.tally.rows)
-        ledger.remove()
+def _import(
+    rows: Iterable[Row | InvalidRow], options: ImportOptions, tally: Tally, ledger: Ledger
+) -> None:
+    """Import rows; exit with status 1 if the service fails, with 130 if interrupted."""
+
+    async def work() -> None:
+        # Not an option, as others can see those in the list of processes.
+        async with open_client(tally.url, os.environ.get(TOKEN_VARIABLE)) as client:
+            await Importer(client, options, tally, ledger).run(rows)
+
+    signal.signal(signal.SIGINT, partial(_interrupt, tally))
+    try:
+        asyncio.run(work())
+    except TransferError as error:
+        _fail(str(error), tally, status=1)
+
+
+def _finish(tally: Tally) -> NoReturn:
+    output(str(tally))
+    sys.exit(1 if tally.invalid_rows else 0)
+
+
+def _fail(reason: str, tally: Tally, status: int) -> NoReturn:
+    note(f"registry: {reason}{f'; {tally}' if tally.counts else ''}")
+    sys.exit(status)
+
+
+def _interrupt(tally: Tally, number: int, _: FrameType | None) -> NoReturn:
+    """End the process at once: a thread that waits for standard input would delay an exit."""
+    note(f"registry: interrupted; {tally}; the same command continues")
+    os._exit(128 + number)
 
 
 def _import_parser() -> Parser:
     parser = client_parser("import", _DESCRIPTION, "[OPTIONS] FILE")
-    add_format(parser)
+    add_file(parser, "the file to read, or - for standard input")
     add, repeatable = parser.add_argument, partial(parser.add_argument, action="append", default=[])
     types = [each.type for each in RESOURCES]
     add("--type", choices=types, help="type of the rows of a CSV file")
@@ -108,46 +127,46 @@ def _import_parser() -> Parser:
     replace_help = "empty cells remove values and links [default: leave them as they are]"
     add("--replace", action="store_true", help=replace_help)
     map_help = "column of the file and what it is: 'Asset Tag=serial'; 'Notes=' leaves it out"
-    repeatable("--map", metavar="COLUMN=NAME", help=map_help)
+    repeatable("--map", metavar="COLUMN=NAME", type=checked(_map), help=map_help)
     encoding_help = "encoding of the file, such as cp1252 [default: utf-8]"
     add("--encoding", type=_encoding, default="utf-8", metavar="NAME", help=encoding_help)
     add("--dry-run", action="store_true", help="check and report, store nothing")
-    add("file", metavar="FILE", help="the file to read, or - for standard input")
     return parser
 
 
-def _options(
-    parser: Parser, parsed: argparse.Namespace, graph: Graph, types: set[str]
-) -> ImportOptions:
+def _types(graph: Graph) -> list[str]:
+    return [resource.type for resource in graph.writable]
+
+
+def _options(parser: Parser, parsed: argparse.Namespace, graph: Graph) -> ImportOptions:
+    types = {parsed.type} if is_csv(parsed) else {*_types(graph)}
     if parsed.create and parsed.key:
         parser.error("--create: rows that are all new have no --key")
     keys: dict[str, tuple[str, ...]] = {}
     for text in parsed.key:
-        keys |= parser.parse_value("--key", text, partial(_parse_key, graph=graph, types=types))
+        if not (found := _keys(text, graph, types)):
+            parser.error(f"--key: {text!r} does not name attributes of one type")
+        keys |= found
     return ImportOptions(
         keys,
         creates=parsed.create,
         labels=frozenset(types if parsed.create else types & keys.keys()),
-        keeps_empty=format_of(parsed) == CSV and not parsed.replace,
+        keeps_empty=is_csv(parsed) and not parsed.replace,
         is_dry=parsed.dry_run,
     )
 
 
-def _parse_key(text: str, graph: Graph, types: set[str]) -> dict[str, tuple[str, ...]]:
+def _keys(text: str, graph: Graph, types: set[str]) -> dict[str, tuple[str, ...]]:
     """Return the names of attributes by type: of `serial`, `computer.serial` or `owner.email`."""
     names = [name.rpartition(".") for name in text.split(",")]
-    prefix, fields = names[0][0], tuple(field for _, _, field in names)
-    named = types if not prefix else {prefix} & graph.keys()
-    named = named | {
-        link.target for one in types for name, link in to_one(graph[one]).items() if name == prefix
-    }
+    (prefix, *others), fields = {first for first, _, _ in names}, tuple(one for *_, one in names)
+    links = (link for one in types for link in to_one(graph[one]).values() if link.name == prefix)
+    named = types if not prefix else {prefix, *(link.target for link in links)} & graph.keys()
     found = {one: fields for one in named if graph[one].readable.keys() >= {*fields}}
-    if not found or {each for each, _, _ in names} != {prefix}:
-        raise ValueError(f"{text!r} does not name attributes of one type")
-    return found
+    return {} if others else found
 
 
-def _parse_map(text: str) -> tuple[str, str]:
+def _map(text: str) -> tuple[str, str]:
     column, equals, name = text.rpartition("=")
     if not equals:
         raise ValueError(f"{text!r} is not COLUMN=NAME")

@@ -1,17 +1,17 @@
-"""What commands print: their output to standard output, notes for the user to standard error.
-
-Control characters are escaped: names, and messages of servers, are text of others.
-"""
+"""The input and the output of commands; lines of the output have no control characters."""
 
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import IO, NoReturn
 
-from registry.printable import printable
+from registry.printable import note, printable
 from registry.private_files import new_file
 from registry.start_error import StartError
 
@@ -38,6 +38,21 @@ def require_output() -> None:
 
 
 @contextmanager
+def input_file(name: str) -> Iterator[FileIO]:
+    """Yield a file, or for `-` a copy of standard input, in which one can seek. Raises OSError."""
+    if name != "-":
+        with FileIO(name) as file:
+            yield file
+        return
+    if sys.stdin is None:
+        raise OSError("standard input is closed")
+    with TemporaryFile(buffering=0) as file:
+        copyfileobj(sys.stdin.buffer, file)
+        file.seek(0)
+        yield file
+
+
+@contextmanager
 def output_file(name: str) -> Iterator[IO[bytes]]:
     """Yield a new file, which gets its name when it is complete, or standard output for `-`.
 
@@ -53,12 +68,6 @@ def output_file(name: str) -> Iterator[IO[bytes]]:
             yield file
     except BrokenPipeError:
         end_after_broken_pipe()
-
-
-def note(line: str) -> None:
-    """Write a line for the user, which is not part of the output, to standard error."""
-    if sys.stderr is not None:  # as it is if closed; print would then write to standard output
-        print(printable(line), file=sys.stderr)  # noqa: T201 - the purpose of this function
 
 
 def fail(error: StartError) -> NoReturn:
@@ -79,7 +88,9 @@ def discard_output() -> None:
         os.dup2(null.fileno(), sys.stdout.fileno())
 
 
-def describe(error: OSError) -> str:
-    """Return what is wrong, and with which file if that is known, for an error message."""
+def describe(error: Exception) -> str:
+    """Return what is wrong, of an OSError with the file if that is known, for an error message."""
+    if not isinstance(error, OSError):
+        return str(error)
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason

@@ -4,8 +4,9 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from registry.commands.output import discard_output, fail
 from registry.installation import IS_CHECKOUT, SWAGGER_UI
@@ -59,16 +60,12 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
 async def _serve(
     settings: Settings, listener: socket.socket, metrics_listener: socket.socket | None
 ) -> None:
-    announce = _announcer(settings)
+    announce = partial(_announce, settings)
     # Imported late, because they load slowly: bad settings and signals end the process at once.
     if settings.workers == 1:
-        from registry.http.metrics_endpoint import scrape_process  # noqa: PLC0415
-        from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
-        from registry.processes.service import serve  # noqa: PLC0415
+        from registry.processes.service import metrics_server, serve  # noqa: PLC0415
 
-        async with metrics_server(
-            settings, metrics_listener, scrape_process, announce
-        ) as announce_all:
+        async with metrics_server(settings, metrics_listener, announce) as announce_all:
             await serve(settings, lambda: listener, announce_all)
     else:
         from registry.processes.workers import serve_with_workers  # noqa: PLC0415
@@ -76,14 +73,9 @@ async def _serve(
         await serve_with_workers(settings, listener, metrics_listener, announce)
 
 
-def _announcer(settings: Settings) -> Callable[[str], None]:
-    """Return the function that prints the one line of output."""
-    notices = list(_notices(settings))
-    return lambda line: _print(". ".join([line, *notices]))
-
-
-def _print(line: str) -> None:
+def _announce(settings: Settings, line: str) -> None:
     """Print a line; log it if the standard output is full or closed, as the service is ready."""
+    line = ". ".join([line, *_notices(settings)])
     if sys.stdout is None:
         _log.warning("Standard output (closed): %s", line)
         return

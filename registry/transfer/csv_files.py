@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TextIO
 
-from marshmallow import ValidationError
-
 from registry.model.attributes import Attribute, ResourceId, Text
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
+from registry.printable import note
 from registry.transfer.rows import (
     ID,
     MAX_LINE,
-    Chunk,
+    Defects,
     InvalidFile,
     InvalidRow,
-    Note,
+    Mention,
     Row,
     Values,
     canonical,
@@ -46,44 +45,32 @@ _BLANKS_AROUND = re.compile(r"'*\s|'*\Z|.*\s\Z", re.DOTALL)
 class Column:
     """A column: an attribute of the resource, or of the target of a relationship.
 
-    relationship: None for the resource itself. field: the name of the attribute, or `id`.
-    attribute: that of the values; None if the column is not imported.
+    relationship: None for the resource itself. type: of the one that has the attribute. field: the
+    name of the attribute, or `id`. attribute: that of the values; None if it is not imported.
     """
 
     name: str
     relationship: str | None
+    type: str
     field: str
     attribute: Attribute | None
 
 
-_UNNAMED = Column("", None, "", None)
+_UNNAMED = Column("", None, "", "", None)
 
 
 def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
     """Return the column with a name such as `serial` or `owner.email`, None if there is none."""
     first, _, field = name.rpartition(".")
-    target, relationship = resource, to_one(resource).get(first)
-    if first:
-        if relationship is None:
-            return None
-        target = graph[relationship.target]
-    if field == ID:
-        return Column(name, first or None, field, ResourceId(nullable=True))
-    if field not in target.readable:
+    if first and first not in to_one(resource):
+        return None
+    target = graph[to_one(resource)[first].target] if first else resource
+    attribute = ResourceId(nullable=True) if field == ID else target.readable.get(field)
+    if attribute is None:
         return None
     # By a read-only attribute, such as a full name, a target can be found.
-    is_imported = bool(first) or field in target.writable
-    return Column(name, first or None, field, target.readable[field] if is_imported else None)
-
-
-def column_names(resource: ResourceType, graph: Graph) -> list[str]:
-    """Return the names of the columns of a type."""
-    names = [name for name in resource.attributes if name in resource.writable]
-    for name, link in to_one(resource).items():
-        target = graph[link.target]
-        fields = [ID, *(one for one in target.attributes if one in target.writable)]
-        names += [f"{name}.{one}" for one in fields]
-    return [ID, *names]
+    is_imported = bool(first) or field == ID or field in target.writable
+    return Column(name, first or None, target.type, field, attribute if is_imported else None)
 
 
 def read_csv(
@@ -91,7 +78,6 @@ def read_csv(
     resource: ResourceType,
     graph: Graph,
     renamed: Mapping[str, str],
-    note: Note,
     *,
     replaces: bool = False,
 ) -> Iterator[Row | InvalidRow]:
@@ -113,22 +99,21 @@ def read_csv(
         header = [cell.strip() for cell in next(reader, [])]
     except csv.Error as error:
         raise InvalidFile(f"the header is not CSV: {error}") from None
-    columns = _columns(header, resource, graph, renamed, note)
-    line = skipped + reader.line_num + 1
+    columns = _columns(header, resource, graph, renamed)
     while True:
+        line = skipped + reader.line_num + 1
         try:
             cells = next(reader, None)
             if cells is None:
                 return
             if any(map(str.strip, cells)):
-                yield _row(line, cells, columns, resource, replaces=replaces)
+                yield _row(line, cells, columns, resource.type, replaces=replaces)
         except csv.Error as error:
             last = skipped + reader.line_num
             extent = f"; not read up to line {last}" if last > line else ""
             yield InvalidRow(line, (None, f"not CSV, is a quote not closed? ({error}){extent}"))
         except InvalidRow as invalid:
             yield invalid
-        line = skipped + reader.line_num + 1
 
 
 class CsvWriter:
@@ -139,11 +124,13 @@ class CsvWriter:
         self._columns = columns
         self._writer.writerow([column.name for column in columns])
 
-    def write(self, chunk: Chunk) -> None:
-        """Write rows."""
+    def write(self, document: Mapping[str, Any]) -> None:
+        """Write the resources of a document, which includes the targets of other columns."""
+        shown = [*document.get("included", ()), *document["data"]]
+        attributes = {(each["type"], each[ID]): each["attributes"] for each in shown}
         self._writer.writerows(
-            [_cell(_value(one, each, chunk.related), one.attribute) for one in self._columns]
-            for each in chunk.resources
+            [_cell(_value(one, each, attributes), one.attribute) for one in self._columns]
+            for each in document["data"]
         )
 
 
@@ -153,11 +140,7 @@ def _delimiter(header: str) -> str:
 
 
 def _columns(
-    header: Sequence[str],
-    resource: ResourceType,
-    graph: Graph,
-    renamed: Mapping[str, str],
-    note: Note,
+    header: Sequence[str], resource: ResourceType, graph: Graph, renamed: Mapping[str, str]
 ) -> list[Column | None]:
     """Return the column of each name in the header, None for those left out."""
     if not any(header):
@@ -168,14 +151,14 @@ def _columns(
     for shown in header:
         name = renamed.get(shown, shown)
         column = find_column(name, resource, graph)
-        if column is None and name:
+        if not shown and not name:  # cells below it must be empty
+            column = _UNNAMED
+        elif column is None and name:
             raise InvalidFile(
                 f"the column `{shown}` does not fit: a {resource.type} has "
-                f"{', '.join(column_names(resource, graph))}. Name the one it is with --map "
+                f"{', '.join(_names(resource, graph))}. Name the one it is with --map "
                 f"'{shown}=NAME', or leave it out with --map '{shown}='"
             )
-        if not shown and column is None:  # cells below it must be empty
-            column = _UNNAMED
         elif column and column in columns:
             raise InvalidFile(f"the column `{name}` occurs twice")
         elif column and column.attribute is None:
@@ -184,51 +167,59 @@ def _columns(
     return columns
 
 
+def _names(resource: ResourceType, graph: Graph) -> list[str]:
+    """Return the names of the columns that can be imported."""
+    names = [name for name in resource.attributes if name in resource.writable]
+    for name, link in to_one(resource).items():
+        target = graph[link.target]
+        fields = [ID, *(one for one in target.attributes if one in target.writable)]
+        names += [f"{name}.{one}" for one in fields]
+    return [ID, *names]
+
+
 def _row(
     line: int,
     cells: Sequence[str],
     columns: Sequence[Column | None],
-    resource: ResourceType,
+    type_name: str,
     *,
     replaces: bool,
 ) -> Row:
     """Return a row. Raises InvalidRow with all that is wrong with it."""
     if len(cells) != len(columns):
         raise InvalidRow(line, (None, f"{len(cells)} cells instead of {len(columns)}"))
-    own: Values = {}
-    links: dict[str, Values | None] = {}
-    defects: list[tuple[str | None, str]] = []
+    row = Row(type_name, {}, line=line)
+    defects: Defects = []
     for column, cell in zip(columns, cells, strict=True):
-        if column is _UNNAMED and cell.strip():
-            defects.append((None, f"{cell.strip()!r} is in a column without a name"))
         if column is None or column.attribute is None:
+            if column is _UNNAMED and cell.strip():
+                defects.append((None, f"{cell.strip()!r} is in a column without a name"))
             continue
-        needed = replaces and column.relationship is None and column.attribute.required
-        try:
-            value = _parsed(cell, column.field, column.attribute, needed=needed)
-        except ValidationError as error:
-            defects.append((column.name, " ".join(map(str, error.messages))))
-            continue
-        if column.relationship is None:
-            if value is not None or column.attribute.nullable:
-                own[column.field] = value
-        elif value is not None:
-            link = links.get(column.relationship) or {}
-            links[column.relationship] = {**link, column.field: value}
-        else:
-            links.setdefault(column.relationship, None)
+        text, value = _unescaped(cell), None
+        if text:
+            value = canonical(column.attribute, text, column.name, defects, from_text=True)
+        if replaces and not text and column.relationship is None and column.attribute.required:
+            defects.append((column.name, "required: the cell must not be empty"))
+        elif text or column.relationship or column.attribute.nullable:
+            _add(row, column, text, value)
     if defects:
         raise InvalidRow(line, *defects)
-    id_ = own.pop(ID, None)
-    return Row(line, resource.type, own, links, id_, size=sum(map(len, cells)))
+    return row
 
 
-def _parsed(cell: str, field: str, attribute: Attribute, *, needed: bool) -> Any:
-    text = _unescaped(cell)
-    if needed and not text:
-        raise ValidationError("required: the cell must not be empty")
-    value = canonical(attribute, text, from_text=True) if text else None
-    return text if field == ID and text else value
+def _add(row: Row, column: Column, text: str, value: Any) -> None:
+    """Add the value of a cell to a row; an empty one removes a link that has no other value."""
+    mention: Mention = row
+    if column.relationship is not None:
+        link = row.links.setdefault(column.relationship, None)
+        if not text:
+            return
+        mention = link or Mention(column.type, {}, prefix=f"{column.relationship}.")
+        row.links[column.relationship] = mention
+    if column.field == ID:
+        mention.id = text or None
+    else:
+        mention.values[column.field] = value
 
 
 def _unescaped(cell: str) -> str:
@@ -248,11 +239,11 @@ def _cell(value: Any, attribute: Attribute | None) -> Any:
 
 
 def _value(
-    column: Column, resource: Mapping[str, Any], related: Mapping[tuple[str, str], Values]
+    column: Column, resource: Mapping[str, Any], attributes: Mapping[tuple[str, str], Values]
 ) -> Any:
-    if column.relationship is None:
-        return resource[ID] if column.field == ID else resource["attributes"].get(column.field)
-    target = resource["relationships"][column.relationship]["data"]
-    if target is None or column.field == ID:
-        return target and target[ID]
-    return related.get((target["type"], target[ID]), {}).get(column.field)
+    one = resource
+    if column.relationship is not None:
+        one = resource["relationships"][column.relationship]["data"]
+    if one is None or column.field == ID:
+        return one and one[ID]
+    return attributes.get((one["type"], one[ID]), {}).get(column.field)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from faker import Faker
 
-from registry.transfer.rows import LID, Row
+from registry.transfer.rows import Mention, Row
 
 _SHARE_WITH_EMAIL = 0.9
 _SHARE_OWNED = 0.9
@@ -26,10 +26,12 @@ def generate(persons: int, computers: int, seed: int) -> Iterator[Row]:
             suffix = namesakes[name] if namesakes[name] > 1 else ""
             domain = random.choice(("example.org", "example.com", "example.net"))
             person["email"] = f"{name}{suffix}@{domain}"
-        yield Row(number, "person", person, lid=str(number))
+        yield Row("person", person, lid=str(number), line=number)
     for number in range(1, computers + 1):
         vendor = random.choice(("5CG", "C02", "MXL", "PF"))
         serial = f"{vendor}{random.randint(18, 25)}{random.randint(1, 52):02}{number:05}"
         is_owned = persons and random.random() < _SHARE_OWNED
-        owner = {LID: str(random.randint(1, persons))} if is_owned else None
-        yield Row(persons + number, "computer", {"serial": serial}, {"owner": owner})
+        owner = None
+        if is_owned:
+            owner = Mention("person", {}, lid=str(random.randint(1, persons)), prefix="owner.")
+        yield Row("computer", {"serial": serial}, line=persons + number, links={"owner": owner})

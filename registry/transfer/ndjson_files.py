@@ -1,20 +1,20 @@
 """NDJSON files: a resource object of JSON:API per line, linked by `id`, or by `lid` in the file."""
 
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, TextIO
 
 import orjson
-from marshmallow import ValidationError
 
 from registry.model.graph import Graph
+from registry.printable import note
 from registry.transfer.rows import (
     ID,
     LID,
-    Chunk,
+    Defects,
     InvalidRow,
-    Note,
+    Mention,
     Row,
-    Values,
     canonical,
     read_lines,
     to_one,
@@ -23,106 +23,98 @@ from registry.transfer.rows import (
 _MEMBERS = {"type", ID, LID, "attributes", "relationships", "links", "meta"}
 
 
-def read_ndjson(file: TextIO, graph: Graph, note: Note) -> Iterator[Row | InvalidRow]:
+def read_ndjson(file: TextIO, graph: Graph) -> Iterator[Row | InvalidRow]:
     """Yield the rows. Raises InvalidFile for a line that is too long."""
-    reader = _Reader(graph, note)
+    note_once = cache(note)
     for number, line in enumerate(read_lines(file), 1):
         if not line.isspace():
             try:
-                yield reader.row(number, line)
+                yield _row(number, line, graph, note_once)
             except InvalidRow as invalid:
                 yield invalid
 
 
-def write_ndjson(chunk: Chunk, file: TextIO) -> None:
-    """Write resource objects."""
-    lines = (orjson.dumps(each, default=str).decode() + "\n" for each in chunk.resources)
-    file.writelines(lines)
+def write_ndjson(document: Mapping[str, Any], file: TextIO, links: Collection[str]) -> None:
+    """Write the resources of a document, with the linkage of these relationships, without URLs."""
+    for resource in document["data"]:
+        shown = {name: resource[name] for name in ("type", ID, "attributes")}
+        if links:
+            linkage = {name: {"data": resource["relationships"][name]["data"]} for name in links}
+            shown["relationships"] = linkage
+        file.write(orjson.dumps(shown).decode() + "\n")
 
 
-class _Reader:
-    def __init__(self, graph: Graph, note: Note) -> None:
-        self._graph = graph
-        self._note = note
-        self._read_only: set[str] = set()
+def _row(number: int, line: str, graph: Graph, note_once: Callable[[str], None]) -> Row:
+    """Return the row of a line. Raises InvalidRow with all that is wrong with it."""
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRow(number, (None, f"not JSON: {error}")) from None
+    types = [one.type for one in graph.writable]
+    if not isinstance(document, dict) or document.get("type") not in types:
+        reason = f"not a resource object of type {' or '.join(types)}"
+        if isinstance(document, dict) and document.get("type") in list(graph):
+            reason = f"{document['type']} is read-only: it follows from links, and is not imported"
+        raise InvalidRow(number, ("type", reason))
+    defects: Defects = [
+        *((name, "unknown member") for name in document if name not in _MEMBERS),
+        *((name, "must be a string") for name in (ID, LID) if not _is_text(document, name)),
+        *(
+            (name, "must be an object")
+            for name in ("attributes", "relationships")
+            if not isinstance(document.get(name, {}), dict)
+        ),
+    ]
+    if defects:
+        raise InvalidRow(number, *defects)
+    row = Row(document["type"], {}, document.get(ID), document.get(LID), line=number)
+    _add_attributes(row, document.get("attributes", {}), graph, note_once, defects)
+    _add_links(row, document.get("relationships", {}), graph, defects)
+    if defects:
+        raise InvalidRow(number, *defects)
+    return row
 
-    def row(self, number: int, line: str) -> Row:
-        """Return the row of a line. Raises InvalidRow with all that is wrong with it."""
-        try:
-            document = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise InvalidRow(number, (None, f"not JSON: {error}")) from None
-        match document:
-            case {"type": str(type_name)} if type_name in self._graph:
-                pass
+
+def _is_text(document: Mapping[str, Any], name: str) -> bool:
+    return isinstance(document.get(name), str | None)
+
+
+def _add_attributes(
+    row: Row,
+    attributes: Mapping[str, Any],
+    graph: Graph,
+    note_once: Callable[[str], None],
+    defects: Defects,
+) -> None:
+    resource = graph[row.type]
+    for name, value in attributes.items():
+        attribute = resource.readable.get(name)
+        if attribute is None:
+            names = ", ".join(resource.attributes)
+            defects.append((name, f"a {row.type} has no such attribute; it has {names}"))
+        elif name not in resource.writable:
+            note_once(f"the attribute `{name}` is read-only and is not imported")
+        elif value is None and attribute.nullable:
+            row.values[name] = None
+        else:
+            row.values[name] = canonical(attribute, value, name, defects)
+
+
+def _add_links(row: Row, relationships: Mapping[str, Any], graph: Graph, defects: Defects) -> None:
+    possible = to_one(graph[row.type])
+    for name, value in relationships.items():
+        if name not in possible:
+            names = ", ".join(possible) or "none"
+            defects.append((name, f"a {row.type} has no such to-one relationship; it has {names}"))
+            continue
+        target, prefix = possible[name].target, f"{name}."
+        match value:
+            case {"data": None}:
+                row.links[name] = None
+            case {"data": {"type": type_name, "id": str(id_)}} if type_name == target:
+                row.links[name] = Mention(target, {}, id_, prefix=prefix)
+            case {"data": {"type": type_name, "lid": str(lid)}} if type_name == target:
+                row.links[name] = Mention(target, {}, lid=lid, prefix=prefix)
             case _:
-                types = " or ".join(self._graph)
-                raise InvalidRow(number, ("type", f"not a resource object of type {types}"))
-        row = Row(number, type_name, {}, size=len(line))
-        defects = [
-            *((name, "unknown member") for name in document if name not in _MEMBERS),
-            *self._labels(row, document),
-            *self._attributes(row, document),
-            *self._relationships(row, document),
-        ]
-        if defects:
-            raise InvalidRow(number, *defects)
-        return row
-
-    def _labels(self, row: Row, document: Values) -> Iterator[tuple[str, str]]:
-        for name in (ID, LID):
-            value = document.get(name)
-            if isinstance(value, str | None):
-                setattr(row, name, value)
-            else:
-                yield name, "must be a string"
-
-    def _attributes(self, row: Row, document: Values) -> Iterator[tuple[str, str]]:
-        resource, attributes = self._graph[row.type], document.get("attributes", {})
-        if not isinstance(attributes, dict):
-            yield "attributes", "must be an object"
-            return
-        for name, value in attributes.items():
-            attribute = resource.readable.get(name)
-            if attribute is None:
-                yield (
-                    name,
-                    f"a {row.type} has no such attribute; it has {', '.join(resource.attributes)}",
-                )
-            elif name not in resource.writable:
-                if name not in self._read_only:
-                    self._read_only.add(name)
-                    self._note(f"the attribute `{name}` is read-only and is not imported")
-            elif value is None and attribute.nullable:
-                row.values[name] = None
-            else:
-                try:
-                    row.values[name] = canonical(attribute, value)
-                except ValidationError as error:
-                    yield name, " ".join(map(str, error.messages))
-
-    def _relationships(self, row: Row, document: Values) -> Iterator[tuple[str, str]]:
-        relationships = document.get("relationships", {})
-        if not isinstance(relationships, dict):
-            yield "relationships", "must be an object"
-            return
-        possible = to_one(self._graph[row.type])
-        for name, value in relationships.items():
-            if name not in possible:
-                names = ", ".join(possible) or "none"
-                yield name, f"a {row.type} has no such to-one relationship; it has {names}"
-                continue
-            match value:
-                case {"data": None}:
-                    row.links[name] = None
-                case {"data": {"type": type_name, "id": str(id_)}} if (
-                    type_name == possible[name].target
-                ):
-                    row.links[name] = {ID: id_}
-                case {"data": {"type": type_name, "lid": str(lid)}} if (
-                    type_name == possible[name].target
-                ):
-                    row.links[name] = {LID: lid}
-                case _:
-                    target = possible[name].target
-                    yield name, f"its `data` must be null or name a {target} by `id` or `lid`"
+                reason = f"its `data` must be null or name a {target} by `id` or `lid`"
+                defects.append((name, reason))

@@ -1,15 +1,13 @@
-"""Rows: what one row of a CSV file, or one line of an NDJSON file, says of one resource."""
+"""Rows: what one row of a CSV file, or one line of an NDJSON file, says of resources."""
 
 import codecs
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from io import TextIOWrapper
-from pathlib import Path
-from shutil import copyfileobj
-from tempfile import TemporaryFile
 from typing import IO, Any, TextIO, TypeAlias
+
+from marshmallow import ValidationError
 
 from registry.model.attributes import Attribute
 from registry.model.resource_type import Relationship, ResourceType
@@ -17,10 +15,13 @@ from registry.model.resource_type import Relationship, ResourceType
 ID, LID = "id", "lid"
 
 Values: TypeAlias = dict[str, Any]
-"""Attributes in JSON, or an id or a local id, by name."""
+"""Attributes in JSON, by name."""
 
-Note: TypeAlias = Callable[[str], None]
-"""Shows a line to the user."""
+ResourceKey: TypeAlias = tuple[str, tuple[str, ...], tuple[Any, ...]]
+"""A type, names of attributes, and values: those of one resource, or of few."""
+
+Defects: TypeAlias = list[tuple[str | None, str]]
+"""Columns, and what is wrong with each."""
 
 MAX_LINE = 2**20
 """Characters of a line, as many as a request has bytes."""
@@ -34,25 +35,41 @@ _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(slots=True)
-class Row:
-    """A resource of a file.
+class Mention:
+    """What a row says of a resource: of its own one, or of the target of a relationship.
 
-    line: the number of its first line, from 1. values: attributes. links: by relationship, what the
-    file says of the target, None if it is empty. id, lid: those in the file. size: characters in
-    the file.
+    id, lid: those in the file. prefix: of its columns, such as `owner.`. key: tells which resource
+    it is, stored or of an earlier row; None if that is not looked up.
     """
 
-    line: int
     type: str
     values: Values
-    links: dict[str, Values | None] = field(default_factory=dict)
     id: str | None = None
     lid: str | None = None
-    size: int = 0
+    prefix: str = ""
+    key: ResourceKey | None = None
+
+
+@dataclass(slots=True)
+class Row(Mention):
+    """A resource of a file.
+
+    line: the number of its first line, from 1. links: by relationship, the target, None if it is
+    empty. label: the key by which later rows link to it.
+    """
+
+    line: int = 0
+    links: dict[str, Mention | None] = field(default_factory=dict)
+    label: ResourceKey | None = None
+
+    @property
+    def mentions(self) -> list[Mention]:
+        """The row itself, and the targets."""
+        return [self, *filter(None, self.links.values())]
 
 
 class InvalidRow(Exception):
-    """A row that cannot be stored. defects: its columns and what is wrong with each."""
+    """A row that cannot be stored."""
 
     def __init__(self, line: int, *defects: tuple[str | None, str]) -> None:
         super().__init__(line, *defects)
@@ -71,76 +88,51 @@ class InvalidFile(Exception):
     """A file that cannot be imported, or no further; the message says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Resource objects to write. related: attributes of targets by type and id."""
-
-    resources: Sequence[Mapping[str, Any]]
-    related: Mapping[tuple[str, str], Values]
-
-
 def to_one(resource: ResourceType) -> Mapping[str, Relationship]:
     """Return the relationships that rows of a type can have, by name."""
     return {name: one for name, one in resource.relationships.items() if not one.to_many}
 
 
-def canonical(attribute: Attribute, value: Any, *, from_text: bool = False) -> Any:
-    """Return a value as responses show it. Raises ValidationError."""
-    loaded = attribute.from_text(value) if from_text else attribute.from_json(value)
-    attribute.check(loaded)
-    return attribute.to_json(loaded)
+def canonical(
+    attribute: Attribute, value: Any, column: str, defects: Defects, *, from_text: bool = False
+) -> Any:
+    """Return a value as responses show it; add what is wrong with it to the defects."""
+    try:
+        loaded = attribute.from_text(value) if from_text else attribute.from_json(value)
+        attribute.check(loaded)
+        return attribute.to_json(loaded)
+    except ValidationError as error:
+        defects.append((column, " ".join(map(str, error.messages))))
+        return None
 
 
-@contextmanager
-def opened_text(name: str, encoding: str) -> Iterator[TextIO]:
-    """Yield a file, or a copy of standard input (`-`), all of whose bytes are in the encoding.
-
-    Raises InvalidFile or OSError.
-    """
-    with ExitStack() as stack:
-        if name != "-":
-            source: IO[bytes] = stack.enter_context(Path(name).open("rb"))
-        elif sys.stdin is None:
-            raise InvalidFile("standard input is closed")
-        else:
-            source = stack.enter_context(TemporaryFile())
-            copyfileobj(sys.stdin.buffer, source)
-            source.seek(0)
-        _check_encoding(source, encoding)
-        source.seek(0)
-        yield TextIOWrapper(source, encoding, newline="")
+def decoded(source: IO[bytes], encoding: str) -> TextIO:
+    """Return the text of a file, all of whose bytes are in the encoding. Raises InvalidFile."""
+    start, lines = source.read(len(_ZIP)), 1
+    if start == _ZIP:
+        raise InvalidFile("this is a workbook: save it as CSV UTF-8")
+    source.seek(0)
+    try:
+        for text in codecs.iterdecode(iter(partial(source.read, _CHUNK_BYTES), b""), encoding):
+            lines += text.count("\n")
+    except UnicodeDecodeError as error:
+        # Its object is the chunk, with the incomplete character before it.
+        line = lines + error.object.count(b"\n", 0, error.start)
+        shown = encoding.removesuffix("-sig").upper()
+        advice = "--encoding cp1252 (Windows, western Europe), --encoding utf-16"
+        if start.startswith(_UTF_16_MARKS):
+            advice = "--encoding utf-16"
+        raise InvalidFile(
+            f"not {shown}: byte 0x{error.object[error.start]:02x} in line {line}; save the "
+            f"file as UTF-8, or name its encoding: {advice}"
+        ) from None
+    source.seek(0)
+    return TextIOWrapper(source, encoding, newline="")
 
 
 def read_lines(file: TextIO) -> Iterator[str]:
     """Yield the lines with their ends. Raises InvalidFile for one that is too long."""
-    number = 0
-    while line := file.readline(MAX_LINE):
-        number += 1
+    for number, line in enumerate(iter(partial(file.readline, MAX_LINE), ""), 1):
         if len(line) == MAX_LINE:
             raise InvalidFile(f"line {number} is longer than {MAX_LINE:,} characters")
         yield line
-
-
-def _check_encoding(source: IO[bytes], encoding: str) -> None:
-    start = source.read(len(_ZIP))
-    source.seek(0)
-    if start == _ZIP:
-        raise InvalidFile("this is a workbook: save it as CSV UTF-8")
-    decoder, lines = codecs.getincrementaldecoder(encoding)(), 0
-    is_last = False
-    while not is_last:
-        chunk = source.read(_CHUNK_BYTES)
-        is_last = not chunk
-        try:
-            lines += decoder.decode(chunk, final=is_last).count("\n")
-        except UnicodeDecodeError as error:
-            # Its object is the chunk, with the incomplete character before it.
-            line = lines + error.object.count(b"\n", 0, error.start) + 1
-            shown = encoding.removesuffix("-sig").upper()
-            advice = "--encoding cp1252 (Windows, western Europe), --encoding utf-16"
-            if start.startswith(_UTF_16_MARKS):
-                advice = "--encoding utf-16"
-            raise InvalidFile(
-                f"not {shown}: byte 0x{error.object[error.start]:02x} in line {line}; save the "
-                f"file as UTF-8, or name its encoding: {advice}"
-            ) from None

@@ -1,0 +1,106 @@
+"""The arguments that commands have in common: the database, the service, and the file."""
+
+import argparse
+import os
+from collections.abc import Callable
+from itertools import chain
+from pathlib import PurePath
+from typing import TypeVar
+
+from yarl import URL
+
+from registry.installation import program
+from registry.settings import VARIABLES, Parser, Settings, add_setting, flag, parse_settings
+from registry.transfer.client import TOKEN_VARIABLE
+
+_Value = TypeVar("_Value")
+
+CSV, NDJSON = "csv", "ndjson"
+_SUFFIXES = {".csv": CSV, ".ndjson": NDJSON, ".jsonl": NDJSON}
+
+_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
+
+_URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
+
+_OF_CLIENTS = (
+    f"The variable {TOKEN_VARIABLE} holds the access token, if the service requires one; "
+    "SSL_CERT_FILE names the certificates of a private authority."
+)
+
+
+def command_parser(
+    command: str, description: str, arguments: str = "[OPTIONS]", epilog: str | None = None
+) -> Parser:
+    """Return the parser of a command. arguments: how its usage shows them."""
+    return Parser(
+        prog=f"{program()} {command}",
+        usage=f"%(prog)s {arguments}",
+        description=description,
+        epilog=epilog,
+        allow_abbrev=False,
+    )
+
+
+def database_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
+    """Return the parser of a command with the options of the database."""
+    parser = command_parser(command, description, arguments, VARIABLES)
+    add_database(parser)
+    return parser
+
+
+def add_database(parser: Parser) -> None:
+    """Add the options of the database."""
+    for name in _SETTINGS:
+        add_setting(parser, name)
+
+
+def settings_of(parsed: argparse.Namespace) -> Settings:
+    """Return the settings in the parsed options and in the environment, as the service has them."""
+    given = ((flag(name), text) for name in _SETTINGS for text in getattr(parsed, name) or ())
+    return parse_settings(list(chain.from_iterable(given)), os.environ)
+
+
+def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
+    """Return the parser of a command with the option of the service that it uses."""
+    parser = command_parser(command, description, arguments, _OF_CLIENTS)
+    shown = f"base URL of the service [{_URL}, default: {_DEFAULT_URL}]"
+    default = os.environ.get(_URL) or _DEFAULT_URL
+    parser.add_argument("--url", metavar="URL", type=base_url, default=default, help=shown)
+    return parser
+
+
+def add_file(parser: Parser, help_text: str) -> None:
+    """Add a file and its format."""
+    parser.add_argument(
+        "--format",
+        choices=(CSV, NDJSON),
+        help="format of the file [default: that of its name, otherwise csv]",
+    )
+    parser.add_argument("file", metavar="FILE", help=help_text)
+
+
+def is_csv(parsed: argparse.Namespace) -> bool:
+    """Return whether the format is CSV: that of the option, else of the suffix of the file."""
+    suffix = PurePath(parsed.file).suffix.lower()
+    return (parsed.format or _SUFFIXES.get(suffix, CSV)) == CSV
+
+
+def checked(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """Return a type of arguments; error messages have the reason of the ValueError."""
+
+    def parse_argument(text: str) -> _Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse_argument
+
+
+@checked
+def base_url(text: str) -> str:
+    """Return a base URL without a slash at its end."""
+    url = URL(text)
+    if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.fragment:
+        raise ValueError(f"{text!r} is not a base URL such as {_DEFAULT_URL}")
+    return text.rstrip("/")

@@ -13,6 +13,9 @@ from typing import Any, Self, TypeAlias
 
 from registry.start_error import StartError
 
+START_SECONDS = 120.0
+"""A child that is not ready by then hangs: mongod may have a journal to replay after a crash."""
+
 _PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each restart in a row. After these, supervision gives up, unless other children
 run."""

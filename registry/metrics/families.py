@@ -1,7 +1,8 @@
 """The metric families of the service, and their samples in this process.
 
 Counting takes an addition to a list: a counter of prometheus-client takes 1 to 2 us, a large part
-of what reading one person takes. `registry.metrics.exposition` hands the samples to that library.
+of what reading one person takes. `registry.metrics.metrics_snapshot` hands the samples to that
+library.
 """
 
 from bisect import bisect_left
@@ -133,20 +134,5 @@ LOG_LINES_DROPPED = Counter(
 )
 WORKERS = Gauge("registry_workers", "Processes that serve requests.")
 
-FAMILIES: tuple[Family, ...] = (
-    REQUESTS,
-    REQUESTS_IN_PROGRESS,
-    BULKHEAD_IN_PROGRESS,
-    BULKHEAD_WAITING,
-    BULKHEAD_REFUSALS,
-    BATCH_SIZE,
-    BATCH_WAIT,
-    COMMANDS,
-    CONNECTIONS,
-    CONNECTIONS_IN_USE,
-    MONGOD_RESTARTS,
-    EVENT_LOOP_LAG,
-    LOG_LINES_DROPPED,
-    WORKERS,
-)
-"""All families, in the order of the documentation."""
+FAMILIES = tuple(one for one in globals().values() if isinstance(one, Family))
+"""All families, in the order of their declarations."""

@@ -4,45 +4,48 @@ from collections.abc import Collection
 
 import orjson
 
-from registry.jsonapi.documents import JSONAPI, encode_errors
-from registry.jsonapi.error_objects import ApiError
+from registry.http.service_urls import CHANGES_PATH
+from registry.jsonapi.change_events import Audience, ChangedRecord, encode_commit
+from registry.jsonapi.changes import Verb
+from registry.jsonapi.documents import JSONAPI, PLAIN, Compound, encode_document
 from registry.jsonapi.operation_documents import OPERATIONS, RESULTS
-from registry.jsonapi.pagination import NumberedPage, PageSizes, Window, page_links
-from registry.jsonapi.resource_objects import related_path, relationship_links, resource_path
+from registry.jsonapi.query import Query
+from registry.jsonapi.resource_objects import path_of, relationship_links, resource_objects
+from registry.model.authorship import PrincipalName, StoredTime
 from registry.model.graph import Graph
+from registry.model.record import LinkedIds, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schema_objects import Json, absolute
 
-EXAMPLE_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
+POSITION = "AWsD3sUAAAA1TkP-7O_NJ_P0"
 
 
-def creation(resource: ResourceType) -> Json:
+def creation(resource_type: ResourceType) -> Json:
     """Return the document that creates the resource."""
-    return {"data": _new(resource)}
+    return {"data": _new(resource_type, resource_type.writable)}
 
 
-def created(resource: ResourceType) -> Json:
-    """Return the response to `creation`."""
-    return _document(resource, _resource(resource, resource.writable))
-
-
-def update(resource: ResourceType) -> Json:
+def update(resource_type: ResourceType) -> Json:
     """Return a document that changes one attribute."""
-    names = [name for name in resource.attributes if name in resource.writable][:1]
-    return {"data": {"type": resource.type, "id": "1", "attributes": _attributes(resource, names)}}
+    names = [name for name in resource_type.attributes if name in resource_type.writable][:1]
+    return {"data": _new(resource_type, names, id="1")}
 
 
-def plain(resource: ResourceType) -> Json:
-    """Return the resource without `include`."""
-    return _document(resource, _resource(resource, resource.attributes))
+def plain(resource_type: ResourceType, graph: Graph, *, created: bool = False) -> Json:
+    """Return the resource without `include`. created: as in the response to `creation`."""
+    shown = {resource_type.type: resource_type.writable} if created else {}
+    return _encoded(resource_type, graph, Query(fields=shown))
 
 
-def included(resource: ResourceType, graph: Graph) -> Json:
+def included(resource_type: ResourceType, graph: Graph) -> Json:
     """Return the resource with all its related resources."""
-    targets = {relationship.target for relationship in resource.relationships.values()}
-    others = [one for one in graph.values() if one.type in targets - {resource.type}]
-    resources = [_resource(target, target.attributes) for target in others]
-    return {**_document(resource, _linked(resource)), "included": resources}
+    relationships = resource_type.relationships.values()
+    linkage: dict[str, dict[int, LinkedIds]] = {
+        one.name: {1: [1] if one.to_many else 1} for one in relationships
+    }
+    targets = {one.target for one in relationships} - {resource_type.type}
+    records = {name: [_record(graph[name])] for name in graph if name in targets}
+    return _encoded(resource_type, graph, Query(), Compound({resource_type.type: linkage}, records))
 
 
 def collection(document: Json, url: str) -> Json:
@@ -50,28 +53,21 @@ def collection(document: Json, url: str) -> Json:
     return {**document, "data": [document["data"]], "links": {"self": url}, "meta": {"count": 1}}
 
 
-def page(document: Json, sizes: PageSizes) -> Json:
-    """Return the first numbered page of a collection."""
-    url = f"{document['links']['self']}?page%5Bnumber%5D=1"
-    window = Window(document["data"], more=False, total=1)
-    links = {"self": url, **page_links(NumberedPage(1, sizes.default), window, url)}
-    return {**document, "links": links, "meta": {"count": 1, "total": window.total}}
+def page(document: Json) -> Json:
+    """Return the only numbered page of a collection."""
+    url = f"{document['links']['self']}?page%5Bnumber%5D=1&page%5Bsize%5D=10"
+    links = {"self": url, "first": url, "last": url, "prev": None, "next": None}
+    return {**document, "links": links, "meta": {"count": 1, "total": 1}}
 
 
-def related(document: Json | None, resource: ResourceType, name: str) -> Json:
-    """Return the related resource of a to-one relationship: that of a document, or null."""
-    document = document or {"data": None, "jsonapi": JSONAPI}
-    return {**document, "links": {"self": related_path(resource, 1, name)}}
-
-
-def linkage_document(resource: ResourceType, relationship: Relationship) -> Json:
+def linkage_document(resource_type: ResourceType, relationship: Relationship) -> Json:
     """Return the linkage of a relationship."""
-    links = relationship_links(resource, 1, relationship.name)
+    links = relationship_links(resource_type, 1, relationship.name)
     document = {"data": linkage(relationship), "jsonapi": JSONAPI, "links": links}
-    if not relationship.to_many:
-        return document
-    urls = {name: absolute(path) for name, path in links.items()}
-    return {**document, "links": urls, "meta": {"count": 1}}
+    if relationship.to_many:
+        links |= {name: absolute(path) for name, path in links.items()}
+        document["meta"] = {"count": 1}
+    return document
 
 
 def linkage(relationship: Relationship) -> Json | list[Json]:
@@ -82,62 +78,67 @@ def linkage(relationship: Relationship) -> Json | list[Json]:
 
 def operations(graph: Graph) -> Json:
     """Return a document that adds a resource of each type, and links them."""
-    added = [_new(resource) | _local(resource.type) for resource in graph.values()]
+    added = [_new(one, one.writable) | _local(one.type) for one in graph.writable]
     members: list[Json] = [{"op": "add", "data": data} for data in added]
-    for resource, relationship in _to_one(graph):
-        ref = {**_local(resource.type), "relationship": relationship.name}
-        members.append({"op": "update", "ref": ref, "data": _local(relationship.target)})
+    for resource_type in graph.writable:
+        for link in resource_type.links:
+            ref = {**_local(resource_type.type), "relationship": link.name}
+            members.append({"op": "update", "ref": ref, "data": _local(link.target)})
     return {OPERATIONS: members}
 
 
 def results(graph: Graph) -> Json:
     """Return the response to `operations`."""
-    additions = [{"data": _resource(resource, resource.writable)} for resource in graph.values()]
-    return {RESULTS: [*additions, *({} for _ in _to_one(graph))], "jsonapi": JSONAPI}
+    added = [{"data": plain(one, graph, created=True)["data"]} for one in graph.writable]
+    linked: list[Json] = [{} for one in graph.writable for _ in one.links]
+    return {RESULTS: added + linked, "jsonapi": JSONAPI}
 
 
-def error(example: ApiError) -> Json:
-    """Return the error document of an error."""
-    document: Json = orjson.loads(encode_errors([example], EXAMPLE_ID))
-    return document
+def positions() -> Json:
+    """Return the document of the change feed."""
+    links = {"self": absolute(CHANGES_PATH)}
+    return {"jsonapi": JSONAPI, "links": links, "meta": {"position": POSITION, "oldest": POSITION}}
 
 
-def _to_one(graph: Graph) -> list[tuple[ResourceType, Relationship]]:
-    return [
-        (resource, relationship)
-        for resource in graph.values()
-        for relationship in resource.relationships.values()
-        if not relationship.to_many
+def events(graph: Graph) -> str:
+    """Return the events of a transaction that adds a resource of each type."""
+    types = frozenset(graph)
+    changes = [
+        ChangedRecord(Verb.ADD, one, 1, _record(one), StoredTime.sample, PrincipalName.sample)
+        for one in graph.writable
     ]
+    return encode_commit(changes, POSITION, Audience(types, types)).decode()
 
 
 def _local(type_name: str) -> Json:
     return {"type": type_name, "lid": f"new-{type_name}"}
 
 
-def _new(resource: ResourceType) -> Json:
-    return {"type": resource.type, "attributes": _attributes(resource, resource.writable)}
+def _new(resource_type: ResourceType, names: Collection[str], **identity: str) -> Json:
+    attributes = _attributes(resource_type, names)
+    return {"type": resource_type.type, **identity, "attributes": attributes}
 
 
-def _document(resource: ResourceType, data: Json) -> Json:
-    return {"data": data, "jsonapi": JSONAPI, "links": {"self": resource_path(resource, 1)}}
-
-
-def _linked(resource: ResourceType) -> Json:
-    relationships = {
-        name: {"data": linkage(relationship), "links": relationship_links(resource, 1, name)}
-        for name, relationship in resource.relationships.items()
-    }
-    data = _resource(resource, resource.attributes)
-    return data | ({"relationships": relationships} if relationships else {})
-
-
-def _resource(resource: ResourceType, names: Collection[str]) -> Json:
-    links = {"self": resource_path(resource, 1)}
-    attributes = _attributes(resource, names)
-    return {"type": resource.type, "id": "1", "attributes": attributes, "links": links}
-
-
-def _attributes(resource: ResourceType, names: Collection[str]) -> Json:
-    attributes = resource.attributes.items()
+def _attributes(resource_type: ResourceType, names: Collection[str]) -> Json:
+    attributes = resource_type.attributes.items()
     return {name: one.openapi_schema()["example"] for name, one in attributes if name in names}
+
+
+def _record(resource_type: ResourceType) -> Record:
+    examples = _attributes(resource_type, resource_type.attributes)
+    stored = {
+        name: attribute.stored_null if value is None else attribute.from_json(value)
+        for name, value in examples.items()
+        for attribute in [resource_type.attributes[name]]
+    }
+    return {"_id": 1, **stored, **{link.foreign_key: 1 for link in resource_type.links}}
+
+
+def _encoded(
+    resource_type: ResourceType, graph: Graph, query: Query, compound: Compound = PLAIN
+) -> Json:
+    """Return the document of the resource as the service encodes it."""
+    (data,) = resource_objects(resource_type, [_record(resource_type)], compound.linkage, query)
+    links = {"self": path_of(resource_type, 1)}
+    document: Json = orjson.loads(encode_document(data, compound, query, graph, links))
+    return document

@@ -1,60 +1,46 @@
-"""The graph -> the paths with their operations, in the order that Swagger UI shows them in."""
+"""The endpoints -> the paths with their operations, in the order that Swagger UI shows them in."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
-from registry.http.etags import make_etag
-from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, REQUEST_ID
-from registry.http.service_urls import OPERATIONS_PATH
+import orjson
+
+from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, POSITION, REQUEST_ID
+from registry.http.routes import endpoints
+from registry.http.views.document_view import Endpoint
+from registry.http.views.feed import FeedView
+from registry.http.views.relationship import RelatedView
 from registry.jsonapi import error_types as errors
-from registry.jsonapi.content_negotiation import MEDIA_TYPE, media_type
+from registry.jsonapi.authorization import required_by_method
+from registry.jsonapi.content_negotiation import EVENT_STREAM, MEDIA_TYPE, media_type
+from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError
 from registry.jsonapi.operation_documents import EXTENSION, MAX_OPERATIONS
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.request_documents import MAX_CONTAINERS
-from registry.jsonapi.resource_objects import (
-    collection_path,
-    related_path,
-    relationship_path,
-    resource_path,
-)
+from registry.jsonapi.resource_objects import path_of
 from registry.model.graph import Graph
-from registry.model.record import VERSION
 from registry.model.resource_type import Relationship, ResourceType
-from registry.model.stored_fields import ID
 from registry.openapi import examples, parameters
 from registry.openapi.schema_objects import Json, absolute, code, reference, schema_of, title
-from registry.resources import RESOURCES
-
-ErrorTypes: TypeAlias = tuple[type[ApiError], ...]
+from registry.settings import Settings
 
 SECURITY_SCHEME = "accessToken"
 
-_ANY_REQUEST: ErrorTypes = (
-    errors.InvalidParameter,
-    errors.MalformedRequest,
-    errors.CrossSiteRequest,
-    errors.NotAcceptable,
-    errors.RequestTimeout,
-    errors.PreconditionFailed,
-    errors.UnsupportedMediaType,
-    errors.ExpectationFailed,
-    errors.MisdirectedRequest,
-    errors.HeaderFieldsTooLarge,
-    errors.InternalError,
-    errors.InvalidStoredRecord,
-    errors.ServiceUnavailable,
-    errors.Overloaded,
-)
-_COLLECTION: ErrorTypes = (errors.PageTooLarge, errors.RangeNotSupported, errors.QueryTimedOut)
-_KEY: ErrorTypes = (errors.InvalidIdempotencyKey, errors.IdempotencyKeyReused)
-_BODY: ErrorTypes = (errors.MalformedDocument, errors.TypeConflict, errors.BodyTooLarge)
-_ACCESS: ErrorTypes = (
+_ANY_REQUEST = (400, 403, 406, 408, 412, 415, 417, 421, 431, 500, 503)
+_WITH_LINKAGE = (409, 413)
+_WITH_RESOURCES = (404, 409, 413, 422)
+"""The statuses of errors: of any request, of one with linkage, and of one with resource objects,
+whose linkage can name any resource."""
+
+_ACCESS = (
     errors.InvalidAuthorization,
     errors.AuthenticationRequired,
     errors.TokenRejected,
     errors.InsufficientScope,
+    errors.IssuerUnavailable,
 )
 
 
@@ -63,12 +49,17 @@ def _header(description: str, example: str, *, always: bool = True) -> Json:
     return {"description": description, "required": always, "schema": schema, "example": example}
 
 
-_ETAG = f'"{make_etag(b"", RESOURCES[0], {ID: 1, VERSION: 1})}"'
+_REQUEST_ID = "7f2c9a1e5b8d4c30a6e1f0d29b47c583"
+_ETAG = '"1-e3b0c44298fc1c149afbf4c8-f6b268f4af267c83"'
 
 HEADERS: Json = {
-    "RequestId": _header("The id of the request; the log contains it too.", examples.EXAMPLE_ID),
+    "RequestId": _header("The id of the request; the log contains it too.", _REQUEST_ID),
     "Vary": _header("The request headers that the response depends on.", "Accept, Accept-Encoding"),
     "ETag": _header("The entity tag of the response, for `If-None-Match` and `If-Match`.", _ETAG),
+    "Position": _header(
+        "The position of the document in the change feed, which continues from it.",
+        examples.POSITION,
+    ),
 }
 """The component headers."""
 
@@ -76,6 +67,7 @@ _ALWAYS: Json = {
     REQUEST_ID: reference("headers", "RequestId"),
     "Vary": reference("headers", "Vary"),
 }
+_AT: Json = {POSITION: reference("headers", "Position")}
 _TAGGED: Json = {"ETag": reference("headers", "ETag")}
 _PAGE_TAG = "The entity tag of a page, for `If-None-Match`; a whole collection has none."
 _TAGGED_PAGE: Json = {"ETag": _header(_PAGE_TAG, _ETAG, always=False)}
@@ -86,265 +78,233 @@ _ERROR_HEADERS = {
     "WWW-Authenticate": "How to authenticate, and why the request is refused (RFC 6750, 3).",
 }
 
-_METHODS = {
-    "list": "get",
-    "read": "get",
-    "create": "post",
-    "add": "post",
-    "update": "patch",
-    "replace": "patch",
-    "delete": "delete",
-    "remove": "delete",
+_TEXTS = {
+    "list_{types}": "The whole collection, or the resources that `filter` selects, or a page of "
+    "them. `meta.count` is the number of resources in the response.",
+    "create_{type}": "The service assigns the id. Resources in to-many relationships that are "
+    "linked elsewhere move. Without `fields`, the response contains the writable attributes.",
+    "read_{type}": "One resource by its id.",
+    "update_{type}": "Changes only the attributes and relationships in the request, all of them or "
+    "none. Linkage replaces the relationship; resources in to-many relationships that are linked "
+    "elsewhere move. A read-only attribute may be sent back with the value of the resource, and "
+    "changes nothing.",
+    "delete_{type}": "Resources that are linked to it remain, without the link.",
+    "list_{type}_{link}": "Supports the same parameters as any collection.",
+    "read_{type}_{link}": "The related resource; `data` is null if there is none.",
+    "read_{type}_{link}_linkage": "Resource identifiers only; `include` adds the resources.",
+    "replace_{type}_{link}": "Replaces the linkage; null or `[]` clears it. Resources that are "
+    "linked elsewhere move.",
+    "add_{type}_{link}": "Resources that are linked elsewhere move; those that are members already "
+    "stay.",
+    "remove_{type}_{link}": "The resources are no longer linked; those that are not members are "
+    "ignored.",
+    "perform_operations": f"Up to {MAX_OPERATIONS} operations, performed in order, all or none. A "
+    "`lid` identifies a resource that a preceding operation adds. Media type: JSON:API with the "
+    "extension Atomic Operations.",
+    "follow_changes": f"With `Accept: {EVENT_STREAM}`, server-sent events without an end, in the "
+    "order of commits: each is an atomic operation that repeats a change. The id of the last event "
+    "of a transaction is a position to continue from; so is each minute an event `position` while "
+    "nothing changes. Otherwise, a document with the present position, and the oldest one that is "
+    "kept.",
 }
-"""The method of an operation, by the verb that its name starts with."""
-
-_DESCRIPTIONS = {
-    "list": "The whole collection, or the resources that `filter` selects, or a page of them. "
-    "`meta.count` is the number of resources in the response.",
-    "create": "The service assigns the id. {moves}Without `fields`, the response contains the "
-    "writable attributes.",
-    "read": "One resource by its id.",
-    "update": "Changes only the attributes and relationships in the request, all of them or none. "
-    "{moves}Linkage replaces the relationship. A read-only attribute may be sent back with the "
-    "value of the resource, and changes nothing.",
-    "delete": "Resources that are linked to it remain, without the link.",
-    "list related": "Supports the same parameters as any collection.",
-    "read related": "The related resource; `data` is null if there is none.",
-    "read linkage": "Resource identifiers only; `include` adds the resources.",
-    "set linkage": "Sets the related resource, or clears it with null.",
-    "replace linkage": "Resources that are linked elsewhere move; members not in the request are "
-    "removed.",
-    "add linkage": "Resources that are linked elsewhere move; those that are members already stay.",
-    "remove linkage": "The resources are no longer linked; those that are not members are ignored.",
-}
-"""The descriptions of the operations on a type and its relationships."""
-
-
-@dataclass(slots=True)
-class Paths:
-    """Builds Path Item Objects, and the error responses that they refer to.
-
-    scopes: the required scopes by path and method; empty without access tokens.
-    """
-
-    scopes: Mapping[tuple[str, str], Sequence[str]]
-    items: dict[str, Json] = field(default_factory=dict)
-    responses: Json = field(default_factory=dict)
-
-    def add_type(self, scope: QueryScope) -> None:
-        """Add the paths of a type and its relationships."""
-        self._add_resource(scope)
-        for link in scope.resource.relationships.values():
-            related = replace(scope, resource=scope.graph[link.target], many=link.to_many)
-            self._add_related(scope.resource, link, related)
-            self._add_linkage(scope.resource, link, related)
-
-    def add_operations(self, graph: Graph) -> None:
-        """Add the path for atomic operations."""
-        extended = media_type(EXTENSION)
-        results, documents = reference("schemas", "Results"), {"results": examples.results(graph)}
-        text = "The results, in the order of the operations."
-        self._add(
-            "post",
-            OPERATIONS_PATH,
-            {
-                "tags": ["Operations"],
-                "operationId": "perform_operations",
-                "summary": "Perform operations",
-                "description": f"Up to {MAX_OPERATIONS} operations, performed in order, all or "
-                "none. A `lid` identifies a resource that a preceding operation adds. Media type: "
-                "JSON:API with the extension Atomic Operations.",
-                "parameters": [],
-                "requestBody": _body(
-                    reference("schemas", "Operations"), examples.operations(graph), extended
-                ),
-                "responses": {"200": _response(text, results, documents, _REPLAYED, extended)},
-            },
-            (*_resource_errors(*graph.values()), errors.ResultTooLarge),
-        )
-
-    def _add_resource(self, scope: QueryScope) -> None:
-        resource, type_ = scope.resource, scope.resource.type
-        collection, detail = collection_path(resource), resource_path(resource, "{id}")
-        document, plain = schema_of(resource, "Document"), examples.plain(resource)
-        shown = {"plain": plain, "included": examples.included(resource, scope.graph)}
-        creation = _body(schema_of(resource, "Create"), examples.creation(resource))
-        location = {"Location": _header("The path of the resource.", resource_path(resource, 1))}
-        headers, example = location | _TAGGED | _REPLAYED, {"created": examples.created(resource)}
-        created = {"201": _response(f"The new {type_}.", document, example, headers)}
-        change = _body(schema_of(resource, "Update"), examples.update(resource))
-        example = {"updated": plain}
-        updated = {"200": _response(f"The updated {type_}.", document, example, _TAGGED)}
-        listed = _collection_responses(scope, collection)
-        read = _read_responses(f"The {type_}.", document, shown)
-        subject = _Subject(resource)
-        self._add_verb("list", collection, subject, listed, replace(scope, many=True))
-        self._add_verb("create", collection, subject, created, scope, creation)
-        self._add_verb("read", detail, subject, read, scope)
-        self._add_verb("update", detail, subject, updated, scope, change)
-        self._add_verb("delete", detail, subject, {"204": _applied({})})
-
-    def _add_related(self, owner: ResourceType, link: Relationship, scope: QueryScope) -> None:
-        path, subject = related_path(owner, "{id}", link.name), _Subject(owner, link, "related")
-        if scope.many:
-            listed = _collection_responses(scope, related_path(owner, 1, link.name))
-            self._add_verb("list", path, subject, listed, scope)
-            return
-        documents = {
-            "related": examples.related(examples.plain(scope.resource), owner, link.name),
-            "none": examples.related(None, owner, link.name),
-        }
-        text, schema = f"The {link.target}, or null.", schema_of(scope.resource, "DocumentOrNull")
-        self._add_verb("read", path, subject, _read_responses(text, schema, documents), scope)
-
-    def _add_linkage(self, owner: ResourceType, link: Relationship, related: QueryScope) -> None:
-        path = relationship_path(owner, "{id}", link.name)
-        subject, name = _Subject(owner, link, "linkage"), "ToMany" if link.to_many else "ToOne"
-        schema = schema_of(related.resource, f"{name}Linkage")
-        documents = {"linkage": examples.linkage_document(owner, link)}
-        shown = _read_responses("The resource identifiers.", schema, documents)
-        self._add_verb("read", path, subject, shown, replace(related, linkage=(owner, link)))
-        for verb in ("replace", "add", "remove") if link.to_many else ("replace",):
-            suffix = "Removal" if verb == "remove" else "Change"
-            schema, example = schema_of(related.resource, name + suffix), examples.linkage(link)
-            applied = {"204": _applied(_REPLAYED if verb == "add" else {})}
-            self._add_verb(verb, path, subject, applied, body=_body(schema, {"data": example}))
-
-    def _add_verb(
-        self,
-        verb: str,
-        path: str,
-        subject: "_Subject",
-        responses: Json,
-        query: QueryScope | None = None,
-        body: Json | None = None,
-    ) -> None:
-        """Add an operation. responses: those of success. query: the scope of its parameters."""
-        resource = subject.resource
-        failures: ErrorTypes = ()
-        if body:
-            failures = _BODY if subject.link else _resource_errors(resource)
-        name, summary = subject.names(verb)
-        operation = {
-            "tags": [title(resource)],
-            "operationId": name,
-            "summary": summary,
-            "description": subject.description(verb),
-            "parameters": parameters.query_parameters(query) if query else {},
-            **({"requestBody": body} if body else {}),
-            "responses": responses,
-        }
-        if query:
-            sized = (errors.PageTooLarge,) if parameters.sized_paths(query) else ()
-            failures = (*failures, *(_COLLECTION if query.many else sized))
-        self._add(_METHODS[verb], path, operation, failures)
-
-    def _add(self, method: str, path: str, operation: Json, failures: ErrorTypes) -> None:
-        """Add an operation after adding what follows from its method and path.
-
-        operation: its parameters are components. failures: the errors that its method and path do
-        not tell.
-        """
-        components: Json = {}
-        if "{id}" in path:
-            components |= parameters.ID if method == "get" else parameters.ID_TO_WRITE
-            failures = (errors.NotFound, *failures)
-        components |= operation["parameters"]
-        if path != OPERATIONS_PATH:
-            components |= parameters.PRECONDITIONS
-        if method == "post":
-            components |= parameters.IDEMPOTENCY
-            failures = (*_KEY, *failures)
-        if method != "get":
-            failures = (*failures, errors.DiskFull)
-        if scopes := self.scopes.get((path, method)):
-            operation["description"] += f"\n\nRequired scopes: {code(scopes)}."
-            operation["security"] = [{SECURITY_SCHEME: []}]
-            failures = (*_ACCESS, *failures)
-        operation["parameters"] = [reference("parameters", name) for name in components]
-        name = operation["operationId"]
-        operation["responses"] |= self._error_references(name, (*_ANY_REQUEST, *failures))
-        self.items.setdefault(path, {})[method] = operation
-
-    def _error_references(self, name: str, types: ErrorTypes) -> Json:
-        """Return references to the error responses of an operation, by status.
-
-        Equal responses are one component, named after the first operation that has it.
-        """
-        references: Json = {}
-        for status in sorted({one.status for one in types}):
-            response = _error_response(
-                [one for one in dict.fromkeys(types) if one.status == status]
-            )
-            equal = (key for key, one in self.responses.items() if one == response)
-            key = next(equal, f"{name}_{status}")
-            self.responses[key] = response
-            references[str(status)] = reference("responses", key)
-        return references
+"""The description of each kind of operation, by the template of its id."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Subject:
-    """What operations work on: a type, or the related resources or the linkage of its link."""
+class _Operation:
+    """An operation of a path, without what follows from its method and path.
 
-    resource: ResourceType
-    link: Relationship | None = None
-    part: str = ""
+    kind: a key of `_TEXTS`. responses: those of success. query: the scope of its parameters.
+    errors: the statuses that its method and path do not tell. parameters: further ones.
+    """
 
-    @property
-    def _noun(self) -> str:
-        article = "an" if self.resource.type[0] in "aeiou" else "a"
-        return f"{article} {self.resource.type}"
-
-    def names(self, verb: str) -> tuple[str, str]:
-        """Return the id and the summary of an operation."""
-        name, noun = self.resource.type, self._noun
-        if self.link:
-            preposition = {"add": "to ", "remove": "from "}.get(verb, "")
-            name, noun = f"{name}_{self.link.name}", f"the {self.link.name} of {noun}"
-            if verb == "read" and self.part == "linkage":
-                name, noun = f"{name}_linkage", f"the linkage of {noun}"
-            noun = preposition + noun
-        elif verb == "list":
-            name = noun = self.resource.collection
-        return f"{verb}_{name}", f"{verb.title()} {noun}"
-
-    def description(self, verb: str) -> str:
-        """Return the description of an operation."""
-        if verb == "replace" and self.link and not self.link.to_many:
-            verb = "set"
-        links = [name for name, one in self.resource.relationships.items() if one.to_many]
-        moves = f"Resources in {code(links)} that are linked elsewhere move. " if links else ""
-        return _DESCRIPTIONS[f"{verb} {self.part}".strip()].format(moves=moves)
+    method: str
+    kind: str
+    responses: Json
+    query: QueryScope | None = None
+    body: Json | None = None
+    errors: tuple[int, ...] = ()
+    parameters: Sequence[Json] = ()
 
 
-def _resource_errors(*resources: ResourceType) -> ErrorTypes:
-    """Return the errors of a document with resource objects, whose linkage can name any."""
-    taken = (errors.ValueTaken,) if any(one.unique_attributes for one in resources) else ()
-    return (*_BODY, errors.NotFound, errors.InvalidField, *taken)
+def describe_paths(graph: Graph, settings: Settings) -> dict[str, Json]:
+    """Return the Path Item Objects of all endpoints."""
+    return {
+        endpoint.path: {
+            one.method: _described(one, endpoint, graph, settings)
+            for one in _operations(endpoint, graph)
+            if one.method.upper() in endpoint.handlers
+        }
+        for endpoint in sorted(endpoints(graph, settings.sizes), key=attrgetter("path"))
+    }
 
 
-def _collection_responses(scope: QueryScope, path: str) -> Json:
+def error_responses(graph: Graph, settings: Settings) -> Json:
+    """Return the component responses with errors, one for each status."""
+    # A request with another method is no operation.
+    absent = {errors.MethodNotAllowed, *(() if settings.requires_tokens else _ACCESS)}
+    if not any(one.unique_attributes for one in graph.values()):
+        absent.add(errors.ValueTaken)
+    by_status = defaultdict[int, list[ApiError]](list)
+    for one in errors.error_types():
+        if one not in absent:
+            by_status[one.status].append(one.example())
+    return {f"Error{status}": _error_response(by_status[status]) for status in sorted(by_status)}
+
+
+def _described(operation: _Operation, endpoint: Endpoint, graph: Graph, settings: Settings) -> Json:
+    """Return an Operation Object."""
+    method, shown, statuses = operation.method, list[Json](), {*_ANY_REQUEST, *operation.errors}
+    shown += operation.parameters
+    tag = "Changes" if endpoint.view is FeedView else "Operations"
+    access: Json = {}
+    if "{id}" in endpoint.path:
+        shown.append(parameters.ID | ({"example": 1} if method == "get" else {}))
+        statuses.add(404)
+    if operation.query:
+        shown += parameters.query_parameters(operation.query)
+    if method == "post":
+        shown.append(parameters.IDEMPOTENCY)
+        statuses.add(422)
+    names = {"link": endpoint.relationship.name} if endpoint.relationship else {}
+    if endpoint.scope:
+        shown += parameters.PRECONDITIONS
+        named = endpoint.scope.resource
+        tag, names = title(named), names | {"type": named.type, "types": named.collection}
+    name, description = operation.kind.format(**names), _TEXTS[operation.kind]
+    if settings.requires_tokens:
+        statuses.add(401)
+        # The scopes of operations and of the feed depend on the types that these name.
+        of_all_types = required_by_method(method.upper(), graph.writable)
+        required = endpoint.requirements.get(method.upper()) or of_all_types
+        scopes = dict.fromkeys(one.scopes[0] for one in required)
+        description += f"\n\nRequired scopes: {code(scopes)}."
+        access = {"security": [{SECURITY_SCHEME: []}]}
+    failures = {str(one): reference("responses", f"Error{one}") for one in sorted(statuses)}
+    return {
+        "tags": [tag],
+        "operationId": name,
+        "summary": name.replace("_", " ").capitalize(),
+        "description": description,
+        **access,
+        "parameters": shown,
+        **({"requestBody": operation.body} if operation.body else {}),
+        "responses": operation.responses | failures,
+    }
+
+
+def _operations(endpoint: Endpoint, graph: Graph) -> Iterator[_Operation]:
+    """Yield the operations of an endpoint."""
+    match endpoint:
+        case Endpoint(path=path, scope=QueryScope() as scope, relationship=None):
+            yield from (_of_resource(scope) if "{id}" in path else _of_collection(scope, path))
+        case Endpoint(path=path, scope=QueryScope() as scope, relationship=Relationship() as link):
+            related = replace(scope, resource=graph[link.target], many=link.to_many)
+            if endpoint.view is RelatedView:
+                yield _read_related(related, path.format(id=1))
+            else:
+                yield from _of_linkage(scope.resource, link, related)
+        case Endpoint(view=view) if view is FeedView:
+            yield _follow_changes(graph)
+        case _:
+            yield _perform_operations(graph)
+
+
+def _of_collection(scope: QueryScope, path: str) -> Iterator[_Operation]:
+    resource_type = scope.resource
+    yield _Operation("get", "list_{types}", _collection(scope, path), replace(scope, many=True))
+    created = _response(
+        f"The new {resource_type.type}.",
+        schema_of(resource_type, "Document"),
+        {"created": examples.plain(resource_type, scope.graph, created=True)},
+        {"Location": _header("The path of the resource.", path_of(resource_type, 1))}
+        | _TAGGED
+        | _REPLAYED,
+    )
+    body = _body(schema_of(resource_type, "Create"), examples.creation(resource_type))
+    yield _Operation("post", "create_{type}", {"201": created}, scope, body, _WITH_RESOURCES)
+
+
+def _of_resource(scope: QueryScope) -> Iterator[_Operation]:
+    resource_type, graph = scope.resource, scope.graph
+    schema = schema_of(resource_type, "Document")
+    plain = examples.plain(resource_type, graph)
+    documents = {"plain": plain, "included": examples.included(resource_type, graph)}
+    responses = _read(f"The {resource_type.type}.", schema, documents)
+    yield _Operation("get", "read_{type}", responses, scope)
+    updated = _response(f"The updated {resource_type.type}.", schema, {"updated": plain}, _TAGGED)
+    body = _body(schema_of(resource_type, "Update"), examples.update(resource_type))
+    yield _Operation("patch", "update_{type}", {"200": updated}, scope, body, _WITH_RESOURCES)
+    yield _Operation("delete", "delete_{type}", {"204": _applied({})})
+
+
+def _read_related(scope: QueryScope, path: str) -> _Operation:
+    """Return the operation that reads related resources. path: of the examples."""
+    resource_type = scope.resource
+    if scope.many:
+        return _Operation("get", "list_{type}_{link}", _collection(scope, path), scope)
+    related = examples.plain(resource_type, scope.graph) | {"links": {"self": path}}
+    documents = {"related": related, "none": related | {"data": None}}
+    schema = schema_of(resource_type, "DocumentOrNull")
+    responses = _read(f"The {resource_type.type}, or null.", schema, documents)
+    return _Operation("get", "read_{type}_{link}", responses, scope)
+
+
+def _of_linkage(
+    owner: ResourceType, link: Relationship, related: QueryScope
+) -> Iterator[_Operation]:
+    kind, verbs = "ToOne", {"patch": "replace"}
+    if link.to_many:
+        kind, verbs = "ToMany", {"patch": "replace", "post": "add", "delete": "remove"}
+    documents = {"linkage": examples.linkage_document(owner, link)}
+    schema = schema_of(related.resource, f"{kind}Linkage")
+    responses = _read("The resource identifiers.", schema, documents)
+    scope = replace(related, linkage=(owner, link))
+    yield _Operation("get", "read_{type}_{link}_linkage", responses, scope)
+    for method, verb in verbs.items():
+        schema = schema_of(related.resource, kind + ("Removal" if verb == "remove" else "Change"))
+        applied = {"204": _applied(_REPLAYED if verb == "add" else {})}
+        body = _body(schema, {"data": examples.linkage(link)})
+        yield _Operation(method, f"{verb}_{{type}}_{{link}}", applied, None, body, _WITH_LINKAGE)
+
+
+def _perform_operations(graph: Graph) -> _Operation:
+    extended, schema = media_type(EXTENSION), reference("schemas", "Results")
+    text, documents = "The results, in the order of the operations.", examples.results(graph)
+    result = _response(text, schema, {"results": documents}, _REPLAYED, extended)
+    body = _body(reference("schemas", "Operations"), examples.operations(graph), extended)
+    return _Operation("post", "perform_operations", {"200": result}, None, body, _WITH_RESOURCES)
+
+
+def _follow_changes(graph: Graph) -> _Operation:
+    schema, document = reference("schemas", "Positions"), examples.positions()
+    text = "The events, or the document with positions."
+    shown = _response(text, schema, {"positions": document}, _AT)
+    events = {"schema": {"type": "string"}, "example": examples.events(graph)}
+    shown["content"][EVENT_STREAM] = events
+    parameter = parameters.feed_parameters(graph)
+    return _Operation("get", "follow_changes", {"200": shown}, None, None, (410,), parameter)
+
+
+def _collection(scope: QueryScope, path: str) -> Json:
     """Return the successful responses with a collection. path: of the examples."""
-    resource, url = scope.resource, absolute(path)
-    plain = examples.collection(examples.plain(resource), url)
-    query = f"?include={','.join(resource.relationships)}"
+    resource_type, url = scope.resource, absolute(path)
+    plain = examples.collection(examples.plain(resource_type, scope.graph), url)
+    query = f"?include={','.join(resource_type.relationships)}"
     documents = {
         "plain": plain,
-        "included": examples.collection(examples.included(resource, scope.graph), url + query),
-        "page": examples.page(plain, scope.sizes),
+        "included": examples.collection(examples.included(resource_type, scope.graph), url + query),
+        "page": examples.page(plain),
     }
-    schema = schema_of(resource, "Collection")
-    return _read_responses(f"The {resource.collection}.", schema, documents, _TAGGED_PAGE)
+    schema = schema_of(resource_type, "Collection")
+    return _read(f"The {resource_type.collection}.", schema, documents, _TAGGED_PAGE)
 
 
-def _read_responses(
-    description: str, schema: Json, documents: Json, headers: Json = _TAGGED
-) -> Json:
+def _read(description: str, schema: Json, documents: Json, headers: Json = _TAGGED) -> Json:
     unmodified = "`If-None-Match` has the entity tag of the response."
     return {
-        "200": _response(description, schema, documents, headers),
-        "304": {"description": unmodified, "headers": _ALWAYS | headers},
+        "200": _response(description, schema, documents, _AT | headers),
+        "304": {"description": unmodified, "headers": _ALWAYS | _AT | headers},
     }
 
 
@@ -352,8 +312,7 @@ def _applied(headers: Json) -> Json:
     return {"description": "The change has been applied.", "headers": _ALWAYS | headers}
 
 
-def _error_response(types: Iterable[type[ApiError]]) -> Json:
-    instances = [one.example() for one in types]
+def _error_response(instances: Sequence[ApiError]) -> Json:
     headers = {
         name: _header(
             _ERROR_HEADERS[name], value, always=all(name in one.headers for one in instances)
@@ -361,7 +320,7 @@ def _error_response(types: Iterable[type[ApiError]]) -> Json:
         for error in instances
         for name, value in error.headers.items()
     }
-    documents = {error.code: examples.error(error) for error in instances}
+    documents = {one.code: orjson.loads(encode_errors([one], _REQUEST_ID)) for one in instances}
     description = " ".join(type(error).__doc__ or "" for error in instances)
     return _response(description, reference("schemas", "ErrorDocument"), documents, headers)
 

@@ -12,9 +12,9 @@ POSITIVE: Json = {"type": "integer", "format": "int64", "minimum": 1, "maximum":
 """The schema of an id or a page number."""
 
 
-def title(resource: ResourceType) -> str:
+def title(resource_type: ResourceType) -> str:
     """Return the name of a type in the description, `Person`."""
-    return resource.type.title().replace("_", "")
+    return resource_type.type.title().replace("_", "")
 
 
 def reference(kind: str, name: str) -> Json:
@@ -22,9 +22,9 @@ def reference(kind: str, name: str) -> Json:
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
-def schema_of(resource: ResourceType, suffix: str) -> Json:
+def schema_of(resource_type: ResourceType, suffix: str) -> Json:
     """Return a reference to a schema of a type, such as its `Document`."""
-    return reference("schemas", title(resource) + suffix)
+    return reference("schemas", title(resource_type) + suffix)
 
 
 def absolute(path: str) -> str:

@@ -1,12 +1,12 @@
-"""The graph -> the component schemas: resource objects, identifiers, linkage and documents."""
+"""The graph -> the component schemas: of documents, and of atomic operations and their results."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.error_types import error_types
-from registry.jsonapi.resource_objects import collection_path, resource_path
+from registry.jsonapi.operation_documents import MAX_OPERATIONS, OPERATIONS, RESULTS
+from registry.jsonapi.resource_objects import path_of
 from registry.model.attributes.identifier import ID_PATTERN
-from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schema_objects import (
@@ -38,8 +38,16 @@ _IDENTIFIERS: dict[str, tuple[Json, ...]] = {
 in a response, in a request that links, in one that removes members, where the resource need not
 exist, and the last two in operations."""
 
-IDENTITIES: dict[str, Json] = {"Id": _REFERENCE, "LocalId": _LOCAL_ID}
+_PAGE_LINKS: Json = {
+    **{name: text(f"The {name} page.") for name in ("first", "last")},
+    **{name: text(f"The {name} page.", nullable=True) for name in ("prev", "next")},
+}
+_RELATED: Json = {"related": text("The path of the related resources.")}
+
+_IDENTITIES: dict[str, Json] = {"Id": _REFERENCE, "LocalId": _LOCAL_ID}
 """The member that identifies a resource in an operation, beside its type."""
+
+_JSONAPI = reference("schemas", "JsonApi")
 
 _COUNT: Json = {"type": "integer", "minimum": 0, "example": 1}
 _META = object_of(
@@ -56,72 +64,116 @@ _META = object_of(
 )
 
 
+_POSITIONS = object_of(
+    {
+        "jsonapi": _JSONAPI,
+        "links": object_of({"self": text("The request URL.")}),
+        "meta": object_of(
+            {
+                "position": text("The present."),
+                "oldest": text("The oldest that is kept; null if not known.", nullable=True),
+            }
+        ),
+    }
+)
+
+
 def schemas(graph: Graph) -> Json:
     """Return the component schemas of each type, and those that all types share."""
     components: Json = {}
-    for resource in graph.values():
-        by_suffix = _type_schemas(resource, graph) | _target_schemas(resource, graph)
-        components |= {title(resource) + suffix: schema for suffix, schema in by_suffix.items()}
+    for one in graph.values():
+        by_suffix = _type_schemas(one, graph) | _target_schemas(one, graph)
+        components |= {title(one) + suffix: schema for suffix, schema in by_suffix.items()}
     version = {"type": "string", "enum": [JSONAPI["version"]], "example": JSONAPI["version"]}
     errors = {"type": "array", "minItems": 1, "items": reference("schemas", "Error")}
-    return components | {
-        "AnyResource": _any_resource(graph),
-        "JsonApi": object_of({"version": version}),
-        "ErrorDocument": object_of({"errors": errors, "jsonapi": reference("schemas", "JsonApi")}),
-        "Error": _error(),
-    }
+    components["AnyResource"] = _any_resource(graph)
+    components["JsonApi"] = object_of({"version": version})
+    components["ErrorDocument"] = object_of({"errors": errors, "jsonapi": _JSONAPI})
+    components["Error"] = _error()
+    components["Positions"] = _POSITIONS
+    # Components, as generators name a class after each.
+    operations = dict(_operations(graph))
+    array = {"type": "array", "minItems": 1, "maxItems": MAX_OPERATIONS}
+    items = {"anyOf": [reference("schemas", name) for name in operations]}
+    result = object_of({}, {"data": reference("schemas", "AnyResource")})
+    components["Operations"] = object_of({OPERATIONS: {**array, "items": items}}, closed=False)
+    components["Results"] = object_of({RESULTS: {**array, "items": result}, "jsonapi": _JSONAPI})
+    return components | operations
 
 
-def identifier(resource: ResourceType, suffix: str) -> Json:
+def _identifier(resource_type: ResourceType, suffix: str) -> Json:
     """Return the schema of a resource identifier. suffix: one of `_IDENTIFIERS`."""
     alternatives = [
-        object_of({"type": _type_of(resource), **member}, closed=suffix == "Identifier")
+        object_of({"type": _type_of(resource_type), **member}, closed=suffix == "Identifier")
         for member in _IDENTIFIERS[suffix]
     ]
     return alternatives[0] if len(alternatives) == 1 else {"oneOf": alternatives}
 
 
-def linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
+def _linkage(relationship: Relationship, graph: Graph, suffix: str) -> Json:
     """Return the schema of resource linkage. suffix: of its identifiers."""
     target = graph[relationship.target]
     if relationship.to_many:
         return {"type": "array", "items": schema_of(target, suffix)}
-    return or_null(identifier(target, suffix))  # OpenAPI 3.0 has no nullable references
+    return or_null(_identifier(target, suffix))  # OpenAPI 3.0 has no nullable references
 
 
-def request_relationships(resource: ResourceType, graph: Graph, suffix: str) -> Json:
+def _request_relationships(resource_type: ResourceType, graph: Graph, suffix: str) -> Json:
     """Return the schema of `relationships` in a request. suffix: of the identifiers."""
     relationships = {
-        name: _with_data(linkage(relationship, graph, suffix))
-        for name, relationship in resource.relationships.items()
+        name: _with_data(_linkage(relationship, graph, suffix))
+        for name, relationship in resource_type.writable_relationships.items()
     }
     description = {"description": "Linkage replaces that of the relationship."}
     return object_of({}, relationships) | description
 
 
-def request_resource(resource: ResourceType, suffix: str, *, creating: bool) -> Json:
+def _request_resource(resource_type: ResourceType, suffix: str, *, creating: bool) -> Json:
     """Return the schema of a resource object in a request. suffix: of its identifiers."""
-    attributes = _attributes(resource, resource.writable, creating=creating)
-    relationships = schema_of(resource, f"{suffix}Linkages")
-    required = {"type": _type_of(resource)}
+    attributes = _attributes(resource_type, resource_type.writable, creating=creating)
+    relationships = schema_of(resource_type, f"{suffix}Linkages")
+    required = {"type": _type_of(resource_type)}
     optional = {"id": {"description": "Ignored.", "example": "1"}, "relationships": relationships}
     (required if "required" in attributes else optional)["attributes"] = attributes
     return object_of(required, optional, closed=False)
 
 
-def _type_schemas(resource: ResourceType, graph: Graph) -> Json:
-    url = text("The request URL.", format="uri", example=absolute(collection_path(resource)))
-    links = object_of({"self": url}, _page_links())
-    resources = {"type": "array", "items": schema_of(resource, "Resource")}
-    return {
-        "Document": _document(schema_of(resource, "Resource"), _self_link(resource)),
+def _type_schemas(resource_type: ResourceType, graph: Graph) -> Json:
+    """Return the schemas of a type, by the suffix of their names."""
+    url = text("The request URL.", format="uri", example=absolute(path_of(resource_type)))
+    links = object_of({"self": url}, _PAGE_LINKS)
+    resources = {"type": "array", "items": schema_of(resource_type, "Resource")}
+    addition = _request_resource(resource_type, "LocalReference", creating=True)
+    addition["properties"]["lid"] = text("Identifies the resource in subsequent operations.")
+    revision = _request_resource(resource_type, "LocalReference", creating=False)
+    changes = {key: one for key, one in revision["properties"].items() if key != "id"}
+    shown = {
+        "Document": _document(schema_of(resource_type, "Resource"), _self_link(resource_type)),
         "Collection": _document(resources, links, meta=_META),
-        "Resource": _response_resource(resource, graph),
-        "Identifier": identifier(resource, "Identifier"),
-        "Create": _with_data(request_resource(resource, "Reference", creating=True)),
-        "Update": _with_data(request_resource(resource, "Reference", creating=False)),
-        "Reference": identifier(resource, "Reference"),
-        "ReferenceLinkages": request_relationships(resource, graph, "Reference"),
+        "Resource": _response_resource(resource_type, graph),
+        "Identifier": _identifier(resource_type, "Identifier"),
+    }
+    if resource_type.read_only:
+        return shown
+    return {
+        **shown,
+        "Create": _with_data(_request_resource(resource_type, "Reference", creating=True)),
+        "Update": _with_data(_request_resource(resource_type, "Reference", creating=False)),
+        "Addition": addition,
+        "Revision": revision,
+        **{
+            f"RevisionBy{member}": {
+                **revision,
+                "properties": changes | identity,
+                "required": [*revision["required"], *identity],
+            }
+            for member, identity in _IDENTITIES.items()
+        },
+        **{suffix: _identifier(resource_type, suffix) for suffix in _IDENTIFIERS},
+        **{
+            f"{suffix}Linkages": _request_relationships(resource_type, graph, suffix)
+            for suffix in ("Reference", "LocalReference")
+        },
     }
 
 
@@ -129,33 +181,27 @@ def _target_schemas(target: ResourceType, graph: Graph) -> Json:
     """Return the schemas of documents of relationships with this target."""
     components: Json = {}
     for relationship in (one for each in graph.values() for one in each.relationships.values()):
-        if relationship.target == target.type:
-            components |= (_to_many if relationship.to_many else _to_one)(relationship, graph)
+        if relationship.target != target.type:
+            continue
+        linkage = _linkage(relationship, graph, "Identifier")
+        change = _with_data(_linkage(relationship, graph, "Reference"))
+        if relationship.to_many:
+            links = object_of({"self": text("The request URL.")} | _RELATED, _PAGE_LINKS)
+            components["ToManyLinkage"] = _document(linkage, links, meta=_META)
+            if not relationship.read_only:
+                components["ToManyChange"] = change
+                components["ToManyRemoval"] = _with_data(_linkage(relationship, graph, "Removal"))
+        else:
+            data, own = or_null(_response_resource(target, graph)), text("The request path.")
+            components["DocumentOrNull"] = _document(data, object_of({"self": own}))
+            components["ToOneLinkage"] = _document(linkage, object_of({"self": own} | _RELATED))
+            if not relationship.read_only:
+                components["ToOneChange"] = change
     return components
 
 
-def _to_one(relationship: Relationship, graph: Graph) -> Json:
-    resource = or_null(_response_resource(graph[relationship.target], graph))
-    links = _linkage_links("The request path.")
-    return {
-        "DocumentOrNull": _document(resource, object_of({"self": text("The request path.")})),
-        "ToOneLinkage": _document(linkage(relationship, graph, "Identifier"), links),
-        "ToOneChange": _with_data(linkage(relationship, graph, "Reference")),
-    }
-
-
-def _to_many(relationship: Relationship, graph: Graph) -> Json:
-    links = _linkage_links("The request URL.", _page_links())
-    return {
-        "ToManyLinkage": _document(linkage(relationship, graph, "Identifier"), links, meta=_META),
-        "ToManyChange": _with_data(linkage(relationship, graph, "Reference")),
-        "ToManyRemoval": _with_data(linkage(relationship, graph, "Removal")),
-        "Removal": identifier(graph[relationship.target], "Removal"),
-    }
-
-
-def _type_of(resource: ResourceType) -> Json:
-    return {"type": "string", "enum": [resource.type], "example": resource.type}
+def _type_of(resource_type: ResourceType) -> Json:
+    return {"type": "string", "enum": [resource_type.type], "example": resource_type.type}
 
 
 def _with_data(data: Json) -> Json:
@@ -163,13 +209,15 @@ def _with_data(data: Json) -> Json:
     return object_of({"data": data}, closed=False)
 
 
-def _attributes(resource: ResourceType, names: Collection[str], *, creating: bool = False) -> Json:
+def _attributes(
+    resource_type: ResourceType, names: Collection[str], *, creating: bool = False
+) -> Json:
     """Return the schema of `attributes`. Only creation has required attributes and defaults."""
-    attributes = {name: one for name, one in resource.readable.items() if name in names}
+    attributes = {name: one for name, one in resource_type.readable.items() if name in names}
     properties = {name: attribute.openapi_schema() for name, attribute in attributes.items()}
-    for name in resource.unique_attributes.keys() & attributes:
-        case = ", whatever the case of letters" if resource.attributes[name].ignores_case else ""
-        unique = f"No two {resource.collection} have the same{case}."
+    for name in resource_type.unique_attributes.keys() & attributes:
+        case = ", whatever the case of letters" if attributes[name].ignores_case else ""
+        unique = f"No two {resource_type.collection} have the same{case}."
         described = f"{properties[name].get('description', '')} {unique}"
         properties[name]["description"] = described.lstrip()
     if creating:
@@ -180,35 +228,29 @@ def _attributes(resource: ResourceType, names: Collection[str], *, creating: boo
     return object_of({}, properties)
 
 
-def _response_resource(resource: ResourceType, graph: Graph) -> Json:
-    attributes = _attributes(resource, resource.readable)
-    attributes["description"] = f"Those in `fields`, by default all but {code(AUTHORSHIP)}."
-    links = _self_link(resource)
-    required = {"type": _type_of(resource), "id": _ID, "attributes": attributes, "links": links}
-    relationships: Json = {}
-    for name, relationship in resource.relationships.items():
-        pages = _page_links() if relationship.to_many else None
-        members = {"data": linkage(relationship, graph, "Identifier")}
-        members["links"] = _linkage_links("The path of the linkage.", pages)
-        relationships[name] = object_of(members)
+def _response_resource(resource_type: ResourceType, graph: Graph) -> Json:
+    attributes = _attributes(resource_type, resource_type.readable)
+    attributes["description"] = (
+        f"Those in `fields`, by default all but {code(resource_type.authorship)}."
+    )
+    identity = {"type": _type_of(resource_type), "id": _ID}
+    required = identity | {"attributes": attributes, "links": _self_link(resource_type)}
+    own = {"self": text("The path of the linkage.")} | _RELATED
+    relationships = {
+        name: object_of(
+            {
+                "data": _linkage(relationship, graph, "Identifier"),
+                "links": object_of(own, _PAGE_LINKS if relationship.to_many else {}),
+            }
+        )
+        for name, relationship in resource_type.relationships.items()
+    }
     shown = {"description": "Those in `include`, and those that the request changed."}
     return object_of(required, {"relationships": object_of({}, relationships) | shown})
 
 
-def _self_link(resource: ResourceType) -> Json:
-    return object_of({"self": {"type": "string", "example": resource_path(resource, 1)}})
-
-
-def _page_links() -> Json:
-    links = {name: text(f"The {name} page.") for name in ("first", "last")}
-    return links | {name: text(f"The {name} page.", nullable=True) for name in ("prev", "next")}
-
-
-def _linkage_links(own: str, pages: Json | None = None) -> Json:
-    """Return the schema of `links` of linkage. own: describes its own link."""
-    return object_of(
-        {"self": text(own), "related": text("The path of the related resources.")}, pages
-    )
+def _self_link(resource_type: ResourceType) -> Json:
+    return object_of({"self": {"type": "string", "example": path_of(resource_type, 1)}})
 
 
 def _document(data: Json, links: Json, **more: Json) -> Json:
@@ -217,12 +259,12 @@ def _document(data: Json, links: Json, **more: Json) -> Json:
         "items": reference("schemas", "AnyResource"),
         "description": "Related resources, each once; present if the request has `include`.",
     }
-    required = {"data": data, "jsonapi": reference("schemas", "JsonApi"), "links": links, **more}
+    required = {"data": data, "jsonapi": _JSONAPI, "links": links, **more}
     return object_of(required, {"included": included})
 
 
 def _any_resource(graph: Graph) -> Json:
-    references = {resource.type: schema_of(resource, "Resource") for resource in graph.values()}
+    references = {one.type: schema_of(one, "Resource") for one in graph.values()}
     mapping = {name: schema["$ref"] for name, schema in references.items()}
     discriminator = {"propertyName": "type", "mapping": mapping}
     return {"oneOf": list(references.values()), "discriminator": discriminator}
@@ -230,15 +272,6 @@ def _any_resource(graph: Graph) -> Json:
 
 def _error() -> Json:
     types = error_types()
-    links = {
-        "about": text("The path of the resource that has the value of a unique attribute."),
-        "type": text("The error type in the cursor profile.", format="uri"),
-    }
-    max_size = {"type": "integer", "description": "The maximum page size."}
-    source = {
-        "pointer": text("A JSON Pointer into the request document."),
-        "parameter": text("The name of the query parameter."),
-    }
     required = {
         "id": text("The request id, which is in the log too; that of a second error ends in `-2`."),
         "status": text("The HTTP status.", enum=sorted({str(one.status) for one in types})),
@@ -246,9 +279,67 @@ def _error() -> Json:
         "title": text("A summary of the error type."),
         "detail": text("An explanation of this error."),
     }
-    optional = {
-        "source": object_of({}, source),
-        "links": object_of({}, links),
-        "meta": object_of({}, {"page": object_of({}, {"maxSize": max_size})}),
+    source = {
+        "pointer": text("A JSON Pointer into the request document."),
+        "parameter": text("The name of the query parameter."),
     }
-    return object_of(required, optional)
+    links = {
+        "about": text("The path of the resource that has the value of a unique attribute."),
+        "type": text("The error type in the cursor profile.", format="uri"),
+    }
+    page = {"maxSize": {"type": "integer", "description": "The maximum page size."}}
+    members = {"source": source, "links": links, "meta": {"page": object_of({}, page)}}
+    return object_of(required, {name: object_of({}, one) for name, one in members.items()})
+
+
+def _operations(graph: Graph) -> Iterator[tuple[str, Json]]:
+    """Yield the name and the schema of each operation.
+
+    Those with more members come first: clients of some generators take the first schema that is
+    satisfied, and leave out the members that it does not have.
+    """
+    for resource_type in graph.writable:
+        for link in resource_type.writable_relationships.values():
+            path = path_of(resource_type, "{id}", "relationships", link.name)
+            ref = _ref(resource_type, relationship={"type": "string", "enum": [link.name]})
+            for verb in ("add", "update", "remove") if link.to_many else ("update",):
+                data = _linkage(
+                    link, graph, "LocalRemoval" if verb == "remove" else "LocalReference"
+                )
+                name = f"{verb.title()}{title(resource_type)}{link.name.title()}"
+                yield from _by_target(name, verb, ref, path, data=data)
+    # Members that exclude each other are not described: generators of clients drop `not`.
+    for resource_type in graph.writable:
+        name, path = title(resource_type), path_of(resource_type, "{id}")
+        revised = schema_of(resource_type, "Revision")
+        yield from _by_target(f"Update{name}", "update", _ref(resource_type), path, data=revised)
+        yield from _by_target(f"Remove{name}", "remove", _ref(resource_type), path)
+    for resource_type in graph.writable:
+        addition = _operation("add", data=schema_of(resource_type, "Addition"))
+        addition["properties"]["href"] = _href(path_of(resource_type))
+        yield f"Add{title(resource_type)}", addition
+        identified = [schema_of(resource_type, f"RevisionBy{identity}") for identity in _IDENTITIES]
+        yield f"Update{title(resource_type)}", _operation("update", data={"oneOf": identified})
+
+
+def _by_target(
+    name: str, verb: str, ref: Json, path: str, **members: Json
+) -> Iterator[tuple[str, Json]]:
+    """Yield an operation whose target is given by `ref`, and the same by `href`."""
+    yield f"{name}ByRef", _operation(verb, ref=ref, **members)
+    yield f"{name}ByHref", _operation(verb, href=_href(path), **members)
+
+
+def _ref(resource_type: ResourceType, **more: Json) -> Json:
+    identifiers = _identifier(resource_type, "LocalReference")["oneOf"]
+    return {"oneOf": [object_of(one["properties"] | more, closed=False) for one in identifiers]}
+
+
+def _operation(verb: str, **members: Json) -> Json:
+    return object_of({"op": {"type": "string", "enum": [verb]}, **members}, closed=False)
+
+
+def _href(path: str) -> Json:
+    """Return the schema of the path of a target. path: a template with {id}."""
+    pattern = f"^{path.format(id=ID_PATTERN)}$"
+    return text("The path of the target.", pattern=pattern, example=path.format(id=1))

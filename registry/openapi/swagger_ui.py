@@ -3,25 +3,23 @@
 from functools import cache
 from mimetypes import guess_type
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import aiohttp_swagger3
 import orjson
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler
 
 from registry.http.compression import GZIP, compresses, gzipped
 from registry.http.service_urls import UI_PATH
-from registry.http.views.site import ReadOnlyView, allow_reading
+from registry.http.views.site import allow_reading
 from registry.installation import SWAGGER_UI
 
-_FILES = web.AppKey("files", dict[str, bytes])
-_COMPRESSED_FILES = web.AppKey("compressed_files", dict[str, bytes])
 _PAGE = Path(__file__).with_name("page")
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_POLICY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+}
 """Prevents the page from loading from other hosts, contacting them, or being framed by them."""
 
 
@@ -35,12 +33,9 @@ def mount(app: web.Application, description: dict[str, Any]) -> None:
     document = orjson.dumps(description)
     pages = {"": _files(_PAGE)["index.html"], "swagger.json": document, "openapi.json": document}
     static = _files(_directory()) | _files(_PAGE)
-    ui = web.Application(middlewares=[add_policy])
-    ui[_FILES] = pages | {f"swagger_ui_static/{name}": file for name, file in static.items()}
-    ui[_COMPRESSED_FILES] = {}
-    ui.add_routes([web.get("/{path:.*}", _get_file), web.options("/{path:.*}", allow_reading)])
-    app.add_routes([web.view(UI_PATH, _RedirectView)])
-    app.add_subapp(UI_PATH, ui)
+    site = _Site(pages | {f"swagger_ui_static/{name}": file for name, file in static.items()})
+    for path in (UI_PATH, f"{UI_PATH}/{{path:.*}}"):
+        app.add_routes([web.get(path, site.get), web.options(path, allow_reading)])
 
 
 def _directory() -> Path:
@@ -55,37 +50,27 @@ def _files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-async def _get_file(request: web.Request) -> web.Response:
-    path = request.match_info["path"]
-    content = request.app[_FILES].get(path)
-    if content is None:
-        raise web.HTTPNotFound
-    type_ = guess_type(path or "index.html")[0] or "text/plain"
-    response = web.Response(body=content, content_type=type_)
-    if compresses(request, len(content)):
-        # Once, as the largest takes 20 ms, and needs no token.
-        compressed = request.app[_COMPRESSED_FILES]
-        if path not in compressed:
-            compressed[path] = await gzipped(content)
-        response.body = compressed[path]
-        response.headers[hdrs.CONTENT_ENCODING] = GZIP
-    return response
+class _Site:
+    """Files in memory. contents: by their path below that of the page."""
 
+    def __init__(self, contents: dict[str, bytes]) -> None:
+        self._contents = contents
+        self._compressed: dict[str, bytes] = {}
 
-class _RedirectView(ReadOnlyView):
-    async def get(self) -> NoReturn:
-        raise web.HTTPMovedPermanently(f"{UI_PATH}/")
-
-    head = get
-
-
-@web.middleware
-async def add_policy(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Add the Content-Security-Policy to a response."""
-    try:
-        response = await handler(request)
-    except web.HTTPException as error:
-        error.headers["Content-Security-Policy"] = _POLICY
-        raise
-    response.headers["Content-Security-Policy"] = _POLICY
-    return response
+    async def get(self, request: web.Request) -> web.Response:
+        """Respond with a file. Raises HTTPNotFound, and HTTPMovedPermanently to the page."""
+        path = request.match_info.get("path")
+        if path is None:
+            raise web.HTTPMovedPermanently(f"{UI_PATH}/", headers=_POLICY)
+        content = self._contents.get(path)
+        if content is None:
+            raise web.HTTPNotFound(headers=_POLICY)
+        type_ = guess_type(path or "index.html")[0] or "text/plain"
+        response = web.Response(body=content, content_type=type_, headers=_POLICY)
+        if compresses(request, len(content)):
+            # Once, as the largest takes 20 ms, and needs no token.
+            if path not in self._compressed:
+                self._compressed[path] = await gzipped(content)
+            response.body = self._compressed[path]
+            response.headers[hdrs.CONTENT_ENCODING] = GZIP
+        return response

@@ -36,12 +36,11 @@ class Totals:
         )
 
     async def collect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take the counts that a worker sends, until it ends; send it the sums when it asks."""
+        """Take the counts that a worker sends, until it ends; answer each time with the sums."""
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                self._latest[writer], wants_sums = await receive(reader)
-                if wants_sums:
-                    send(writer, await self.scrape())
+                self._latest[writer] = await receive(reader)
+                send(writer, await self.scrape())
         last = self._latest.pop(writer, {})
         self._ended = metrics_snapshot.total([self._ended, without_gauges(last)])
 
@@ -56,7 +55,7 @@ class Reporter:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._scrapes: deque[asyncio.Future[MetricsSnapshot]] = deque()
+        self._answers: deque[asyncio.Future[MetricsSnapshot]] = deque()
         self._reporting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,7 +66,7 @@ class Reporter:
         self._receiving.cancel()
         if self._reporting is not None:
             self._reporting.cancel()
-            self._send(wants_sums=False)
+            self._send()
         self._writer.close()
         with suppress(ConnectionError):
             await self._writer.wait_closed()
@@ -83,29 +82,27 @@ class Reporter:
 
     async def scrape(self) -> MetricsSnapshot:
         """Return the sums of the supervisor, with what this worker has counted by now."""
-        self._scrapes.append(asyncio.get_running_loop().create_future())
-        scrape = self._scrapes[-1]
-        self._send(wants_sums=True)
-        return await scrape
+        return await asyncio.shield(self._send())  # the answer arrives also if it is cancelled
 
     async def _report(self) -> None:
         with suppress(ConnectionError):
             while True:
                 await asyncio.sleep(_INTERVAL_SECONDS)
-                self._send(wants_sums=False)
+                self._send()
                 await self._writer.drain()
 
     async def _receive(self) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 sums = await receive(self._reader)
-                scrape = self._scrapes.popleft()
-                if not scrape.done():  # its caller was cancelled
-                    scrape.set_result(sums)
+                self._answers.popleft().set_result(sums)
         os._exit(0)
 
-    def _send(self, *, wants_sums: bool) -> None:
-        send(self._writer, (metrics_snapshot.take(), wants_sums))
+    def _send(self) -> asyncio.Future[MetricsSnapshot]:
+        """Send what this worker has counted; return the sums when they arrive."""
+        self._answers.append(asyncio.get_running_loop().create_future())
+        send(self._writer, metrics_snapshot.take())
+        return self._answers[-1]
 
 
 def send(writer: asyncio.StreamWriter, message: Any) -> None:

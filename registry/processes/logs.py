@@ -1,10 +1,8 @@
 """The log of each process: its lines are bounded, and so is their number."""
 
 import logging
-from contextlib import nullcontext
 from dataclasses import dataclass
 from io import FileIO, TextIOWrapper
-from logging.handlers import QueueHandler
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, BinaryIO, TextIO, cast
@@ -40,23 +38,19 @@ def log_in_background(log_format: str) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
-class BackgroundHandler(QueueHandler):
+class BackgroundHandler(logging.Handler):
     """Passes records to another handler on a thread; drops them when too many wait."""
 
     def __init__(self, target: logging.Handler) -> None:
+        super().__init__()
         self._records: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
-        super().__init__(self._records)
         self._target = target
         self._dropped = LOG_LINES_DROPPED.sample()
         self._reported = self._dropped[0]
         self._thread = Thread(target=self._write, daemon=True)
         self._thread.start()
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Return the record as it is: it stays in this process."""
-        return record
-
-    def enqueue(self, record: logging.LogRecord) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
         """Pass the record to the thread."""
         if self._records.qsize() < _MAX_QUEUED:
             self._records.put(record)
@@ -70,30 +64,19 @@ class BackgroundHandler(QueueHandler):
         super().close()
 
     def _write(self) -> None:
+        record: logging.LogRecord | None
         while (record := self._records.get()) is not None:
-            self._target.handle(record)
+            # Not `handle`, whose lock the thread would keep while it waits for the reader.
+            self._target.emit(record)
             if self._records.empty():
                 self._report_dropped()
         self._report_dropped()
 
     def _report_dropped(self) -> None:
-        number = self._dropped[0] - self._reported
-        if number:
+        if number := self._dropped[0] - self._reported:
             self._reported += number
             text = "%d log lines were dropped: standard error was not read in time"
-            self._target.handle(
-                logging.LogRecord("registry", logging.WARNING, "", 0, text, (number,), None)
-            )
-
-
-class _NoLock(nullcontext[None]):
-    """A lock that is always free. logging uses one as a context from Python 3.13."""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
+            self._target.emit(_record("registry", logging.WARNING, text, number))
 
 
 class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not generic at run time
@@ -107,10 +90,6 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
         super().__init__(*(stream or [_unbuffered_stderr()]))
         self.setFormatter(_JsonFormatter() if log_format == "json" else _LineFormatter(_LINE))
         self._periods: dict[_Kind, _Period] = {}
-
-    def createLock(self) -> None:  # noqa: N802 - of logging
-        """Have no lock: one thread writes, and would keep it while it waits for the reader."""
-        self.lock = cast(Any, _NoLock())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record unless too many of its kind were written in this period."""
@@ -137,8 +116,11 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg] # not gene
 
     def _note(self, kind: "_Kind", text: str, *args: object) -> None:
         name, level, template = kind
-        record = logging.LogRecord(name, level, "", 0, text, (template, *args), None)
-        super().emit(record)
+        super().emit(_record(name, level, text, template, *args))
+
+
+def _record(name: str, level: int, text: str, *args: object) -> logging.LogRecord:
+    return logging.LogRecord(name, level, "", 0, text, args, None)
 
 
 def _unbuffered_stderr() -> TextIO:

@@ -1,19 +1,20 @@
-"""The service in one process: serves the application until cancelled, then shuts it down."""
+"""The servers of one process: of the application until cancelled, and of /metrics on a port."""
 
 import asyncio
 import gc
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import NoReturn
 
 from registry.app import create_app
 from registry.http.app_keys import NOTICE
-from registry.http.metrics_endpoint import Scrape, scrape_process
+from registry.http.metrics_endpoint import Scrape, metrics_app, scrape_process
 from registry.http.server import Runner
-from registry.http.service_urls import UI_PATH
+from registry.http.service_urls import METRICS_PATH, UI_PATH
 from registry.http.tls import Certificate
 from registry.metrics.families import EVENT_LOOP_LAG, REQUESTS_IN_PROGRESS, WORKERS
 from registry.openapi import swagger_ui
@@ -26,6 +27,8 @@ _OPEN_FILES = 10_240
 """The wanted limit of open files, mostly connections; macOS allows no more."""
 
 _LAG_INTERVAL_SECONDS = 0.25
+
+_FINISH_METRICS_SECONDS = 1.0
 
 _ON_ALL_ADDRESSES = "It listens on all addresses of this machine"
 
@@ -64,6 +67,31 @@ async def serve(
     finally:
         await runner.cleanup()
         lag.cancel()
+
+
+@asynccontextmanager
+async def metrics_server(
+    settings: Settings,
+    listener: socket.socket | None,
+    announce: Callable[[str], None],
+    scrape: Scrape = scrape_process,
+) -> AsyncIterator[Callable[[str], None]]:
+    """Serve the metrics on the socket, if there is one.
+
+    Yields the function that announces a line: with the URL of the metrics, if they are served.
+    """
+    if listener is None:
+        yield announce
+        return
+    app, is_logged = metrics_app(settings, scrape), settings.access_log == "on"
+    runner = Runner(app, shutdown_timeout=_FINISH_METRICS_SECONDS, access_log=is_logged)
+    await runner.setup()
+    try:
+        url = url_of("http", listener) + METRICS_PATH
+        await runner.listen(listener)
+        yield lambda line: announce(f"{line}. Metrics: {url}")
+    finally:
+        await runner.cleanup()
 
 
 async def _observe_lag() -> NoReturn:

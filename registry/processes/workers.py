@@ -6,7 +6,7 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +18,7 @@ from registry.processes.exchange import Totals, receive, send
 from registry.processes.listeners import reserve_port
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.supervision import Supervisor, child_process, wait_for_exit
+from registry.supervision import START_SECONDS, Supervisor, child_process, wait_for_exit
 
 _PROGRAM = """
 import sys
@@ -49,9 +49,12 @@ async def serve_with_workers(
     failures: asyncio.Queue[str] = asyncio.Queue()
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserve_port(listener))
-        workers = _Workers()
+        workers = Workers()
         if metrics_listener is not None:
-            metrics = _metrics_server(settings, metrics_listener, workers.totals, announce)
+            # Imported late, because it loads slowly.
+            from registry.processes.service import metrics_server  # noqa: PLC0415
+
+            metrics = metrics_server(settings, metrics_listener, announce, workers.totals.scrape)
             announce = await stack.enter_async_context(metrics)
         supervisor = await stack.enter_async_context(Supervisor(failures.put_nowait))
         # They load in parallel with mongod, and stop before it.
@@ -71,16 +74,7 @@ async def serve_with_workers(
         raise StartError(await failures.get())
 
 
-def _metrics_server(
-    settings: Settings, listener: socket.socket, totals: Totals, announce: Callable[[str], None]
-) -> AbstractAsyncContextManager[Callable[[str], None]]:
-    # Imported late, because it loads slowly.
-    from registry.processes.metrics_server import metrics_server  # noqa: PLC0415
-
-    return metrics_server(settings, listener, totals.scrape, announce)
-
-
-class _Workers:
+class Workers:
     """The workers that run.
 
     configuration: the message that each receives, once it is known. line: what to announce, from
@@ -126,12 +120,15 @@ class _Workers:
 async def _readiness(reader: asyncio.StreamReader, worker: Process) -> str:
     """Return the line to announce once a worker is ready.
 
-    Raises StartError if it says why it cannot start, ChildProcessError if it ends.
+    Raises StartError if it says why it cannot start, ChildProcessError if it ends or hangs.
     """
     try:
-        line, error = await receive(reader)
+        async with asyncio.timeout(START_SECONDS):
+            line, error = await receive(reader)
     except (asyncio.IncompleteReadError, ConnectionError):
         raise ChildProcessError(f"it ended with {await wait_for_exit(worker)}") from None
+    except TimeoutError:
+        raise ChildProcessError(f"it was not ready after {START_SECONDS:g} s") from None
     if error:
         raise error
     return str(line)

@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and the message on standard error, without the credentials of URIs."""
-        shown = printable(without_credentials(message))
+        shown = printable(without_credentials(message.removeprefix("argument ")))
         self.exit(2, f"registry: {shown}; --help lists the options\n")
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -20,7 +20,6 @@ from registry.settings.values import (
     host_name,
     integer,
     issuer_url,
-    network,
     one_of,
     origin,
     seconds,
@@ -58,7 +57,7 @@ class Settings:
         tuple[str, ...], origin, "origin of web pages, * for all; repeatable"
     ] = ()
     trusted_proxy: Annotated[
-        tuple[IPv4Network | IPv6Network, ...], network, "proxy, address or network; repeatable"
+        tuple[IPv4Network | IPv6Network, ...], ip_network, "proxy, address or network; repeatable"
     ] = ()
     unique: Annotated[
         tuple[str, ...], unique_attribute, "unique attribute, as person.email; repeatable"
@@ -113,6 +112,6 @@ class Settings:
         host = urlsplit(self.public_url).hostname if self.public_url else None
         if host is not None and not is_loopback(host):
             return "public_url"
-        return next(
-            (name for name in ("trusted_proxy", "oidc_issuer") if getattr(self, name)), None
-        )
+        if self.trusted_proxy:
+            return "trusted_proxy"
+        return "oidc_issuer" if self.oidc_issuer else None

@@ -1,14 +1,17 @@
 """The sources of settings: command-line flags, then environment variables."""
 
 from argparse import HelpFormatter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
-from functools import cache, partial
+from functools import partial
 from typing import Any, get_type_hints
 
 from registry.installation import program
 from registry.settings.parser import Parser, flag, variable
 from registry.settings.settings import Settings
+
+_FIELDS = {field.name: field for field in fields(Settings)}
+_HINTS = get_type_hints(Settings, include_extras=True)
 
 VARIABLES = (
     "Each setting is also an environment variable, such as REGISTRY_DATA_DIR for --data-dir; that "
@@ -24,38 +27,6 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
     ends the process with status 2 and one line that names the flag or variable; `--help` lists the
     settings and ends it with status 0.
     """
-    parser = _parser()
-    flags = vars(parser.parse_args(arguments))
-    values: dict[str, Any] = {}
-    for field in fields(Settings):
-        source, texts = _texts(field, flags[field.name], environment)
-        parse, _ = _options()[field.name]
-        parsed = tuple(parser.parse_value(source, text, parse) for text in texts)
-        if parsed:
-            values[field.name] = parsed if _is_repeatable(field) else parsed[0]
-    settings = Settings(**values)
-    if contradiction := settings.contradiction():
-        parser.error(contradiction)
-    return settings
-
-
-def add_setting(parser: Parser, name: str) -> None:
-    """Add the flag of a setting, with its description and its default."""
-    _, description = _options()[name]
-    (default,) = (field.default for field in fields(Settings) if field.name == name)
-    shown = "" if default in {None, ()} else f" [default: {default}]"
-    text = f"{description}{shown}".replace("%", "%%")
-    parser.add_argument(flag(name), action="append", metavar="VALUE", help=text)
-
-
-@cache
-def _options() -> Mapping[str, tuple[Callable[[str], Any], str]]:
-    """Return the function that parses each setting, and its description."""
-    hints = get_type_hints(Settings, include_extras=True)
-    return {name: hint.__metadata__ for name, hint in hints.items()}
-
-
-def _parser() -> Parser:
     parser = Parser(
         prog=f"{program()} serve",
         usage="%(prog)s [OPTIONS]",
@@ -64,9 +35,28 @@ def _parser() -> Parser:
         formatter_class=partial(HelpFormatter, max_help_position=28),  # one line for each
         allow_abbrev=False,
     )
-    for field in fields(Settings):
-        add_setting(parser, field.name)
-    return parser
+    for name in _FIELDS:
+        add_setting(parser, name)
+    flags = vars(parser.parse_args(arguments))
+    values: dict[str, Any] = {}
+    for name, field in _FIELDS.items():
+        source, texts = _texts(field, flags[name], environment)
+        parse, _ = _HINTS[name].__metadata__
+        parsed = tuple(parser.parse_value(source, text, parse) for text in texts)
+        if parsed:
+            values[name] = parsed if _is_repeatable(field) else parsed[0]
+    settings = Settings(**values)
+    if contradiction := settings.contradiction():
+        parser.error(contradiction)
+    return settings
+
+
+def add_setting(parser: Parser, name: str) -> None:
+    """Add the flag of a setting, with its description and its default."""
+    field, (_, description) = _FIELDS[name], _HINTS[name].__metadata__
+    shown = "" if field.default in {None, ()} else f" [default: {field.default}]"
+    text = f"{description}{shown}".replace("%", "%%")
+    parser.add_argument(flag(name), action="append", metavar="VALUE", help=text)
 
 
 def _texts(

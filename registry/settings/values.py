@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
+from ipaddress import IPv6Address
 from urllib.parse import urlsplit
 
 from registry.access.urls import secure_url
@@ -130,13 +130,3 @@ def unique_attribute(text: str) -> str:
     except InvalidDeclaration as error:
         raise ValueError(str(error)) from error
     return text
-
-
-def network(text: str) -> IPv4Network | IPv6Network:
-    """Return the network; an address is one of its own."""
-    try:
-        return ip_network(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is not an IP address or network such as 10.1.2.3 or 10.1.2.0/24"
-        ) from None

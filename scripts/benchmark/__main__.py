@@ -14,6 +14,7 @@ import orjson
 
 from benchmark import plot, table
 from benchmark.comparison import compare_servers, compare_workers
+from benchmark.followers import measure_followers
 from benchmark.goals import CONNECTIONS
 from benchmark.growth import SIZES, measure_growth
 from benchmark.isolation import measure_isolation
@@ -58,6 +59,8 @@ async def run(options: argparse.Namespace) -> Results:
             await measure_neighbours(testbed, 5 * options.seconds, results)
         if Part.OVERLOAD in options.parts:
             await measure_overload(testbed, persons, goal_plan, results)
+        if Part.FOLLOWERS in options.parts:
+            await measure_followers(testbed, persons, goal_plan, results)
     return results
 
 

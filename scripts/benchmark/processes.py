@@ -14,8 +14,8 @@ from pathlib import Path
 _STOP_SECONDS = 60.0
 
 _IDLE_SECONDS = 0.1
-_IDLE_TICKS = 1
-"""A server is idle if it uses at most this many clock ticks (10 ms) of CPU in _IDLE_SECONDS."""
+_IDLE_CPU_SECONDS = 0.01
+"""A server is idle if it uses at most so much CPU time in _IDLE_SECONDS: one clock tick."""
 
 
 def all_cores() -> list[int]:
@@ -63,18 +63,20 @@ class Server:
 
     async def wait_until_idle(self) -> None:
         """Wait until the server has finished the requests of clients that have disconnected."""
-        before = self._cpu_ticks()
+        before = self.cpu_seconds
         while True:
             await asyncio.sleep(_IDLE_SECONDS)
-            if (now := self._cpu_ticks()) - before <= _IDLE_TICKS:
+            if (now := self.cpu_seconds) - before <= _IDLE_CPU_SECONDS:
                 return
             before = now
 
-    def _cpu_ticks(self) -> int:
-        """Return the CPU time used so far, user and system, in clock ticks."""
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time used so far, user and system."""
         # The name of the program, in parentheses, may contain spaces.
         lines = [(process / "stat").read_text().rpartition(")")[2] for process in self._processes()]
-        return sum(int(field) for line in lines for field in line.split()[11:13])
+        ticks = sum(int(field) for line in lines for field in line.split()[11:13])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def _processes(self) -> Iterator[Path]:
         """Yield the directories in /proc of the server and its descendants."""

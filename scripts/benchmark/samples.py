@@ -27,6 +27,7 @@ class Part(StrEnum):
     ISOLATION = "isolation"
     NEIGHBOURS = "neighbours"
     OVERLOAD = "overload"
+    FOLLOWERS = "followers"
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,27 @@ class Overload:
     recovery: float
 
 
+@dataclass(frozen=True)
+class Followers:
+    """Clients that follow the change feed.
+
+    missed: changes that did not reach a follower, in total. p50, p99: from the request of a change
+    to its event, in milliseconds. cpu: seconds of the service per second, beside what the changes
+    take without followers. memory: of the service per follower, in bytes. alone, beside: the
+    latencies of reads without and with followers.
+    """
+
+    count: int
+    changes: int
+    missed: int
+    p50: float
+    p99: float
+    cpu: float
+    memory: int
+    alone: Latencies
+    beside: Latencies
+
+
 @dataclass
 class Results:
     """Everything that a run measured. environment: the hardware, the versions and the settings."""
@@ -152,6 +174,7 @@ class Results:
     abandoned: list[AbandonedStreams] = field(default_factory=list)
     neighbours: list[Neighbour] = field(default_factory=list)
     overloads: list[Overload] = field(default_factory=list)
+    followers: list[Followers] = field(default_factory=list)
 
     @property
     def failed(self) -> int:
@@ -160,6 +183,7 @@ class Results:
         failed = sum(latencies.failed for latencies in cheap)
         failed += sum(one.failed for one in self.neighbours)
         failed += sum(one.failed for one in self.overloads)
+        failed += sum(one.missed + one.beside.failed for one in self.followers)
         return failed + sum(sample.metrics.failed for sample in self.samples)
 
     def median(self, part: Part, subject: str, workload: str, connections: int) -> Metrics:

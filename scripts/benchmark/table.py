@@ -47,6 +47,9 @@ def tables(results: Results) -> str:
         "**Overload**, three times what the server can answer, on 2,000 connections": (
             _overloads(results)
         ),
+        "**Followers** of the change feed beside 100 changes per second; latencies in ms": (
+            _followers(results)
+        ),
     }
     for title, rows in sections.items():
         head, *body = rows
@@ -189,6 +192,16 @@ def _overloads(results: Results) -> Iterator[Sequence[str]]:
             f"{one.withheld:,}",
             *map(_number, (one.p99, one.memory / 2**20, one.recovery)),
         )
+
+
+def _followers(results: Results) -> Iterator[Sequence[str]]:
+    yield (
+        *("followers", "changes", "missed", "p50 until the event", "p99", "CPU seconds per second"),
+        *("KiB per follower", "p99 of reads without", "p99 of reads beside"),
+    )
+    for one in results.followers:
+        figures = one.p50, one.p99, one.cpu, one.memory / 2**10, one.alone.p99, one.beside.p99
+        yield f"{one.count:,}", f"{one.changes:,}", str(one.missed), *map(_number, figures)
 
 
 def _rate(metrics: Metrics) -> str:

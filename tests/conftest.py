@@ -15,16 +15,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import hypothesis
 import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from bson.codec_options import CodecOptions
+from hypothesis import HealthCheck
 from pymongo import MongoClient, monitoring
 
 from registry.access.token_form import digest_of, new_token
 from registry.app import create_app
 from registry.capacity import Capacity
-from registry.http.app_keys import REPOSITORY
+from registry.http.app_keys import REPOSITORY, SETTINGS
 from registry.http.limits import Limits
 from registry.http.server import Runner
 from registry.model.graph import Graph
@@ -39,8 +42,11 @@ from tests.mongods import client_of
 from tests.ports import free_port
 from tests.support import Api, CommandLog, Database
 
-LIMITS = Limits(arrival_seconds=0.5, linger_seconds=2.0)
-"""Short time limits, so that tests of slow and incomplete requests are quick."""
+LIMITS = Limits(linger_seconds=2.0)
+"""A client that is refused while it sends may do so for a short time only: tests wait for it."""
+
+HURRIED = replace(LIMITS, arrival_seconds=0.5)
+"""For requests that do not arrive. Those of other tests may take as long as the machine does."""
 
 LONGEST = (
     *("tests/system/test_replica_set", "tests/system/test_bench", "tests/system/test_browser"),
@@ -55,6 +61,14 @@ LONGEST = (
 MEMORY, MEMORY_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - subdirectories are private
 
 
+# Machines may be slow, and examples of one test share its fixtures.
+hypothesis.settings.register_profile(
+    "tests",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+hypothesis.settings.load_profile("tests")
+
 # Otherwise, wherever it is set, each of hundreds of services compiles all of its modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -63,7 +77,7 @@ class _Server(TestServer):
     """aiohttp's test server on the runner of the service."""
 
     async def _make_runner(self, **_: Any) -> Runner:
-        return Runner(self.app)
+        return Runner(self.app, access_log=self.app[SETTINGS].access_log == "on")
 
 
 _commands = CommandLog()
@@ -168,7 +182,8 @@ def settings(mongodb_uri: str, database_name: str) -> Settings:
 async def database(mongodb_uri: str, settings: Settings) -> AsyncIterator[Database]:
     """The database of the service, accessed directly."""
     async with client_of(mongodb_uri) as client:
-        yield client[settings.database]
+        # As the service reads it.
+        yield client.get_database(settings.database, CodecOptions(tz_aware=True))
 
 
 @pytest.fixture

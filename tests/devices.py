@@ -1,4 +1,4 @@
-"""A test-only type that has attributes of all types."""
+"""A type that only tests declare: it has attributes of all types, and a link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from registry.model.attributes import (
     Integer,
     Text,
 )
-from registry.model.resource_type import ResourceType
+from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
 
 
@@ -23,6 +23,7 @@ class DeviceSchema(Schema):
     """Attributes that are required, optional, read-only or computed, with and without default."""
 
     name = Text(required=True)
+    note = Text()
     contact = Email()
     color = Enumeration("red", "green", "blue", default="red")
     active = Boolean()
@@ -35,6 +36,11 @@ class DeviceSchema(Schema):
     label = ComputedText("name", "color")
 
 
-device = ResourceType(type="device", collection="devices", schema=DeviceSchema)
+device = ResourceType(
+    type="device",
+    collection="devices",
+    schema=DeviceSchema,
+    links=(Link("holder", target="person", foreign_key="holder_id", inverse="devices"),),
+)
 
 WITH_DEVICES = (*RESOURCES, device)

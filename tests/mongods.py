@@ -1,4 +1,4 @@
-"""Clients of mongod, embedded mongods, and further ones with users or a replica set."""
+"""Clients of mongod, embedded mongods, and further ones without or with a replica set."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def initiate(uri: str) -> None:
     async with client_of(uri) as client:
         members = [{"_id": 0, "host": SOCKET}]
         await client.admin.command("replSetInitiate", {"_id": "other", "members": members})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (await client.admin.command("hello"))["isWritablePrimary"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -117,7 +117,7 @@ class HeldIndexBuilds:
         """Begin a build; return when it is held."""
         task = asyncio.create_task(build)
         await self._client.admin.command(
-            "waitForFailPoint", self._FAIL_POINT, timesEntered=1, maxTimeMS=30_000
+            "waitForFailPoint", self._FAIL_POINT, timesEntered=1, maxTimeMS=60_000
         )
         return task
 
@@ -133,14 +133,3 @@ class HeldIndexBuilds:
         command = {"command.createIndexes": self._collection, "connectionId": {"$exists": True}}
         stages: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": command}]
         return len(await self._client.admin.aggregate(stages).to_list(None))
-
-
-async def add_user(uri: str, role: str) -> None:
-    """Create a user named after its role, with the password `secret`."""
-    async with client_of(uri) as client:
-        await client.admin.command({"createUser": role, "pwd": "secret", "roles": [role]})
-
-
-def as_user(name: str, uri: str) -> str:
-    """Return the URI with the credentials of a user."""
-    return uri.replace("//", f"//{name}:secret@")

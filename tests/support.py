@@ -19,7 +19,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
 from motor.motor_asyncio import AsyncIOMotorDatabase
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 from pymongo import monitoring
 
 MEDIA_TYPE = "application/vnd.api+json"
@@ -56,6 +56,13 @@ class Response:
     def ids(self) -> list[str]:
         """The ids of the primary data of a collection."""
         return [resource["id"] for resource in self.data]
+
+    @property
+    def code(self) -> str:
+        """The code of the only error."""
+        (error,) = self.document["errors"]
+        code: str = error["code"]
+        return code
 
     @property
     def results(self) -> list[Any]:
@@ -107,7 +114,8 @@ class Api:
         data = (
             io.BytesIO(data) if data and isinstance(data, bytes) else data
         )  # aiohttp warns of large bytes objects
-        sent = {"Content-Type": ATOMIC if is_atomic else MEDIA_TYPE} | dict(headers or {})
+        sent = CIMultiDict(headers or {})
+        sent.setdefault("Content-Type", ATOMIC if is_atomic else MEDIA_TYPE)
         async with self.client.request(method, path, data=data, headers=sent) as response:
             content = await response.read()
         document: Any = json.loads(content) if content else None

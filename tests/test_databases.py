@@ -36,9 +36,7 @@ def databases(database: Database[dict[str, Any]]) -> Databases:
     return databases
 
 
-def test_a_database_is_empty_when_it_is_taken_again(
-    databases: Databases, database: Database[dict[str, Any]]
-) -> None:
+def test_a_database_is_emptied(databases: Databases, database: Database[dict[str, Any]]) -> None:
     database.persons.insert_one({"_id": 1, **NAMES})
     database.computers.insert_one({"_id": 1, "serial": "SN-1"})
     for name in ("counters", "tokens"):

@@ -40,7 +40,7 @@ LAYERS = [
 """From the bottom up: a layer may import those before it."""
 
 STORAGE_LAYERS = [
-    {"errors", "bulkheads", "records", "record_schema", "text_blocks", "backlog"},
+    {"errors", "bulkheads", "records", "text_blocks"},
     {"mongo"},
     {"schema"},
     {"reads"},

@@ -10,9 +10,7 @@ import registry
 from registry.installation import is_default
 
 
-def test_the_default_data_directory_is_that_of_the_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkout_has_its_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(registry.__file__).parents[1]
     monkeypatch.chdir(root)
     assert is_default(Path("data"))

@@ -9,9 +9,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from registry.metrics import metrics_snapshot
-from registry.metrics.exposition import registry_of
 from registry.metrics.families import FAMILIES, Counter, Gauge, Histogram
-from registry.metrics.metrics_snapshot import MetricsSnapshot
+from registry.metrics.metrics_snapshot import MetricsSnapshot, registry_of
 
 DOCUMENTATION = (Path(__file__).parents[1] / "docs" / "observability.md").read_text(
     encoding="utf-8"

@@ -35,9 +35,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_new_file_does_not_follow_a_link_that_waits_for_it(
-    tmp_path: Path, precious: Path
-) -> None:
+def test_a_new_file_does_not_follow_a_waiting_link(tmp_path: Path, precious: Path) -> None:
     path = tmp_path / "registry.backup"
     path.with_name(f"{path.name}.partial").symlink_to(precious)
     with new_file(path) as file:
@@ -59,7 +57,7 @@ def test_a_new_file_is_not_that_of_another_user(tmp_path: Path) -> None:
     assert waiting.read_bytes() == b""
 
 
-def test_of_two_new_files_of_one_name_the_first_is_kept(tmp_path: Path) -> None:
+def test_the_first_of_two_new_files_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "registry.backup"
     late = new_file(path)
     late.__enter__().write(b"22")

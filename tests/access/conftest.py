@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -53,28 +53,26 @@ async def provider(provider_process: Provider, first_keys: Keys) -> AsyncIterato
         await provider_process.use(first_keys)
 
 
-class Verifiers:
-    """Starts verifiers, and stops them at the end of the test."""
-
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self._stack = stack
-
-    async def start(
-        self, issuer: str, limits: JwksLimits = LIMITS, scope_claim: str = "scope"
-    ) -> OidcVerifier:
-        rules = ClaimRules(issuer, AUDIENCE, scope_claim, known_scopes(RESOURCES))
-        verifier = OidcVerifier(rules, limits)
-        await self._stack.enter_async_context(verifier.refreshed_keys())
-        return verifier
+StartVerifier = Callable[..., Awaitable[OidcVerifier]]
 
 
 @pytest.fixture
-async def verifiers() -> AsyncIterator[Verifiers]:
+async def start_verifier() -> AsyncIterator[StartVerifier]:
+    """A function that starts a verifier, which is stopped at the end of the test."""
     async with AsyncExitStack() as stack:
-        yield Verifiers(stack)
+
+        async def start(
+            issuer: str, limits: JwksLimits = LIMITS, scope_claim: str = "scope"
+        ) -> OidcVerifier:
+            rules = ClaimRules(issuer, AUDIENCE, scope_claim, known_scopes(RESOURCES))
+            verifier = OidcVerifier(rules, limits)
+            await stack.enter_async_context(verifier.refreshed_keys())
+            return verifier
+
+        yield start
 
 
 @pytest.fixture
-async def verifier(verifiers: Verifiers, provider: Provider) -> OidcVerifier:
+async def verifier(start_verifier: StartVerifier, provider: Provider) -> OidcVerifier:
     """A verifier of the tokens of the provider."""
-    return await verifiers.start(provider.issuer)
+    return await start_verifier(provider.issuer)

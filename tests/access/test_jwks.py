@@ -16,7 +16,7 @@ from joserfc.jwk import RSAKey
 
 from registry.access.oidc import OidcVerifier
 from registry.access.token_errors import InvalidToken, KeysUnavailable
-from tests.access.conftest import LIMITS, Clock, Verifiers
+from tests.access.conftest import LIMITS, Clock, StartVerifier
 from tests.access.provider import Keys, Provider, generated, key_set
 
 TIMEOUT = 30
@@ -31,19 +31,11 @@ UNUSABLE: dict[str, Any] = {
     "no id": {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
     "an id that is a number": {"kty": "EC", "kid": 1, "crv": "P-256", "x": "AA", "y": "AA"},
     "no coordinates": {"kty": "EC", "kid": "other", "crv": "P-256"},
-    "coordinates beside the curve": {
-        "kty": "EC",
-        "kid": "other",
-        "crv": "P-256",
-        "x": "AA",
-        "y": "AA",
-    },
+    "a point beside the curve": {"kty": "EC", "kid": "other", "crv": "P-256", "x": "AA", "y": "AA"},
     "an unknown curve": {"kty": "OKP", "kid": "other", "crv": "P-1", "x": "AA"},
     "no exponent": {"kty": "RSA", "kid": "other", "n": "AQAB", "e": ""},
     "an operation that is an object": {"kty": "RSA", "kid": "o", "use": "sig", "key_ops": [{}]},
 }
-
-Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Issuer:
@@ -138,10 +130,10 @@ async def test_a_verified_token_is_refused_when_its_key_is_no_longer_known(
 
 
 async def test_removed_keys_are_noticed_without_a_token_of_a_new_key(
-    provider: Provider, verifiers: Verifiers
+    provider: Provider, start_verifier: StartVerifier
 ) -> None:
     limits = replace(LIMITS, refresh_seconds=0.01, pause_seconds=0.0)
-    verifier = await verifiers.start(provider.issuer, limits)
+    verifier = await start_verifier(provider.issuer, limits)
     token = provider.signed()
     await verifier.verify(token)
     await provider.use(generated("second", "ES256"))
@@ -152,9 +144,8 @@ async def test_removed_keys_are_noticed_without_a_token_of_a_new_key(
 
 
 async def test_keys_are_not_read_again_for_each_unknown_key(
-    provider: Provider, verifiers: Verifiers, clock: Clock
+    provider: Provider, clock: Clock, verifier: OidcVerifier
 ) -> None:
-    verifier = await verifiers.start(provider.issuer)
     await verifier.verify(provider.signed())
     before = await provider.key_requests()
 
@@ -171,10 +162,10 @@ async def test_keys_are_not_read_again_for_each_unknown_key(
 
 
 async def test_the_first_tokens_wait_for_the_keys_that_are_being_read(
-    provider: Provider, verifiers: Verifiers
+    provider: Provider, start_verifier: StartVerifier
 ) -> None:
     before = await provider.key_requests()
-    verifier = await verifiers.start(provider.issuer)
+    verifier = await start_verifier(provider.issuer)
     tokens = [provider.signed(jti=str(number)) for number in range(10)]
 
     assert len(await asyncio.gather(*map(verifier.verify, tokens))) == 10
@@ -182,9 +173,8 @@ async def test_the_first_tokens_wait_for_the_keys_that_are_being_read(
 
 
 async def test_a_client_that_disconnects_does_not_end_the_wait_of_others(
-    provider: Provider, verifiers: Verifiers
+    provider: Provider, verifier: OidcVerifier
 ) -> None:
-    verifier = await verifiers.start(provider.issuer)
     first, second = (asyncio.create_task(verifier.verify(provider.signed())) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
@@ -193,10 +183,10 @@ async def test_a_client_that_disconnects_does_not_end_the_wait_of_others(
 
 
 async def test_tokens_are_verified_once_an_issuer_is_available(
-    provider: Provider, verifiers: Verifiers, clock: Clock
+    provider: Provider, start_verifier: StartVerifier, clock: Clock
 ) -> None:
     await provider.respond_with(503)
-    verifier = await verifiers.start(provider.issuer)
+    verifier = await start_verifier(provider.issuer)
     token = provider.signed()
     assert await seconds_until_retry(verifier, token) == LIMITS.pause_seconds
     await provider.respond_with(200)
@@ -208,17 +198,16 @@ async def test_tokens_are_verified_once_an_issuer_is_available(
 
 
 async def test_an_address_without_an_issuer_is_unavailable(
-    provider: Provider, verifiers: Verifiers, unused_tcp_port: int
+    provider: Provider, start_verifier: StartVerifier, unused_tcp_port: int
 ) -> None:
-    verifier = await verifiers.start(f"http://127.0.0.1:{unused_tcp_port}")
+    verifier = await start_verifier(f"http://127.0.0.1:{unused_tcp_port}")
 
     assert await seconds_until_retry(verifier, provider.signed())
 
 
 async def test_keys_are_used_for_a_limited_time_while_their_issuer_is_unavailable(
-    provider: Provider, verifiers: Verifiers, clock: Clock
+    provider: Provider, clock: Clock, verifier: OidcVerifier
 ) -> None:
-    verifier = await verifiers.start(provider.issuer)
     token = provider.signed()
     await verifier.verify(token)
     await provider.respond_with(500)
@@ -236,11 +225,11 @@ async def test_keys_are_used_for_a_limited_time_while_their_issuer_is_unavailabl
 
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_the_path_of_an_issuer_may_end_with_a_slash(
-    slash: str, issuer: Issuer, verifiers: Verifiers
+    slash: str, issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     issuer.url += slash
     issuer.configuration["issuer"] = issuer.url
-    verifier = await verifiers.start(issuer.url)
+    verifier = await start_verifier(issuer.url)
 
     assert await verifier.verify(issuer.token())
 
@@ -257,12 +246,10 @@ async def test_the_path_of_an_issuer_may_end_with_a_slash(
     ],
 )
 async def test_keys_are_not_read_with_an_invalid_configuration(
-    configuration: dict[str, Any], issuer: Issuer, verifiers: Verifiers
+    configuration: dict[str, Any], issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     issuer.configuration |= configuration
-    verifier = await verifiers.start(issuer.url)
-
-    assert await seconds_until_retry(verifier, issuer.token())
+    assert await seconds_until_retry(await start_verifier(issuer.url), issuer.token())
     assert issuer.requests == 1
 
 
@@ -280,17 +267,15 @@ async def test_keys_are_not_read_with_an_invalid_configuration(
     ids=["empty", "HTML", "array", "no array", "too large", "redirect", "not found"],
 )
 async def test_an_invalid_key_set_is_not_used(
-    key_set: Any, issuer: Issuer, verifiers: Verifiers
+    key_set: Any, issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     issuer.key_set = key_set
-    verifier = await verifiers.start(issuer.url)
-
-    assert await seconds_until_retry(verifier, issuer.token())
+    assert await seconds_until_retry(await start_verifier(issuer.url), issuer.token())
     assert issuer.requests == 2
 
 
 async def test_an_issuer_that_does_not_respond_is_unavailable(
-    verifiers: Verifiers, issuer: Issuer
+    start_verifier: StartVerifier, issuer: Issuer
 ) -> None:
     disconnected = asyncio.Event()
 
@@ -302,7 +287,7 @@ async def test_an_issuer_that_does_not_respond_is_unavailable(
     async with await asyncio.start_server(wait, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         limits = replace(LIMITS, read_seconds=0.05)
-        verifier = await verifiers.start(f"http://127.0.0.1:{port}", limits)
+        verifier = await start_verifier(f"http://127.0.0.1:{port}", limits)
 
         async with asyncio.timeout(TIMEOUT):
             assert await seconds_until_retry(verifier, issuer.token())
@@ -311,10 +296,10 @@ async def test_an_issuer_that_does_not_respond_is_unavailable(
 
 @pytest.mark.parametrize("defect", UNUSABLE)
 async def test_an_unusable_key_does_not_keep_others_from_being_used(
-    defect: str, issuer: Issuer, verifiers: Verifiers
+    defect: str, issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     issuer.key_set["keys"].insert(0, UNUSABLE[defect])
-    verifier = await verifiers.start(issuer.url)
+    verifier = await start_verifier(issuer.url)
 
     assert await verifier.verify(issuer.token())
     assert not await is_accepted(verifier, issuer.token(kid="other"))
@@ -322,53 +307,49 @@ async def test_an_unusable_key_does_not_keep_others_from_being_used(
 
 @pytest.mark.parametrize("changes", [{"use": "enc"}, {"alg": "ES384"}, {"key_ops": ["sign"]}])
 async def test_a_key_for_another_purpose_verifies_no_token(
-    changes: dict[str, Any], issuer: Issuer, verifiers: Verifiers
+    changes: dict[str, Any], issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     del issuer.key_set["keys"][0]["use"]
     issuer.key_set["keys"][0] |= changes
-    verifier = await verifiers.start(issuer.url)
-
-    assert not await is_accepted(verifier, issuer.token())
+    assert not await is_accepted(await start_verifier(issuer.url), issuer.token())
 
 
 async def test_an_rsa_key_of_less_than_2048_bits_verifies_no_token(
-    issuer: Issuer, verifiers: Verifiers
+    issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     with warnings.catch_warnings(action="ignore", category=SecurityWarning):
         key = RSAKey.generate_key(1024, {"kid": "short"})
     issuer.key_set["keys"].append(key.as_dict())
     with warnings.catch_warnings():  # which pytest would turn into errors
         warnings.simplefilter("default")
-        verifier = await verifiers.start(issuer.url)
+        verifier = await start_verifier(issuer.url)
         token = Provider(issuer.url, {"RS256": key}).signed("RS256")
 
         assert not await is_accepted(verifier, token)
 
 
 async def test_keys_are_not_read_from_another_host_without_tls(
-    issuer: Issuer, verifiers: Verifiers
+    issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     keys_url = issuer.configuration["jwks_uri"].replace("127.0.0.1", "0.0.0.0")  # noqa: S104 - reaches the issuer
     issuer.configuration["jwks_uri"] = keys_url
-    verifier = await verifiers.start(issuer.url)
-
-    assert await seconds_until_retry(verifier, issuer.token())
+    assert await seconds_until_retry(await start_verifier(issuer.url), issuer.token())
 
 
 async def test_keys_of_different_types_may_have_the_same_id(
-    issuer: Issuer, verifiers: Verifiers
+    issuer: Issuer, start_verifier: StartVerifier
 ) -> None:
     keys = generated("one", "ES256", "EdDSA")
     issuer.key_set = {"keys": [key.as_dict(private=False, kid="shared") for key in keys.values()]}
-    verifier = await verifiers.start(issuer.url)
+    verifier = await start_verifier(issuer.url)
 
     for algorithm in keys:
         token = Provider(issuer.url, keys).signed(algorithm, header={"kid": "shared"})
         assert await verifier.verify(token)
 
 
-async def test_an_issuer_without_keys_is_available(issuer: Issuer, verifiers: Verifiers) -> None:
+async def test_an_issuer_without_keys_is_available(
+    issuer: Issuer, start_verifier: StartVerifier
+) -> None:
     issuer.key_set = {"keys": []}
-    verifier = await verifiers.start(issuer.url)
-
-    assert not await is_accepted(verifier, issuer.token())
+    assert not await is_accepted(await start_verifier(issuer.url), issuer.token())

@@ -12,10 +12,9 @@ from joserfc.jwk import OctKey
 
 from registry.access import oidc
 from registry.access.oidc import OidcVerifier
-from registry.access.principal import Principal, known_scopes
+from registry.access.principal import Principal
 from registry.access.token_errors import InvalidToken
-from registry.resources import RESOURCES
-from tests.access.conftest import Verifiers
+from tests.access.conftest import StartVerifier
 from tests.access.provider import (
     AUDIENCE,
     Provider,
@@ -239,9 +238,9 @@ async def test_a_changed_token_is_refused(
 
 @pytest.mark.parametrize("value", ["read  billing write:all", ["read", "billing", "Read"]])
 async def test_scopes_are_a_text_or_an_array_in_the_configured_claim(
-    value: object, provider: Provider, verifiers: Verifiers
+    value: object, provider: Provider, start_verifier: StartVerifier
 ) -> None:
-    verifier = await verifiers.start(provider.issuer, scope_claim="permissions")
+    verifier = await start_verifier(provider.issuer, scope_claim="permissions")
     principal = await verifier.verify(provider.signed(scope="write", permissions=value))
 
     assert principal.scopes == {"read"}
@@ -291,14 +290,3 @@ async def test_the_tokens_used_last_are_recalled(
     assert verifier.recall(first)
     assert verifier.recall(second) is None
     assert verifier.recall(third)
-
-
-def test_the_known_scopes_are_those_of_all_types_and_of_each() -> None:
-    assert known_scopes(RESOURCES) == {
-        "read",
-        "write",
-        "persons:read",
-        "persons:write",
-        "computers:read",
-        "computers:write",
-    }

@@ -14,69 +14,68 @@ from tests.access.provider import AUDIENCE, Provider
 from tests.conftest import Grant, Serve
 
 
+@pytest.fixture
+def oidc(secured: Settings, provider: Provider) -> Settings:
+    """The settings of a service that accepts the tokens of the provider."""
+    return replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
+
+
+def bearer(token: str, **more: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}", **more}
+
+
 async def test_a_token_of_the_provider_grants_its_scopes(
-    serve: Serve, secured: Settings, provider: Provider, grant: Grant
+    serve: Serve, oidc: Settings, provider: Provider, grant: Grant
 ) -> None:
-    settings = replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
-    api = await serve(settings=settings)
+    api = await serve(settings=oidc)
     token = await provider.token("ES256")
-    sent = {"Authorization": f"Bearer {token}"}
     for _ in range(2):  # verified, then recalled
-        assert (await api.get("/persons", **sent)).status == 200
-    assert (await api.request("DELETE", "/persons/1", headers=sent)).status == 404
-    assert (await api.request("DELETE", "/computers/1", headers=sent)).status == 403
-    assert (await api.get("/persons", Authorization=f"Bearer {token}x")).status == 401
-    assert (await api.get("/persons", Authorization=f"Bearer {await grant('read')}")).status == 200
+        assert (await api.get("/persons", **bearer(token))).status == 200
+    assert (await api.request("DELETE", "/persons/1", headers=bearer(token))).status == 404
+    assert (await api.request("DELETE", "/computers/1", headers=bearer(token))).status == 403
+    assert (await api.get("/persons", **bearer(f"{token}x"))).status == 401
+    assert (await api.get("/persons", **bearer(await grant("read")))).status == 200
 
 
 async def test_a_subject_is_the_author_with_its_issuer_and_a_token_by_its_name(
-    serve: Serve, secured: Settings, provider: Provider, grant: Grant
+    serve: Serve, oidc: Settings, provider: Provider, grant: Grant
 ) -> None:
-    settings = replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
-    api = await serve(settings=settings)
+    api = await serve(settings=oidc)
     names = {"first_name": "Ada", "last_name": "Lovelace"}
     body = {"data": {"type": "person", "attributes": names}}
     subject = f"{provider.issuer}#ci"
-    authors = []
-    for token in (await provider.token("ES256"), await grant("write")):
-        sent = {"Authorization": f"Bearer {token}"}
-        path = "/persons?fields[person]=created_by,updated_by"
-        created = await api.request("POST", path, body, sent)
-        authors.append(tuple(created.data["attributes"].values()))
-    assert authors == [(subject, subject), ("0", "0")]
-    found = await api.get(f"/persons?filter[updated_by]={quote(subject)}", **sent)
+    path = "/persons?fields[person]=created_by,updated_by"
+    for token, author in ((await provider.token("ES256"), subject), (await grant("write"), "0")):
+        created = await api.request("POST", path, body, bearer(token))
+        assert created.data["attributes"] == {"created_by": author, "updated_by": author}
+    found = await api.get(f"/persons?filter[updated_by]={quote(subject)}", **bearer(token))
     assert found.ids == ["1"]
 
 
 async def test_a_jwt_that_expires_before_the_body_arrives_writes_nothing(
-    serve: Serve, secured: Settings, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, oidc: Settings, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
-    api = await serve(settings=settings)
+    api = await serve(settings=oidc)
     later = time.time() + 3_600
 
     async def expire_and_send() -> AsyncIterator[bytes]:
         monkeypatch.setattr(time, "time", lambda: later)
         yield b'{"data": {"type": "person", "attributes": {"first_name": "A", "last_name": "B"}}}'
 
-    sent = {
-        "Authorization": f"Bearer {await provider.token('ES256')}",
-        "Expect": "100-continue",
-    }
+    sent = bearer(await provider.token("ES256"), Expect="100-continue")
     refused = await api.request("POST", "/persons", expire_and_send(), sent)
     assert refused.errors == [(401, "")]
     assert refused.document["errors"][0]["detail"] == "The access token has expired."
 
 
 async def test_without_the_keys_of_the_issuer_its_tokens_are_not_verified(
-    serve: Serve, secured: Settings, provider: Provider, grant: Grant
+    serve: Serve, oidc: Settings, provider: Provider, grant: Grant
 ) -> None:
     token = await provider.token("RS256")
     await provider.respond_with(500)
-    settings = replace(secured, oidc_issuer=provider.issuer, oidc_audience=AUDIENCE)
-    api = await serve(settings=settings)
-    refused = await api.get("/persons", Authorization=f"Bearer {token}")
+    api = await serve(settings=oidc)
+    refused = await api.get("/persons", **bearer(token))
     assert refused.errors == [(503, "")]
     assert refused.document["errors"][0]["code"] == "issuer_unavailable"
     assert int(refused.headers["Retry-After"]) > 0
-    assert (await api.get("/persons", Authorization=f"Bearer {await grant('read')}")).status == 200
+    assert (await api.get("/persons", **bearer(await grant("read")))).status == 200

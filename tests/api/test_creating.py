@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import Api, Database, linkage_of
+from tests.support import Api, Database
 
 GRACE = {"first_name": "Grace", "last_name": "Hopper", "email": "grace@example.com"}
 
@@ -16,43 +16,11 @@ async def test_creating_a_person_returns_its_attributes_and_id(api: Api) -> None
     response = await api.post("/persons", {"type": "person", "attributes": GRACE})
     assert response.status == 201
     assert response.document == {
-        "data": {
-            "type": "person",
-            "id": "1",
-            "attributes": GRACE,
-            "links": {"self": "/persons/1"},
-        },
+        "data": {"type": "person", "id": "1", "attributes": GRACE, "links": {"self": "/persons/1"}},
         "jsonapi": {"version": "1.0"},
         "links": {"self": "/persons/1"},
     }
-    assert list(response.data["attributes"]) == ["first_name", "last_name", "email"]
-
-
-async def test_creating_a_computer_returns_its_serial_and_sets_no_owner(api: Api) -> None:
-    response = await api.post("/computers", {"type": "computer", "attributes": {"serial": "SN-1"}})
-    assert response.status == 201
-    assert response.document == {
-        "data": {
-            "type": "computer",
-            "id": "1",
-            "attributes": {"serial": "SN-1"},
-            "links": {"self": "/computers/1"},
-        },
-        "jsonapi": {"version": "1.0"},
-        "links": {"self": "/computers/1"},
-    }
-    read = await api.get("/computers/1?include=owner")
-    assert linkage_of(read.data) == {"owner": {"data": None}}
-
-
-async def test_the_location_header_is_the_self_link(api: Api) -> None:
-    response = await api.post("/persons", {"type": "person", "attributes": GRACE})
-    assert response.headers["Location"] == response.data["links"]["self"]
-
-
-async def test_ids_start_at_1_and_increase_per_type(api: Api) -> None:
-    assert [await api.person() for _ in range(3)] == ["1", "2", "3"]
-    assert [await api.computer() for _ in range(2)] == ["1", "2"]
+    assert response.headers["Location"] == "/persons/1"
 
 
 async def test_concurrent_creations_get_distinct_ids(api: Api) -> None:
@@ -63,35 +31,23 @@ async def test_concurrent_creations_get_distinct_ids(api: Api) -> None:
         assert read.data["attributes"]["first_name"] == str(number)
 
 
-@pytest.mark.parametrize("sent", ["7", 7, None, [], {"$gt": 0}, 2**80, True, "x" * 300])
-async def test_any_client_generated_id_is_ignored(api: Api, sent: Any) -> None:
-    response = await api.post("/persons", {"type": "person", "id": sent, "attributes": GRACE})
-    assert (response.status, response.id) == (201, "1")
+async def test_any_client_generated_id_is_ignored(api: Api) -> None:
+    sent: list[Any] = ["7", 7, None, [], {"$gt": 0}, 2**80, True, "x" * 300]
+    for number, id_ in enumerate(sent, 1):
+        response = await api.post("/persons", {"type": "person", "id": id_, "attributes": GRACE})
+        assert (response.status, response.id) == (201, f"{number}")
 
 
-async def test_a_missing_email_is_null(api: Api) -> None:
-    names = {"first_name": "Grace", "last_name": "Hopper"}
-    response = await api.post("/persons", {"type": "person", "attributes": names})
-    assert response.data["attributes"] == {**names, "email": None}
-    assert (await api.get("/persons/1")).data["attributes"]["email"] is None
+NAMES = ["x" * 255, "😀" * 255, "  spaced  ", "nul\0inside", "$where", "a.b", "\u202e", "\n", "0"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["x", "x" * 255, "😀" * 255, "  spaced  ", "nul\0inside", "$where", "a.b", "\u202e", "\n", "0"],
-)
-async def test_names_and_serials_are_stored_unchanged(api: Api, name: str) -> None:
-    await api.person(name, name)
-    await api.computer(name)
-    attributes = (await api.get("/persons/1")).data["attributes"]
-    assert attributes["first_name"] == attributes["last_name"] == name
-    assert attributes["full_name"] == f"{name} {name}"
-    assert (await api.get("/computers/1")).data["attributes"]["serial"] == name
-
-
-async def test_emails_and_serials_need_not_be_unique(api: Api) -> None:
-    assert [await api.person(email="a@example.com") for _ in range(2)] == ["1", "2"]
-    assert [await api.computer("SN-1") for _ in range(2)] == ["1", "2"]
+async def test_names_and_serials_are_stored_unchanged(api: Api) -> None:
+    for name in NAMES:
+        person, computer = await api.person(name, name), await api.computer(name)
+        attributes = (await api.get(f"/persons/{person}")).data["attributes"]
+        assert attributes["first_name"] == attributes["last_name"] == name
+        assert attributes["full_name"] == f"{name} {name}"
+        assert (await api.get(f"/computers/{computer}")).data["attributes"]["serial"] == name
 
 
 async def test_all_missing_attributes_are_reported_together(api: Api) -> None:
@@ -123,17 +79,12 @@ async def test_read_only_and_unknown_attributes_are_rejected(api: Api) -> None:
 
 
 @pytest.mark.parametrize("sent", ["computer", "persons", "Person", "", "person "])
-async def test_a_type_that_does_not_match_the_path_is_a_conflict(api: Api, sent: str) -> None:
-    response = await api.post("/persons", {"type": sent, "attributes": GRACE})
-    assert (response.status, response.errors) == (409, [(409, "/data/type")])
-    assert (await api.get("/persons")).data == []
-
-
-async def test_a_type_conflict_hides_other_errors_of_the_document(api: Api) -> None:
+async def test_a_type_that_does_not_match_the_path_hides_other_errors(api: Api, sent: str) -> None:
     await api.person()
-    computer = {"type": "computer", "attributes": {"serial": "SN-1"}, "relationships": {"x": 1}}
-    for response in (await api.post("/persons", computer), await api.patch("/persons/1", computer)):
+    data = {"type": sent, "attributes": {"serial": "SN-1"}, "relationships": {"x": 1}}
+    for response in (await api.post("/persons", data), await api.patch("/persons/1", data)):
         assert (response.status, response.errors) == (409, [(409, "/data/type")])
+    assert (await api.get("/persons")).ids == ["1"]
 
 
 async def test_errors_of_different_kinds_are_reported_together_with_status_400(api: Api) -> None:
@@ -156,9 +107,7 @@ async def test_errors_of_different_kinds_are_reported_together_with_status_400(a
     ]
 
 
-async def test_a_creation_that_links_to_a_missing_resource_stores_nothing(
-    api: Api, database: Database
-) -> None:
+async def test_a_link_to_a_missing_resource_stores_nothing(api: Api, database: Database) -> None:
     response = await api.post(
         "/computers",
         {
@@ -172,9 +121,7 @@ async def test_a_creation_that_links_to_a_missing_resource_stores_nothing(
     assert await api.computer() == "2", "an id is never reused, even if the creation failed"
 
 
-async def test_the_password_is_stored_as_null_and_never_returned(
-    api: Api, database: Database
-) -> None:
+async def test_the_password_is_never_returned(api: Api, database: Database) -> None:
     await api.person()
     record = await database.persons.find_one({"_id": 1})
     assert record is not None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from tests.support import MEDIA_TYPE, Api, Database, linkage_of, to_many
+from tests.support import Api, Database, linkage_of, to_many
 
 ROUNDS = 16
 """Repetitions of each race between deletions and link changes."""
@@ -42,9 +40,7 @@ async def test_a_deleted_computer_no_longer_exists(api: Api, database: Database)
     assert await owners(database) == {2: 1}
 
 
-async def test_the_computers_of_a_deleted_person_become_unowned(
-    api: Api, database: Database
-) -> None:
+async def test_computers_of_a_deleted_person_become_unowned(api: Api, database: Database) -> None:
     await api.person()
     await api.person()
     for owner in ("1", "2", "1", None):
@@ -56,32 +52,6 @@ async def test_the_computers_of_a_deleted_person_become_unowned(
     assert await owners(database) == {1: None, 2: 2, 3: None, 4: None}
     read = await api.get("/computers/1?include=owner")
     assert (linkage_of(read.data), read.included) == ({"owner": {"data": None}}, [])
-
-
-@pytest.mark.parametrize("number", ["9", "x", "0", "01", "-1", "%20", str(2**63)])
-async def test_deleting_a_missing_resource_is_not_found(api: Api, number: str) -> None:
-    await api.person()
-    await api.computer(owner="1")
-    for path in ("/persons", "/computers"):
-        response = await api.request("DELETE", f"{path}/{number}")
-        assert (response.status, response.errors) == (404, [(404, "")])
-        assert len((await api.get(path)).data) == 1
-
-
-@pytest.mark.parametrize("path", ["/persons", "/computers", "/persons?filter[id]=1"])
-async def test_a_collection_cannot_be_deleted(api: Api, path: str) -> None:
-    await api.person()
-    assert (await api.request("DELETE", path)).status == 405
-    assert (await api.get("/persons/1")).status == 200
-
-
-async def test_a_rejected_deletion_deletes_nothing(api: Api) -> None:
-    await api.person()
-    response = await api.request("DELETE", "/persons/1?force=true")
-    assert (response.status, response.errors) == (400, [(400, "force")])
-    headers = {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}
-    assert (await api.request("DELETE", "/persons/1", headers=headers)).status == 406
-    assert (await api.get("/persons/1")).status == 200
 
 
 async def test_the_body_of_a_delete_is_ignored(api: Api) -> None:
@@ -108,9 +78,7 @@ async def test_one_of_several_concurrent_deletions_succeeds(api: Api) -> None:
         assert sorted(response.status for response in responses) == [204] + [404] * 9
 
 
-async def test_no_computer_stays_linked_to_a_concurrently_deleted_person(
-    api: Api, database: Database
-) -> None:
+async def test_no_computer_stays_linked_to_a_deleted_person(api: Api, database: Database) -> None:
     """All ways to link to a person race with a deletion that starts before, among or after them."""
     for turn in range(ROUNDS):
         deleted, other = await api.person(), await api.person()
@@ -143,9 +111,7 @@ def _link_requests(api: Api, person: str, computers: list[str]) -> list[Any]:
     ]
 
 
-async def test_a_computer_deleted_while_it_moves_no_longer_exists(
-    api: Api, database: Database
-) -> None:
+async def test_a_computer_deleted_while_it_moves_is_gone(api: Api, database: Database) -> None:
     persons = [await api.person() for _ in range(3)]
     for _ in range(ROUNDS):
         number = await api.computer(owner=persons[0])
@@ -161,9 +127,7 @@ async def test_a_computer_deleted_while_it_moves_no_longer_exists(
         assert await owners(database) == {}
 
 
-async def test_a_computer_moved_while_its_owner_is_deleted_keeps_its_new_owner(
-    api: Api, database: Database
-) -> None:
+async def test_a_moved_computer_survives_its_former_owner(api: Api, database: Database) -> None:
     for _ in range(ROUNDS):
         old, new = await api.person(), await api.person()
         number = await api.computer(owner=old)
@@ -172,14 +136,3 @@ async def test_a_computer_moved_while_its_owner_is_deleted_keeps_its_new_owner(
         )
         assert [response.status for response in responses] == [200, 204]
         assert (await owners(database))[int(number)] == int(new)
-
-
-async def test_a_person_with_many_computers_can_be_deleted(api: Api, database: Database) -> None:
-    count = 5_000
-    await api.person()
-    await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": 1} for number in range(1, count + 1)
-    )
-    assert (await api.request("DELETE", "/persons/1")).status == 204
-    assert set((await owners(database)).values()) == {None}
-    assert await database.computers.count_documents({"version": 1}) == count

@@ -6,27 +6,24 @@ import asyncio
 import gzip
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
 
+from tests.conftest import HURRIED, Serve
 from tests.support import Api, Database, to_many
-
-
-def to_many_computers(ids: Iterable[int]) -> dict[str, Any]:
-    return {"computers": to_many(*map(str, ids))}
-
 
 POSTING = b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.api+json\r\n"
 """The head of a request with a body, without the headers that frame the body."""
 
 PERSON = {"type": "person", "attributes": {"first_name": "Grace", "last_name": "Hopper"}}
 
+WRITES = [("POST", "/persons"), ("PATCH", "/persons/1")]
 
-async def test_an_error_has_the_request_id_a_pointer_and_a_detail(
-    api: Api, caplog: pytest.LogCaptureFixture
-) -> None:
+
+async def test_an_error_has_an_id_and_a_pointer(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "registry")
     response = await api.post("/persons", {**PERSON, "type": "computer"})
     assert response.status == 409
@@ -52,99 +49,58 @@ async def test_each_error_of_a_response_has_its_own_id(api: Api) -> None:
     assert [error["id"] for error in request["errors"]] == ["mine", "mine-2", "mine-3"]
 
 
-async def test_each_request_has_a_different_id(api: Api) -> None:
-    ids = {(await api.get("/persons")).headers["X-Request-ID"] for _ in range(3)}
-    assert len(ids) == 3
-
-
-@pytest.mark.parametrize("path", ["/person", "/person/", "/persons//", "/persons/1/x", "//"])
-async def test_an_unknown_path_is_not_found(api: Api, path: str) -> None:
-    for method in ("GET", "POST", "DELETE", "OPTIONS"):
+async def test_an_unknown_path_is_not_found(api: Api) -> None:
+    for path, method in product(
+        (
+            *("/person", "/person/", "/persons//", "/persons/1/x", "//", "/nothing/"),
+            *("//attacker.example/", "///attacker.example/persons/", "/\\attacker.example/"),
+            *("/persons/1//", "/persons/1/relationships", "/persons/1/relationships/"),
+            *("/persons/1/relationships/owner", "/computers/1/relationships/person"),
+        ),
+        ("GET", "POST", "PATCH", "DELETE", "OPTIONS"),
+    ):
         status, document = await api.raw(
             f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
         )
-        assert status == 404
-        assert document["errors"][0]["code"] == "not_found"
+        assert (status, document["errors"][0]["code"]) == (404, "not_found"), (method, path)
 
 
-@pytest.mark.parametrize(
-    ("path", "allowed"),
-    [
-        ("/persons", "GET, HEAD, OPTIONS, POST"),
-        ("/computers", "GET, HEAD, OPTIONS, POST"),
-        ("/persons/1", "DELETE, GET, HEAD, OPTIONS, PATCH"),
-        ("/computers/1", "DELETE, GET, HEAD, OPTIONS, PATCH"),
-    ],
-)
-async def test_an_unsupported_method_gets_405_with_allow(api: Api, path: str, allowed: str) -> None:
-    for method in {"PUT", "DELETE", "TRACE", "POST", "PATCH"} - set(allowed.split(", ")):
-        response = await api.request(method, path)
-        assert (response.status, response.headers["Allow"]) == (405, allowed)
-    response = await api.request("OPTIONS", path)
-    assert (response.status, response.headers["Allow"], response.document) == (204, allowed, None)
+NOT_JSON = [
+    *[b"", b"{", b"not json", b"\0", b"\xff\xfe", b'\xef\xbb\xbf{"data": {}}', b'{"data": "\xff"}'],
+    *[b'{"data": {"type": "person",}}', b'{"data": {}} trailing', b'{"data": {"\\udfff": 1}}'],
+    *[b'{"data": NaN}', b'{"data": Infinity}', b'{"data": 1e999}'],
+    *[b"[" * 100_000, b'{"data":' * 50_000],
+    b'{"data": {"type": "person", "attributes": {"first_name": "\\ud800"}}}',
+]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"not json",
-        b'{"data": {"type": "person",}}',
-        b'{"data": NaN}',
-        b'{"data": Infinity}',
-        b'{"data": 1e999}',
-        b"\xff\xfe",
-        b'\xef\xbb\xbf{"data": {}}',
-        b'{"data": "\xff"}',
-        b'{"data": {"type": "person", "attributes": {"first_name": "\\ud800"}}}',
-        b'{"data": {"\\udfff": 1}}',
-        b"[" * 100_000,
-        b'{"data":' * 50_000,
-        b'{"data": {}} trailing',
-        b"\0",
-    ],
-)
-async def test_a_body_that_is_not_valid_json_is_rejected(api: Api, body: bytes) -> None:
-    await api.person()
-    for method, path in (("POST", "/persons"), ("PATCH", "/persons/1")):
+async def test_a_body_that_is_not_valid_json_is_rejected(api: Api) -> None:
+    for body, (method, path) in product(NOT_JSON, WRITES):
         response = await api.request(method, path, body)
-        assert (response.status, response.errors) == (400, [(400, "")])
+        assert response.errors == [(400, "")], body[:40]
         assert response.document["errors"][0]["source"] == {"pointer": ""}
 
 
-@pytest.mark.parametrize(
-    ("document", "pointer"),
-    [
-        (None, ""),
-        ([], ""),
-        ("x", ""),
-        (5, ""),
-        ({}, "/data"),
-        ({"data": None}, "/data"),
-        ({"data": []}, "/data"),
-        ({"data": [PERSON]}, "/data"),
-        ({"data": "x"}, "/data"),
-        ({"errors": []}, "/data"),
-        ({"data": {"attributes": PERSON["attributes"]}}, "/data/type"),
-        ({"data": {**PERSON, "type": None}}, "/data/type"),
-        ({"data": {**PERSON, "type": ["person"]}}, "/data/type"),
-        ({"data": {**PERSON, "relationships": []}}, "/data/relationships"),
-    ],
-)
-async def test_a_document_of_another_structure_is_rejected_with_a_pointer(
-    api: Api, document: Any, pointer: str
-) -> None:
-    for method, path in (("POST", "/persons"), ("PATCH", "/persons/1")):
+NO_OBJECTS: tuple[Any, ...] = (None, [], "x", 5)
+
+OTHER_STRUCTURES: list[tuple[Any, str]] = [
+    *((value, "") for value in NO_OBJECTS),
+    *(({"data": value}, "/data") for value in (*NO_OBJECTS, [PERSON])),
+    *[({}, "/data"), ({"errors": []}, "/data")],
+    ({"data": {"attributes": PERSON["attributes"]}}, "/data/type"),
+    *(({"data": {**PERSON, "type": value}}, "/data/type") for value in (None, ["person"])),
+    ({"data": {**PERSON, "relationships": []}}, "/data/relationships"),
+    *(
+        ({"data": {**PERSON, "attributes": value}}, "/data/attributes")
+        for value in (None, [], ["first_name"], "x", 5, True)
+    ),
+]
+
+
+async def test_a_document_of_another_structure_is_rejected_with_a_pointer(api: Api) -> None:
+    for (document, pointer), (method, path) in product(OTHER_STRUCTURES, WRITES):
         response = await api.request(method, path, json.dumps(document).encode())
-        assert (response.status, response.errors) == (400, [(400, pointer)])
-
-
-@pytest.mark.parametrize("attributes", [None, [], ["first_name"], "x", 5, True])
-async def test_attributes_that_are_not_an_object_are_rejected(api: Api, attributes: Any) -> None:
-    await api.person()
-    response = await api.patch("/persons/1", {"type": "person", "attributes": attributes})
-    assert (response.status, response.errors) == (400, [(400, "/data/attributes")])
+        assert (response.status, response.errors[0]) == (400, (400, pointer)), document
 
 
 @pytest.mark.parametrize(
@@ -191,12 +147,19 @@ async def test_a_body_larger_than_a_mebibyte_is_rejected(api: Api) -> None:
         body = json.dumps({"data": PERSON}).encode()
         return body + b" " * (size - len(body))
 
+    # Before the first request: it takes longer than the service keeps an idle connection.
+    bomb = gzip.compress(padded(50 * 2**20))
     assert (await api.request("POST", "/persons", padded(2**20))).status == 201
     response = await api.request("POST", "/persons", padded(2**20 + 1))
     assert (response.status, response.document["errors"][0]["code"]) == (413, "body_too_large")
-    bomb = gzip.compress(padded(50 * 2**20))
     response = await api.request("POST", "/persons", bomb, headers={"Content-Encoding": "gzip"})
     assert response.status == 413
+
+    async def chunks() -> AsyncIterator[bytes]:  # without a length in the head
+        for _ in range(2**20 // 2**14 + 1):
+            yield b" " * 2**14
+
+    assert (await api.request("POST", "/persons", chunks())).status == 413
     assert len((await api.get("/persons")).data) == 1
 
 
@@ -206,81 +169,54 @@ async def test_a_compressed_body_is_accepted(api: Api) -> None:
     assert response.status == 201
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "nonsense", "gzip, gzip", ""])
-async def test_a_body_with_an_unsupported_encoding_is_rejected(api: Api, encoding: str) -> None:
+async def test_a_body_with_an_unsupported_encoding_is_rejected(api: Api) -> None:
     body = json.dumps({"data": PERSON}).encode()
-    response = await api.request("POST", "/persons", body, headers={"Content-Encoding": encoding})
     # aiohttp rejects encodings that it knows but has no library for, before the view runs.
-    assert response.status in ({400, 415} if encoding in {"br", "zstd"} else {415})
+    for encoding, statuses in (
+        *((one, {400, 415}) for one in ("br", "zstd")),
+        *((one, {415}) for one in ("nonsense", "gzip, gzip", "")),
+    ):
+        sent = {"Content-Encoding": encoding}
+        assert (await api.request("POST", "/persons", body, sent)).status in statuses
     assert (await api.get("/persons")).data == []
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_a_body_that_is_not_encoded_as_declared_is_rejected(
-    api: Api, encoding: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    response = await api.request(
-        "POST", "/persons", b"{not encoded", headers={"Content-Encoding": encoding}
-    )
-    assert response.status == 400
-    assert "Traceback" not in caplog.text
-
-
-async def test_a_body_that_does_not_arrive_in_time_gets_408(api: Api) -> None:
+async def test_a_body_that_does_not_arrive_in_time_gets_408(serve: Serve) -> None:
+    api = await serve(limits=HURRIED)
     status, document = await api.raw(POSTING + b"Content-Length: 100\r\nConnection: close\r\n\r\n{")
     assert (status, document["errors"][0]["code"]) == (408, "request_timeout")
 
 
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
-        b"\r\n\r\nnonsense\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"BREW /persons HTTP/1.1\r\nHost: h\r\n\r\n",
-        b"GET /persons HTTP/9.9\r\n\r\n",
-        b"GET /persons HTTP/1.1\r\nbad header\r\n\r\n",
-        b"GET /persons HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 10_000 + b"\r\n\r\n",
-        b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
-        b"GET /persons HTTP/1.1\r\nHost: h\r\n" + b"X: y\r\n" * 500 + b"\r\n",
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n",
-        b"POST /persons HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"\0" * 100 + b"\r\n\r\n",
-    ],
-)
-async def test_malformed_http_gets_an_error_document(api: Api, request_bytes: bytes) -> None:
-    status, document = await api.raw(request_bytes)
-    assert status == 400
-    assert document["errors"][0]["code"] == "malformed_request"
-    assert (await api.get("/persons")).status == 200
+MALFORMED = [
+    *[b"\r\n\r\nnonsense\r\n\r\n", b"GET\r\n\r\n", b"\0" * 100 + b"\r\n\r\n"],
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # the begin of TLS
+    b"BREW /persons HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /persons HTTP/9.9\r\n\r\n",
+    b"GET /persons HTTP/1.1\r\nbad header\r\n\r\n",
+    b"GET /persons HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 10_000 + b"\r\n\r\n",
+    b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"GET /persons HTTP/1.1\r\nHost: h\r\n" + b"X: y\r\n" * 500 + b"\r\n",
+    *(POSTING + b"Content-Length: %s\r\n\r\n" % length for length in (b"-1", b"x")),
+    POSTING + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+]
 
 
-async def test_broken_chunked_encoding_is_rejected_at_once(
-    api: Api, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_body_that_breaks_while_it_is_read_is_rejected(api: Api) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     writer.write(POSTING + b"Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
-    await reader.readuntil(b"100 Continue\r\n\r\n")  # it reads the body now
+    await reader.readuntil(b"100 Continue\r\n\r\n")
     writer.write(b"zz\r\n")
     received = await asyncio.wait_for(reader.read(), timeout=10)
+    writer.close()
     assert received.startswith(b"HTTP/1.1 400 ")
     assert received.count(b"HTTP/1.1") == 1
-    writer.close()
-    assert "Traceback" not in caplog.text
 
 
-async def test_a_client_that_disconnects_while_sending_is_not_logged_as_an_error(
-    api: Api, caplog: pytest.LogCaptureFixture
-) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(POSTING + b"Expect: 100-continue\r\nContent-Length: 100\r\n\r\n{")
-    await reader.readuntil(b"100 Continue\r\n\r\n")
-    writer.close()
-    await writer.wait_closed()
-    assert (await api.get("/persons")).data == []
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+async def test_malformed_http_gets_an_error_document(api: Api) -> None:
+    for request in MALFORMED:
+        status, document = await api.raw(request)
+        assert (status, document["errors"][0]["code"]) == (400, "malformed_request"), request[:40]
+    assert (await api.get("/persons")).status == 200
 
 
 async def test_a_body_declared_too_large_is_rejected_before_it_arrives(api: Api) -> None:
@@ -290,9 +226,7 @@ async def test_a_body_declared_too_large_is_rejected_before_it_arrives(api: Api)
     assert (status, document["errors"][0]["code"]) == (413, "body_too_large")
 
 
-async def test_a_client_that_expects_100_continue_is_not_told_to_send_a_body_that_is_too_large(
-    api: Api,
-) -> None:
+async def test_no_client_is_told_to_send_a_body_that_is_too_large(api: Api) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
     size = 2**20 + 1
     writer.write(POSTING + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % size)
@@ -303,18 +237,6 @@ async def test_a_client_that_expects_100_continue_is_not_told_to_send_a_body_tha
     writer.close()
     assert head.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in head.lower()
-
-
-async def test_a_client_that_expects_100_continue_is_told_to_send_the_body(api: Api) -> None:
-    body = json.dumps({"data": PERSON}).encode()
-    reader, writer = await asyncio.open_connection("127.0.0.1", api.client.port)
-    writer.write(POSTING + b"Connection: close\r\nExpect: 100-continue\r\n")
-    writer.write(b"Content-Length: %d\r\n\r\n" % len(body))
-    async with asyncio.timeout(10):
-        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        writer.write(body)
-        assert (await reader.read()).startswith(b"HTTP/1.1 201")
-    writer.close()
 
 
 async def test_a_body_in_a_transfer_coding_beside_chunked_is_rejected(api: Api) -> None:
@@ -331,66 +253,47 @@ async def test_a_malformed_chunked_body_is_rejected(api: Api) -> None:
     assert (status, document["errors"][0]["code"]) == (400, "malformed_request")
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "/persons?include=%FF",
-        "/persons?%FF=%FF",
-        "/persons?fields[%00]=x",
-        "/persons?fields[person]=%ED%A0%80",
-        "/persons?%ED%A0%80",
-        "/persons?&&==&",
-        "/persons?" + "x" * 5_000,
-        "/persons?include=" + ",".join(["computers"] * 500),
-        "/persons?include=" + ".".join(["computers"] * 500),
-        "/persons?%",
-        "/persons?filter[$where]=1",
-        "/persons?page[size]=1",
-        "/%FF",
-        "/%ED%A0%80",
-        "/persons/%ED%A0%80",
-        "/persons#x",
-        "*",
-    ],
-)
-async def test_odd_request_targets_do_not_fail(api: Api, target: str) -> None:
-    for method in ("GET", "POST", "OPTIONS"):
-        status, _, _ = await api.exchange(
-            f"{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
+NOT_ASCII = [b"\xff", b"\xed\xa0\x80", b"\xc3\xa9", b"\x80"]
+ODD_TARGETS = [
+    "/persons?include=%FF",
+    "/persons?%FF=%FF",
+    "/persons?fields[%00]=x",
+    "/persons?fields[person]=%ED%A0%80",
+    "/persons?%ED%A0%80",
+    "/persons?&&==&",
+    "/persons?" + "x" * 5_000,
+    "/persons?include=" + ",".join(["computers"] * 500),
+    "/persons?include=" + ".".join(["computers"] * 500),
+    "/persons?%",
+    "/persons?filter[$where]=1",
+    "/persons?page[size]=1",
+    "/%FF",
+    "/%ED%A0%80",
+    "/persons/%ED%A0%80",
+    "/persons#x",
+    "*",
+]
+
+
+async def test_odd_request_targets_do_not_fail(api: Api) -> None:
+    targets = [target.encode() for target in ODD_TARGETS]
+    for raw in NOT_ASCII:
+        targets += [b"/" + raw, b"/persons/" + raw, b"/persons?include=" + raw]
+        targets += [b"/persons?" + raw + b"=1", b"/persons?fields[" + raw + b"]=1"]
+    for method, target in product((b"GET", b"POST", b"OPTIONS"), targets):
+        status, head, body = await api.exchange(
+            method + b" " + target + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
         )
-        assert status < 500
+        assert status < 500, target
+        if status >= 400:
+            assert b"application/vnd.api+json" in head
+            assert json.loads(body.decode())["errors"]
 
 
-@pytest.mark.parametrize("raw", [b"\xff", b"\xed\xa0\x80", b"\xc3\xa9", b"\x80"])
-async def test_non_ascii_request_targets_do_not_fail(api: Api, raw: bytes) -> None:
-    for target in (
-        b"/persons?include=" + raw,
-        b"/persons?" + raw + b"=1",
-        b"/persons?fields[" + raw + b"]=1",
-        b"/" + raw,
-        b"/persons/" + raw,
-        b"/persons?include=&" + raw,
-    ):
-        status, document = await api.raw(
-            b"GET " + target + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-        )
-        assert status in {400, 404}
-        json.dumps(document).encode()
-
-
-async def test_an_unknown_expectation_is_rejected(api: Api) -> None:
-    for path in ("/persons", "/nothing"):
-        response = await api.get(path, Expect="a miracle")
-        assert (response.status, response.document["errors"][0]["code"]) == (
-            417,
-            "expectation_failed",
-        )
-
-
-@pytest.mark.parametrize("protocol", ["websocket", "h2c", "nonsense"])
-async def test_a_protocol_upgrade_is_ignored(api: Api, protocol: str) -> None:
-    response = await api.get("/persons", Connection="Upgrade", Upgrade=protocol)
-    assert response.status == 200
+async def test_a_protocol_upgrade_is_ignored(api: Api) -> None:
+    for protocol in ("websocket", "h2c", "nonsense"):
+        response = await api.get("/persons", Connection="Upgrade", Upgrade=protocol)
+        assert response.status == 200
 
 
 @pytest.mark.parametrize(
@@ -399,7 +302,7 @@ async def test_a_protocol_upgrade_is_ignored(api: Api, protocol: str) -> None:
         {"type": "person", "attributes": {f"x{number}": number for number in range(90_000)}},
         {"type": "person", "relationships": {"computers": {"data": [0] * 300_000}}},
         {"type": "person", "relationships": {"computers": {"data": [{}] * 200_000}}},
-        {"type": "person", "relationships": to_many_computers(range(2, 20_000))},
+        {"type": "person", "relationships": {"computers": to_many(*map(str, range(2, 20_000)))}},
         {"type": "x" * 900_000},
     ],
     ids=["attributes", "numbers", "objects", "identifiers", "type"],
@@ -416,9 +319,7 @@ async def test_a_response_has_at_most_100_errors(
     assert len(caplog.text) < 10_000
 
 
-async def test_mongodb_operators_in_a_request_are_not_executed(
-    api: Api, database: Database
-) -> None:
+async def test_mongodb_operators_are_not_executed(api: Api, database: Database) -> None:
     await api.person()
     for value in ({"$set": {"x": 1}}, {"$where": "1"}, ["$first_name"]):
         response = await api.patch("/persons/1", {"type": "person", "attributes": {"email": value}})
@@ -440,14 +341,3 @@ async def test_mongodb_operators_in_a_request_are_not_executed(
         "updated_at",
         "version",
     }
-
-
-async def test_an_internal_error_does_not_reveal_its_traceback(
-    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    await api.computer()
-    monkeypatch.setattr("registry.http.views.document_view.resource_objects", None)
-    response = await api.get("/computers/1")
-    assert (response.status, response.document["errors"][0]["code"]) == (500, "internal_error")
-    assert response.headers["X-Request-ID"] in caplog.text
-    assert "Traceback" in caplog.text

@@ -9,15 +9,15 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from registry.compound import stream
 from registry.settings import Settings
 from registry.storage.mongo.read_commands import ReadCommands, ReadResult
-from registry.storage.reads import joined_reads, listings
-from tests.conftest import LIMITS, Serve
+from registry.storage.reads import listings, related_reads
+from tests.conftest import Serve
 from tests.consistency import strategies
 from tests.consistency.model import Model
 from tests.consistency.queries import Query
@@ -30,11 +30,11 @@ def number_of_related(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     if request.param == "few":
         return
     most = {"several": 5, "many": 0}[request.param]
-    monkeypatch.setattr(joined_reads, "MAX_IDS", most)
+    monkeypatch.setattr(related_reads, "_MAX_IDS", most)
     monkeypatch.setattr(listings, "MAX_BATCH", 0)
     monkeypatch.setattr(listings, "_MAX_TOTAL_IDS", most)
-    monkeypatch.setattr(joined_reads, "MAX_BATCH", 7)
-    monkeypatch.setattr(joined_reads, "_MAX_SORTED", most)
+    monkeypatch.setattr(related_reads, "MAX_BATCH", 7)
+    monkeypatch.setattr(related_reads, "_MAX_SORTED", most)
     for module in (listings, stream):
         monkeypatch.setattr(module, "CHUNK", 3)
 
@@ -57,12 +57,7 @@ async def stored(database: Database) -> Model:
 
 
 @pytest.mark.usefixtures("number_of_related")
-@hypothesis_settings(
-    max_examples=30,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # nothing is written
-)
+@hypothesis_settings(max_examples=30, derandomize=True)
 @given(data=st.data())
 async def test_queries_agree_with_the_model_however_many_related_records_match(
     api: Api, stored: Model, data: st.DataObject
@@ -86,9 +81,7 @@ async def test_queries_agree_with_the_model_however_many_related_records_match(
     assert [id_ for page in reversed(backwards) for id_ in page.ids] == expected
 
 
-async def test_two_parameters_on_a_to_many_relationship_may_match_different_resources(
-    api: Api,
-) -> None:
+async def test_two_parameters_may_match_different_related_resources(api: Api) -> None:
     await api.person()
     await api.person()
     for serial, owner in (("A-1", "1"), ("B-2", "1"), ("A-2", "2")):
@@ -101,23 +94,7 @@ async def test_two_parameters_on_a_to_many_relationship_may_match_different_reso
     assert (await api.get(f"/persons?filter={quote(json.dumps(same))}")).ids == ["2"]
 
 
-async def test_a_dangling_foreign_key_links_no_owner(api: Api, database: Database) -> None:
-    await database.computers.insert_many(
-        [{"_id": 1, "serial": "A", "person": 70}, {"_id": 2, "serial": "B"}]
-    )
-    await api.computer("C", await api.person())
-    owner = {"name": "owner", "op": "has", "val": {"and": []}}
-    for condition, ids in ((owner, ["3"]), ({"not": owner}, ["1", "2"])):
-        response = await api.get(f"/computers?filter={quote(json.dumps([condition]))}")
-        assert response.ids == ids
-    assert (await api.get("/computers?filter[owner]=70")).ids == ["1"]
-    assert (await api.get("/computers?filter[owner.id]=70")).ids == []
-    assert (await api.get("/computers?filter[owner.email]=null")).ids == ["3"]
-
-
-async def test_computed_attributes_that_external_writers_left_out_are_compared(
-    api: Api, database: Database
-) -> None:
+async def test_missing_computed_attributes_are_compared(api: Api, database: Database) -> None:
     await database.persons.insert_one({"_id": 1, "first_name": "Ada", "last_name": "Byron"})
     await api.computer(owner="1")
     assert (await api.get("/computers?filter[owner.full_name]=Ada Byron")).ids == ["1"]
@@ -149,11 +126,6 @@ async def test_related_attributes_are_those_at_the_time_of_the_document(
     assert (await api.get("/computers?filter[owner.last_name]=Liskov")).ids == []
 
 
-async def test_a_request_target_over_its_limit_is_rejected(api: Api) -> None:
-    response = await api.get(f"/persons?filter={'x' * LIMITS.target_bytes}")
-    assert (response.status, response.document["errors"][0]["code"]) == (400, "malformed_request")
-
-
 @pytest.fixture
 async def impatient_api(serve: Serve, settings: Settings, database: Database) -> Api:
     """The service with a query time limit of 1 ms, and enough persons to exceed it."""
@@ -174,9 +146,7 @@ async def impatient_api(serve: Serve, settings: Settings, database: Database) ->
     return api
 
 
-async def test_a_query_that_exceeds_its_time_limit_is_stopped_and_reported(
-    impatient_api: Api,
-) -> None:
+async def test_a_query_over_its_time_limit_is_stopped(impatient_api: Api) -> None:
     for url in (
         "/persons?filter[last_name][contains]=z",
         "/persons?filter[last_name][contains]=z&page[size]=10",
@@ -196,16 +166,6 @@ async def test_a_query_that_exceeds_its_time_limit_is_stopped_and_reported(
         assert error["code"] == "query_timeout"
         assert "0.001 s" in error["detail"]
     assert len((await impatient_api.get("/persons")).data) == 20_000
-    for query, count in (
-        ("filter[id]=7,8", 2),
-        ("filter[first_name]=7,8", 2),
-        ("filter[first_name][prefix]=1999", 10),
-    ):  # an index serves them
-        for _ in range(20):  # a busy machine may exceed 1 ms now and then
-            response = await impatient_api.get(f"/persons?{query}&page[size]=10")
-            if response.status == 200:
-                break
-        assert len(response.data) == count
 
 
 async def test_ids_are_compared_with_any_integer(api: Api) -> None:

@@ -29,18 +29,7 @@ async def test_a_service_with_a_primary_is_live_and_ready(api: Api) -> None:
         assert await check(api, "HEAD", path) == (200, media_type, "")
 
 
-async def test_a_health_check_is_never_cached_and_names_its_methods(api: Api) -> None:
-    for path in PATHS:
-        async with api.client.get(path) as response:
-            assert response.headers["Cache-Control"] == "no-store"
-        async with api.client.options(path) as response:
-            assert (response.status, response.headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
-        assert (await api.request("POST", path)).status == 405
-
-
-async def test_a_service_is_ready_while_all_bulkheads_are_full(
-    serve: Serve,
-) -> None:
+async def test_a_service_is_ready_while_all_bulkheads_are_full(serve: Serve) -> None:
     api = await serve(**dict.fromkeys(Bulkheads.__slots__, 1), queue_seconds=0.001)
     bulkheads = api.client.server.app[REPOSITORY].bulkheads  # type: ignore[attr-defined]
     async with AsyncExitStack() as stack:

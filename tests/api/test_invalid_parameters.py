@@ -27,7 +27,12 @@ REFUSED = [
     *(f"/persons?filter={value}" for value in ("", "{}", "[1]", "[" * 1000, '[{"$or":[]}]')),
     '/persons?filter=[{"name":"last_name","op":"eq","val":{"$gt":""}}]',
     *(f"/persons?sort={name}" for name in ("password", "$natural", "computers", "%00", "%ff")),
-    *(f"/persons?sort={names}" for names in ("last_name,,id", "last_name,-last_name")),
+    *(f"/persons?sort={names}" for names in ("last_name,,id", "last_name,-last_name", "id,id")),
+    *(
+        f"/persons?sort={name}"
+        for name in ("_id", ".", "--id", "%2Bid", "%20id", "ID", "-", "owner")
+    ),
+    *(f"/persons?sort={name}" for name in ("first_name.", "last_name,", "computers.serial")),
     *(f"/computers?sort=owner.{name}" for name in ("password", "", "computers.serial")),
     *(f"/persons?page[size]={value}" for value in ("0", "-1", "", "x", "%00")),
     *(f"/persons?page[number]={value}" for value in ("0", "01", "9" * 40)),
@@ -61,6 +66,7 @@ REFUSED = [
     *(f"{OWNER}?{query}" for query in ("page[number]=1", "fields[person]=password")),
     *(f"{MEMBERS}?include={path}" for path in ("owner", "computers.cars", "serial")),
     f"{MEMBERS}?include=computers.owner.computers.owner",
+    f"{MEMBERS}?include=computers&page[computers][size]=1",
     *(f"{MEMBERS}?{query}" for query in ("sort=last_name", "filter[password]=x", "page[size]=0")),
     *(f"{MEMBERS}?{query}" for query in ("fields[cars]=x", "page[after]=x", "nonsense=1")),
     *(f"{LINKAGE}?{query}" for query in ("include=computers", "sort=last_name")),

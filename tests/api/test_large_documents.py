@@ -6,6 +6,7 @@ import asyncio
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -65,24 +66,12 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
         "/persons?page[size]=1&include=computers",
     ],
 )
-async def test_a_large_response_is_built_in_a_thread(
-    fleet: Api, threads: Threads, path: str
-) -> None:
+async def test_a_large_response_is_built_in_thread(fleet: Api, threads: Threads, path: str) -> None:
     for view in (collection, document_view, relationship):
         threads.record(view, "encode_document")
     response = await fleet.get(path)
     assert response.status == 200
     assert f'"{COUNT}"' in str(response.document).replace("'", '"')
-    (thread,) = threads.seen
-    assert thread is not threading.current_thread()
-
-
-async def test_the_pieces_of_large_linkage_are_joined_in_a_thread(
-    fleet: Api, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(relationship, "MAX_INLINE_BYTES", COUNT)
-    threads.record(document_view, "make_etag")
-    assert len((await fleet.get("/persons/1/relationships/computers")).data) == COUNT
     (thread,) = threads.seen
     assert thread is not threading.current_thread()
 
@@ -114,26 +103,25 @@ async def test_large_linkage_is_encoded_while_it_is_read(
     assert held[-1] < 2 * len(orjson.dumps(response.document))
 
 
-async def test_equal_requests_for_linkage_share_a_document(
-    fleet: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_equal_requests_share_a_document(fleet: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     listed, requested, gate = 0, 0, asyncio.Event()
-    load, listing_of = Coalescer.load, Listing.all
+    load, chunks_of = Coalescer.load, Listing.chunks
 
     async def counted_load(*arguments: Any) -> Any:
         nonlocal requested
         requested += 1
         return await load(*arguments)
 
-    async def gated_listing(listing: Listing) -> AsyncIterator[list[Any]]:
+    @asynccontextmanager
+    async def gated_chunks(listing: Listing) -> AsyncIterator[AsyncIterator[list[Any]]]:
         nonlocal listed
         listed += 1
         await gate.wait()
-        async for records in listing_of(listing):
-            yield records
+        async with chunks_of(listing) as chunks:
+            yield chunks
 
     monkeypatch.setattr(Coalescer, "load", counted_load)
-    monkeypatch.setattr(Listing, "all", gated_listing)
+    monkeypatch.setattr(Listing, "chunks", gated_chunks)
     path = "/persons/1/relationships/computers"
     requests = [asyncio.create_task(fleet.get(path))]
     while not listed:  # noqa: ASYNC110 - nothing announces it
@@ -147,12 +135,6 @@ async def test_equal_requests_for_linkage_share_a_document(
     assert {len(one.data) for one in responses} == {COUNT}
 
 
-async def test_a_small_response_is_built_in_the_event_loop(fleet: Api, threads: Threads) -> None:
-    threads.record(document_view, "encode_document")
-    await fleet.get("/persons/2?include=computers")
-    assert threads.seen == [threading.current_thread()]
-
-
 async def test_a_chunk_of_a_stream_with_much_linkage_is_built_in_a_thread(
     fleet: Api, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,9 +145,7 @@ async def test_a_chunk_of_a_stream_with_much_linkage_is_built_in_a_thread(
     assert threading.current_thread() not in threads.seen
 
 
-async def test_a_large_change_is_loaded_and_applied_in_a_thread(
-    fleet: Api, threads: Threads
-) -> None:
+async def test_a_large_change_is_applied_in_a_thread(fleet: Api, threads: Threads) -> None:
     threads.record(relationship, "load_linkage")
     threads.record(UnitOfWork, "_apply")
     members = to_many(*map(str, range(1, COUNT + 1)))["data"]

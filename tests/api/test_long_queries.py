@@ -17,7 +17,7 @@ CONDITIONS = [{"name": "last_name", "op": "contains", "val": f"x{number}"} for n
 LONG = f"/persons?page%5Bsize%5D=1&filter={quote(json.dumps([{'or': CONDITIONS}]))}"
 
 
-async def test_long_queries_are_parsed_one_per_iteration_of_the_event_loop(
+async def test_long_queries_are_parsed_one_by_one(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     iterations: list[int] = []
@@ -34,7 +34,7 @@ async def test_long_queries_are_parsed_one_per_iteration_of_the_event_loop(
     assert len(set(iterations)) == 20
 
 
-async def test_a_long_query_is_not_parsed_after_its_client_has_disconnected(
+async def test_no_query_is_parsed_after_a_disconnect(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting, ended = asyncio.Event(), asyncio.Event()

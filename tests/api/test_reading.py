@@ -1,83 +1,70 @@
-"""GET of one resource and of collections: their documents, links and counts."""
+"""GET of resources, collections, related resources: what the model does not show.
+
+`tests/consistency/test_model.py` compares whole documents with a model, for all parameters.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from aiohttp import ClientError
 
 from registry.settings import Settings
-from registry.storage.reads.listings import CHUNK
 from tests.conftest import Serve
-from tests.support import Api, Database
+from tests.support import Api, Database, linkage_of, stored_records, to_many
+
+GRACE = {
+    "type": "person",
+    "id": "1",
+    "attributes": {
+        "first_name": "Grace",
+        "last_name": "Hopper",
+        "full_name": "Grace Hopper",
+        "email": "grace@example.com",
+    },
+    "links": {"self": "/persons/1"},
+}
+COMPUTER = {
+    "type": "computer",
+    "id": "1",
+    "attributes": {"serial": "SN-1"},
+    "links": {"self": "/computers/1"},
+}
+JSONAPI = {"jsonapi": {"version": "1.0"}}
 
 
-async def test_a_person_has_all_attributes(api: Api) -> None:
-    await api.person("Grace", "Hopper", email="grace@example.com")
-    response = await api.get("/persons/1")
-    assert response.status == 200
-    assert response.document == {
-        "data": {
-            "type": "person",
-            "id": "1",
-            "attributes": {
-                "first_name": "Grace",
-                "last_name": "Hopper",
-                "full_name": "Grace Hopper",
-                "email": "grace@example.com",
-            },
-            "links": {"self": "/persons/1"},
-        },
-        "jsonapi": {"version": "1.0"},
-        "links": {"self": "/persons/1"},
-    }
+@pytest.fixture
+async def fleet(api: Api) -> Api:
+    """Grace, who owns a computer."""
+    await api.computer("SN-1", await api.person("Grace", "Hopper", email="grace@example.com"))
+    return api
 
 
-async def test_a_computer_has_only_its_serial(api: Api) -> None:
-    await api.computer("SN-7", owner=await api.person())
-    response = await api.get("/computers/1")
-    assert response.document == {
-        "data": {
-            "type": "computer",
-            "id": "1",
-            "attributes": {"serial": "SN-7"},
-            "links": {"self": "/computers/1"},
-        },
-        "jsonapi": {"version": "1.0"},
-        "links": {"self": "/computers/1"},
-    }
+async def test_a_resource_has_all_attributes_and_a_relative_link(fleet: Api) -> None:
+    for path, resource in (("/persons/1", GRACE), ("/computers/1", COMPUTER)):
+        response = await fleet.get(path)
+        assert response.document == {"data": resource, "links": {"self": path}, **JSONAPI}
 
 
-async def test_a_collection_has_a_count_and_its_url_as_self_link(api: Api) -> None:
-    await api.person("Grace", "Hopper")
-    await api.person("Ada", "Lovelace", email="ada@example.com")
-    response = await api.get("/persons")
-    assert response.status == 200
-    assert response.document.keys() == {"data", "jsonapi", "links", "meta"}
-    assert response.document["meta"] == {"count": 2}
-    assert response.document["links"] == {"self": str(api.client.make_url("/persons"))}
-    assert [person["attributes"] for person in response.data] == [
-        {
-            "first_name": "Grace",
-            "last_name": "Hopper",
-            "full_name": "Grace Hopper",
-            "email": None,
-        },
-        {
-            "first_name": "Ada",
-            "last_name": "Lovelace",
-            "full_name": "Ada Lovelace",
-            "email": "ada@example.com",
-        },
-    ]
+async def test_a_collection_has_a_count_and_an_absolute_link(fleet: Api) -> None:
+    for path, resource in (("/persons", GRACE), ("/persons/1/computers", COMPUTER)):
+        assert (await fleet.get(path)).document == {
+            "data": [resource],
+            "links": {"self": f"{fleet.origin}{path}"},
+            "meta": {"count": 1},
+            **JSONAPI,
+        }
 
 
-@pytest.mark.parametrize("path", ["/persons", "/computers", "/persons?include=computers"])
-async def test_an_empty_collection_is_an_empty_array(api: Api, path: str) -> None:
-    response = await api.get(path)
-    assert (response.status, response.data) == (200, [])
-    assert response.document["meta"] == {"count": 0}
+async def test_fields_restrict_included_resources_of_that_type(fleet: Api) -> None:
+    response = await fleet.get("/computers?include=owner&fields[person]=full_name,email")
+    link = "/computers/1/owner", "/computers/1/relationships/owner"
+    owner = {"data": {"type": "person", "id": "1"}, "links": {"related": link[0], "self": link[1]}}
+    assert response.data == [{**COMPUTER, "relationships": {"owner": owner}}]
+    attributes = {"full_name": "Grace Hopper", "email": "grace@example.com"}
+    assert response.document["included"] == [{**GRACE, "attributes": attributes}]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +80,7 @@ async def test_an_empty_collection_is_an_empty_array(api: Api, path: str) -> Non
         ("/%63omputers", "/%63omputers"),
     ],
 )
-async def test_the_self_link_of_a_collection_is_the_requested_url_percent_encoded(
-    api: Api, sent: str, self_link: str
-) -> None:
+async def test_the_self_link_is_the_requested_url(api: Api, sent: str, self_link: str) -> None:
     status, document = await api.raw(
         f"GET {sent} HTTP/1.0\r\nHost: fleet.example:81\r\n\r\n".encode()
     )
@@ -103,48 +88,61 @@ async def test_the_self_link_of_a_collection_is_the_requested_url_percent_encode
     assert document["links"]["self"] == f"http://fleet.example:81{self_link}"
 
 
-async def test_an_absolute_request_target_is_repeated_in_the_self_link(api: Api) -> None:
-    status, document = await api.raw(
-        b"GET http://proxy.example/persons?include= HTTP/1.0\r\nHost: fleet.example\r\n\r\n"
-    )
-    assert (status, document["links"]) == (200, {"self": "http://proxy.example/persons?include="})
+async def test_the_related_link_does_not_depend_on_how_the_path_is_encoded(fleet: Api) -> None:
+    response = await fleet.get("/persons/1/%72elationships/computers?sort=id")
+    assert response.document["links"]["related"] == f"{fleet.origin}/persons/1/computers"
 
 
-@pytest.mark.parametrize(
-    "host", [b"", b"a b", b'"><script>', b"\xff", b"a/b", b"u@h", b"[", b"a:999999"]
-)
-async def test_an_invalid_host_header_is_rejected(api: Api, host: bytes) -> None:
-    status, document = await api.raw(
-        b"GET /persons HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
-    )
-    assert status == 400
-    assert document["errors"][0]["code"] == "malformed_request"
-
-
-async def test_the_public_url_replaces_the_host_of_the_request(
-    serve: Serve, settings: Settings
-) -> None:
-    api = await serve(settings=replace(settings, public_url="https://registry.example"))
-    response = await api.get("/persons?include=computers")
-    assert response.document["links"] == {
-        "self": "https://registry.example/persons?include=computers"
-    }
-    await api.person()
+async def test_absolute_links_start_with_the_public_url(serve: Serve, settings: Settings) -> None:
+    public = "https://registry.example"
+    api = await serve(settings=replace(settings, public_url=public))
+    for _ in range(2):
+        await api.person()
+    for query in ("include=computers", "page[number]=1&page[size]=1", "page[size]=1"):
+        links = (await api.get(f"/persons?{query}")).document["links"]
+        assert links.pop("prev", None) is None
+        assert all(link.startswith(f"{public}/persons?") for link in links.values()), links
     assert (await api.get("/persons/1")).document["links"] == {"self": "/persons/1"}
 
 
-@pytest.mark.parametrize(
-    "identifier",
-    f"{2**63} {'9' * 400} 2 0 -1 01 1.0 1e0 +1 x 1_0 %201 %EF%BC%91 null %00 %FF 1%2F1 .. %2e%2e "
-    "{id} [1] $where 1;1".split(),
-)
-async def test_an_invalid_or_unknown_id_is_not_found(api: Api, identifier: str) -> None:
-    await api.person()
-    status, document = await api.raw(
-        f"GET /persons/{identifier} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
-    )
-    assert status == 404
-    assert document["errors"][0]["code"] == "not_found"
+NO_IDS = (
+    f"9 0 -1 01 1.0 1e0 +1 x 1_0 %201 %EF%BC%91 null %00 %FF 1%2F1 .. %2e%2e {{id}} [1] $where 1;1 "
+    f"{2**63} {'9' * 400}"
+).split()
+
+ON_RESOURCES: list[tuple[str, str, Any]] = [
+    ("GET", "/persons/{}", None),
+    ("HEAD", "/persons/{}", None),
+    ("DELETE", "/persons/{}", None),
+    ("PATCH", "/persons/{}", {"type": "person", "attributes": {"first_name": "New"}}),
+    ("PATCH", "/persons/{}", {"type": "person", "relationships": {"computers": to_many("1")}}),
+    ("DELETE", "/computers/{}", None),
+    ("GET", "/persons/{}/computers?include=", None),
+    ("GET", "/computers/{}/owner?fields[person]=email", None),
+    ("GET", "/persons/{}/relationships/computers", None),
+    *(
+        (method, "/persons/{}/relationships/computers", to_many("1")["data"])
+        for method in ("PATCH", "POST", "DELETE")
+    ),
+    ("HEAD", "/computers/{}/relationships/owner", None),
+    ("PATCH", "/computers/{}/relationships/owner", {"type": "person", "id": "1"}),
+]
+"""A request of every kind on one resource."""
+
+
+async def test_an_invalid_or_unknown_id_is_not_found(fleet: Api, database: Database) -> None:
+    before = await stored_records(database)
+    for id_ in NO_IDS:
+        request = f"GET /persons/{id_} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        status, document = await fleet.raw(request.encode())
+        assert (status, document["errors"][0]["code"]) == (404, "not_found"), id_
+    for method, path, data in ON_RESOURCES:
+        for id_ in ("9", "x", "0", "01", "-1", str(2**63)):
+            body = None if data is None else {"data": data}
+            response = await fleet.request(method, path.format(id_), body)
+            assert response.status == 404, (method, path, id_)
+            assert method == "HEAD" or response.errors == [(404, "")]
+    assert await stored_records(database) == before
 
 
 async def test_the_largest_id_can_be_read(api: Api, database: Database) -> None:
@@ -154,45 +152,54 @@ async def test_the_largest_id_can_be_read(api: Api, database: Database) -> None:
     assert (await api.get(f"/persons/{2**63 - 1}")).id == str(2**63 - 1)
 
 
-async def test_a_failure_after_the_headers_were_sent_aborts_the_response(
-    api: Api, database: Database
-) -> None:
-    await database.computers.insert_many(
-        {"_id": number, "serial": "x", "person": None} for number in range(1, CHUNK + 2)
-    )
-    await database.computers.update_one(
-        {"_id": CHUNK + 1}, {"$set": {"serial": 5}}, bypass_document_validation=True
-    )
-    with pytest.raises(ClientError):
-        await api.get("/computers")
-    assert (await api.get("/persons")).status == 200
+async def test_a_dangling_foreign_key_is_no_owner(fleet: Api, database: Database) -> None:
+    """External writers may leave it."""
+    await database.computers.insert_one({"_id": 2, "serial": "SN-2", "person": 99})
+    await fleet.computer("SN-3")
+    listed = await fleet.get("/computers?include=owner")
+    owners = [linkage_of(one)["owner"]["data"] for one in listed.data]
+    assert owners == [{"type": "person", "id": "1"}, None, None]
+    assert listed.included == [("person", "1")]
+    assert (await fleet.get("/computers/2/owner")).data is None
+    linkage = "/computers/2/relationships/owner"
+    assert (await fleet.get(f"{linkage}?include=owner")).document["included"] == []
+    assert (await fleet.get("/persons/99/computers")).status == 404
+    changed = await fleet.patch(linkage, {"type": "person", "id": "1"})
+    assert changed.status == 204
+    assert (await fleet.get("/computers/2/owner")).id == "1"
 
 
-@pytest.mark.parametrize("content_type", [None, "application/vnd.api+json", "text/plain", "x"])
-async def test_a_get_needs_no_content_type_and_no_credentials(
-    api: Api, content_type: str | None
-) -> None:
-    headers = {} if content_type is None else {"Content-Type": content_type}
-    for path in ("/persons", "/computers"):
-        async with api.client.get(path, headers=headers) as response:
+async def test_a_get_needs_no_content_type_and_ignores_its_body(api: Api) -> None:
+    for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "x"}):
+        async with api.client.get("/persons", headers=headers) as response:
             assert response.status == 200
-
-
-async def test_the_body_of_a_get_is_ignored(api: Api) -> None:
     assert (await api.request("GET", "/persons", b"{not json")).status == 200
 
 
-@pytest.mark.parametrize("path", ["/persons", "/persons/1", "/computers?include=owner"])
-async def test_head_responds_like_get_without_a_body(api: Api, path: str) -> None:
-    await api.person()
-    get, head = await api.get(path), await api.request("HEAD", path)
-    assert (head.status, head.document) == (200, None)
-    assert head.headers["Content-Type"] == get.headers["Content-Type"]
-    assert head.headers.get("Content-Length") == get.headers.get("Content-Length")
-
-
-@pytest.mark.parametrize(
-    ("path", "status"), [("/persons/9", 404), ("/persons?x=1", 400), ("/nothing", 404)]
-)
-async def test_head_fails_like_get(api: Api, path: str, status: int) -> None:
-    assert (await api.request("HEAD", path)).status == status
+async def test_concurrent_requests_get_the_fields_each_of_them_asked_for(api: Api) -> None:
+    count = 8
+    for number in range(1, count + 1):
+        await api.person(f"F{number}", f"L{number}", email=f"e{number}@example.com")
+        await api.computer(f"SN-{number}", owner=str(number))
+    values = {"first_name": "F{0}", "last_name": "L{0}", "full_name": "F{0} L{0}"}
+    values["email"] = "e{0}@example.com"
+    selections = 3 * [(), ("email",), ("full_name",), ("last_name",), ("first_name", "email")]
+    first = await api.get("/persons?page[size]=1")
+    cursor = first.document["links"]["next"].rpartition("=")[2]
+    paths = [
+        "/computers?include=owner&page[size]=50",
+        f"/persons?page[size]=5&page[after]={cursor}",
+    ]
+    responses = await asyncio.gather(
+        *(
+            api.get(f"{path}&fields[person]={','.join(names)}")
+            for names in selections
+            for path in paths
+        )
+    )
+    for names, including, page in zip(selections, responses[::2], responses[1::2], strict=True):
+        resources = [*including.document["included"], *page.data]
+        assert len(resources) == count + 5
+        for resource in resources:
+            expected = {name: values[name].format(resource["id"]) for name in names}
+            assert resource["attributes"] == expected

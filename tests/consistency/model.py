@@ -31,6 +31,23 @@ def identifier(identity: Identity) -> dict[str, str]:
     return {"type": identity[0], "id": str(identity[1])}
 
 
+def linkage_to(type_name: str, targets: Sequence[int]) -> dict[str, Any]:
+    """Return the linkage of a resource of this type to others."""
+    identifiers = [identifier((TARGETS[RELATIONSHIPS[type_name]], id_)) for id_ in targets]
+    return {"data": identifiers if type_name == "person" else next(iter(identifiers), None)}
+
+
+def body_of(
+    identity: Identity, attributes: Mapping[str, Any], linkage: Sequence[int] | None
+) -> dict[str, Any]:
+    """Return a document with a resource object. linkage: None without relationships."""
+    data: dict[str, Any] = {**identifier(identity), "attributes": dict(attributes)}
+    if linkage is not None:
+        name = RELATIONSHIPS[identity[0]]
+        data["relationships"] = {name: linkage_to(identity[0], linkage)}
+    return {"data": data}
+
+
 class Model:
     """The resources, their links and their versions.
 
@@ -41,7 +58,16 @@ class Model:
         self.resources: dict[Identity, dict[str, Any]] = {}
         self.owners: dict[int, int | None] = {}
         self.versions: dict[Identity, int] = defaultdict(int)
-        self.highest_id = {"person": 0, "computer": 0}
+        self.used: set[Identity] = set()
+
+    def copy(self) -> Model:
+        """Return a model that changes without this one."""
+        copied = Model()
+        copied.resources |= self.resources
+        copied.owners |= self.owners
+        copied.versions |= self.versions
+        copied.used |= self.used
+        return copied
 
     def ids(self, type_name: str) -> list[int]:
         return sorted(id_ for name, id_ in self.resources if name == type_name)
@@ -59,8 +85,8 @@ class Model:
     def create(self, identity: Identity, attributes: Mapping[str, Any]) -> None:
         """Add a resource without links, under an id that no resource had before."""
         type_name, id_ = identity
-        assert id_ > self.highest_id[type_name]
-        self.highest_id[type_name] = id_
+        assert identity not in self.used
+        self.used.add(identity)
         defaults = {"email": None} if type_name == "person" else {}
         self.resources[identity] = defaults | dict(attributes)
         if type_name == "computer":

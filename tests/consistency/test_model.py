@@ -28,7 +28,8 @@ from tests.consistency.model import (
     TARGETS,
     Identity,
     Model,
-    identifier,
+    body_of,
+    linkage_to,
     resource_path,
 )
 from tests.consistency.queries import Query
@@ -131,7 +132,7 @@ class Comparison(RuleBasedStateMachine):
         attributes = data.draw(strategies.attributes(type_name, creating=True))
         linkage = data.draw(st.none() | self._targets(type_name))
         query = data.draw(strategies.resource_queries(type_name))
-        body = self._body((type_name, 7), attributes, linkage)
+        body = body_of((type_name, 7), attributes, linkage)
         response = self.client.request("POST", query.url(f"/{type_name}s"), body)
         assert response.status == 201, response.document
         identity = type_name, int(response.document["data"]["id"])
@@ -152,7 +153,7 @@ class Comparison(RuleBasedStateMachine):
         linkage = data.draw(st.none() | self._targets(type_name))
         query = data.draw(strategies.resource_queries(type_name))
         condition, is_current = self._condition(data, identity)
-        body, url = self._body(identity, attributes, linkage), query.url(resource_path(identity))
+        body, url = body_of(identity, attributes, linkage), query.url(resource_path(identity))
         response = self.client.request("PATCH", url, body, condition)
         if not is_current:
             assert response.errors == [("412", "")]
@@ -178,7 +179,7 @@ class Comparison(RuleBasedStateMachine):
         targets = data.draw(self._targets(type_name))
         condition, is_current = self._condition(data, identity)
         url = f"{resource_path(identity)}/relationships/{RELATIONSHIPS[type_name]}"
-        body = self._linkage(type_name, targets)
+        body = linkage_to(type_name, targets)
         response = self.client.request(method, url, body, condition)
         if not is_current:
             assert response.errors == [("412", "")]
@@ -206,8 +207,8 @@ class Comparison(RuleBasedStateMachine):
         """Requests with one defect, which change nothing."""
         identity = self._existing(data, type_name) or (type_name, MISSING)
         name, target = RELATIONSHIPS[type_name], TARGETS[RELATIONSHIPS[type_name]]
-        path, wrong = resource_path(identity), self._body(("phone", 1), {}, None)
-        missing = self._linkage(type_name, [MISSING])
+        path, wrong = resource_path(identity), body_of(("phone", 1), {}, None)
+        missing = linkage_to(type_name, [MISSING])
         at = "/data/0" if type_name == "person" else "/data"
         linked = {"data": {"type": type_name, "relationships": {name: missing}}}
         unknown = {"data": {"type": type_name, "attributes": {"colour": "red"}}}
@@ -220,7 +221,7 @@ class Comparison(RuleBasedStateMachine):
             ("GET", f"{gone}/{name}", None, ("404", "")),
             ("GET", f"{gone}/relationships/{name}", None, ("404", "")),
             ("DELETE", gone, None, ("404", "")),
-            ("PATCH", gone, self._body((type_name, 1), {}, None), ("404", "")),
+            ("PATCH", gone, body_of((type_name, 1), {}, None), ("404", "")),
             ("PATCH", path, wrong, ("409", "/data/type")),
             ("POST", f"/{type_name}s", wrong, ("409", "/data/type")),
             ("PATCH", f"{path}/relationships/{name}", confused, ("409", f"{at}/type")),
@@ -365,20 +366,6 @@ class Comparison(RuleBasedStateMachine):
         if not ids:
             return st.just([])
         return st.lists(st.sampled_from(ids), max_size=1 if type_name == "computer" else 5)
-
-    def _linkage(self, type_name: str, targets: Sequence[int]) -> dict[str, Any]:
-        name = TARGETS[RELATIONSHIPS[type_name]]
-        identifiers = [identifier((name, id_)) for id_ in targets]
-        return {"data": identifiers if type_name == "person" else next(iter(identifiers), None)}
-
-    def _body(
-        self, identity: Identity, attributes: Mapping[str, Any], linkage: Sequence[int] | None
-    ) -> dict[str, Any]:
-        data: dict[str, Any] = {**identifier(identity), "attributes": dict(attributes)}
-        if linkage is not None:
-            name = RELATIONSHIPS[identity[0]]
-            data["relationships"] = {name: self._linkage(identity[0], linkage)}
-        return {"data": data}
 
     def _condition(self, data: st.DataObject, identity: Identity) -> tuple[dict[str, str], bool]:
         """Return an `If-Match` header or none, and whether the resource matches it."""

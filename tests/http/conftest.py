@@ -12,12 +12,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
-from registry.http.app_keys import CORS, HOSTS, LIMITS, PROXIES, SETTINGS
+from registry.http.app_keys import LIMITS, new_application
 from registry.http.cors import Cors
-from registry.http.error_middleware import error_middleware
-from registry.http.hosts import AllowedHosts
 from registry.http.limits import Limits
-from registry.http.proxies import TrustedProxies
 from registry.http.server import Runner
 from registry.settings import Settings
 
@@ -72,12 +69,7 @@ class Gate:
 
 def new_app(handler: Handler, path: str = "/", limits: Limits = SHORT_LIMITS) -> web.Application:
     """Return an application whose only route, any method at the path, has this handler."""
-    app = web.Application(middlewares=[error_middleware])
-    app[LIMITS] = limits
-    app[PROXIES] = proxies = TrustedProxies(())
-    app[SETTINGS] = settings = Settings(allowed_host=("h",))
-    app[HOSTS] = AllowedHosts(settings, proxies)
-    app[CORS] = Cors(())
+    app = new_application(Settings(allowed_host=("h",)), limits, Cors(()))
     app.router.add_route("*", path, handler)
     return app
 
@@ -103,12 +95,20 @@ def start(start_app: Callable[[web.Application], Awaitable[Client]]) -> Start:
     return lambda handler, limits=SHORT_LIMITS: start_app(new_app(handler, limits=limits))
 
 
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds of which no event tells."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+
+
 async def exchange(client: Client, *parts: bytes) -> bytes:
     """Send the parts of a request with pauses; return what comes back until the end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-    for part in parts:
+    for number, part in enumerate(parts):
+        if number:
+            await asyncio.sleep(0.05)
         writer.write(part)
-        await asyncio.sleep(0.05)
     received = await asyncio.wait_for(reader.read(), timeout=10)
     writer.close()
     return received

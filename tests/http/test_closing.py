@@ -11,7 +11,8 @@ from functools import partial
 import pytest
 from aiohttp import web
 
-from tests.http.conftest import LONG_LIMITS, Client, Gate, Start
+from registry.http.responses import DocumentResponse
+from tests.http.conftest import LONG_LIMITS, Client, Gate, Start, eventually
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[Client], Awaitable[Streams]]
@@ -66,12 +67,6 @@ async def read_all(reader: asyncio.StreamReader) -> bytes:
         return await reader.read()
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.01)
-
-
 def stop(client: Client) -> asyncio.Task[None]:
     """Stop the server, as a signal does, but not the connections of the test."""
     return asyncio.create_task(client.server.close())
@@ -88,9 +83,7 @@ async def test_a_half_closed_connection_gets_its_response_and_nothing_else(begin
     assert received.endswith(b"GET")
 
 
-async def test_a_connection_half_closed_with_its_requests_gets_all_responses(
-    start: Start, connect: Connect
-) -> None:
+async def test_a_half_closed_connection_gets_all_responses(start: Start, connect: Connect) -> None:
     reader, writer = await connect(await start(echo))
     writer.write(3 * (POST + b"body"))
     writer.write_eof()
@@ -116,17 +109,13 @@ async def test_a_request_that_is_half_closed_before_its_end_gets_no_response(
     assert (await read_all(reader)).count(b"HTTP/1.1 ") == bool(before)
 
 
-async def test_a_connection_that_is_half_closed_without_a_request_is_closed(
-    start: Start, connect: Connect
-) -> None:
+async def test_a_half_closed_idle_connection_is_closed(start: Start, connect: Connect) -> None:
     reader, writer = await connect(await start(echo))
     writer.write_eof()
     assert await read_all(reader) == b""
 
 
-async def test_a_connection_that_is_closed_as_soon_as_it_is_open_is_not_kept(
-    start: Start,
-) -> None:
+async def test_a_connection_that_is_closed_at_once_is_not_kept(start: Start) -> None:
     client = await start(echo, LONG_LIMITS)
     with socket.create_connection(("127.0.0.1", client.port)):
         pass
@@ -147,9 +136,7 @@ async def test_the_end_of_a_closed_connection_is_noticed_with_its_response(begin
     await eventually(lambda: requests[0].transport is None)
 
 
-async def test_the_response_in_progress_when_the_server_stops_closes_the_connection(
-    begin: Begin,
-) -> None:
+async def test_a_response_during_a_stop_closes_its_connection(begin: Begin) -> None:
     gate, client, reader, _ = await begin()
     stopping = stop(client)
     await asyncio.sleep(0.1)
@@ -160,9 +147,7 @@ async def test_the_response_in_progress_when_the_server_stops_closes_the_connect
     await stopping
 
 
-async def test_an_idle_connection_gets_one_more_response_while_the_server_stops(
-    start: Start, connect: Connect
-) -> None:
+async def test_an_idle_connection_gets_a_response_in_a_stop(start: Start, connect: Connect) -> None:
     client = await start(echo)
     reader, writer = await connect(client)
     writer.write(GET)
@@ -176,9 +161,7 @@ async def test_an_idle_connection_gets_one_more_response_while_the_server_stops(
     await stopping
 
 
-async def test_a_connection_without_a_request_is_closed_while_the_server_stops(
-    start: Start, connect: Connect
-) -> None:
+async def test_an_unused_connection_is_closed_by_a_stop(start: Start, connect: Connect) -> None:
     client = await start(echo)
     reader, _ = await connect(client)
     await asyncio.sleep(0.1)
@@ -198,9 +181,7 @@ async def test_pipelined_requests_are_all_answered_while_the_server_stops(begin:
     await stopping
 
 
-async def test_a_stream_that_ends_while_the_server_stops_is_followed_by_one_more_response(
-    begin: Begin,
-) -> None:
+async def test_a_stream_that_ends_during_a_stop_is_not_the_last_response(begin: Begin) -> None:
     gate, client, reader, writer = await begin(Gate.stream)
     stopping = stop(client)
     await asyncio.sleep(0.1)
@@ -213,9 +194,7 @@ async def test_a_stream_that_ends_while_the_server_stops_is_followed_by_one_more
     await stopping
 
 
-async def test_a_stream_that_nobody_reads_is_reset_when_the_server_has_to_stop(
-    start: Start, connect: Connect
-) -> None:
+async def test_a_stream_nobody_reads_is_reset_by_a_stop(start: Start, connect: Connect) -> None:
     async def handle(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -229,6 +208,17 @@ async def test_a_stream_that_nobody_reads_is_reset_when_the_server_has_to_stop(
     await stop(client)
     with pytest.raises(ConnectionResetError):
         await read_all(reader)
+
+
+async def test_a_response_can_force_the_connection_to_close(start: Start, connect: Connect) -> None:
+    async def handle(_: web.Request) -> DocumentResponse:
+        response = DocumentResponse(200, b"{}", {})
+        response.force_close()
+        return response
+
+    reader, writer = await connect(await start(handle))
+    writer.write(2 * GET)
+    assert (await read_all(reader)).count(b"HTTP/1.1 200 OK") == 1
 
 
 async def test_an_endless_response_is_reset_when_the_server_has_to_stop(begin: Begin) -> None:

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from registry.http import connection
 from registry.http.connection import Connection
-from tests.http.conftest import LONG_LIMITS, Start, exchange
+from tests.http.conftest import LONG_LIMITS, Start, eventually, exchange
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -77,9 +77,7 @@ async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
 
 
 @pytest.mark.parametrize("version", ["0.9", "2.0"])
-async def test_a_request_of_another_version_gets_a_response_of_http_1_1(
-    start: Start, version: str
-) -> None:
+async def test_another_version_gets_a_response_of_http_1_1(start: Start, version: str) -> None:
     client = await start(echo)
     received = await exchange(client, f"GET / HTTP/{version}\r\nHost: h\r\n\r\n".encode())
     assert received.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -88,9 +86,7 @@ async def test_a_request_of_another_version_gets_a_response_of_http_1_1(
 
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"])
 @pytest.mark.parametrize("head", [b"GET /per", b"GET / HTTP/1.1\r\nHost: h\r\n"])
-async def test_a_head_that_does_not_arrive_in_time_gets_408(
-    start: Start, before: bytes, head: bytes
-) -> None:
+async def test_a_head_that_is_too_late_gets_408(start: Start, before: bytes, head: bytes) -> None:
     received = await exchange(await start(echo), before, head)
     assert received.count(b"HTTP/1.1 ") == 1 + bool(before)
     assert b"HTTP/1.1 408 Request timeout\r\n" in received
@@ -139,8 +135,7 @@ async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -
     received: list[int] = []
 
     async def wait(request: web.Request) -> web.Response:
-        while request.content.total_bytes <= 2**17:  # noqa: ASYNC110 - nothing announces it
-            await asyncio.sleep(0.01)
+        await eventually(lambda: request.content.total_bytes > 2**17)
         await asyncio.sleep(0.2)  # in which all of it would arrive
         received.append(request.content.total_bytes)
         return web.Response(body=await request.read())
@@ -180,12 +175,11 @@ async def test_a_compressed_body_is_not_decompressed_unless_a_view_reads_it(star
         assert await response.read() == body
 
 
-async def test_a_body_that_breaks_its_encoding_is_not_logged_as_a_defect(
+async def test_a_broken_encoding_is_not_logged(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def ignore_body(request: web.Request) -> web.Response:
-        while request.content.exception() is None:  # noqa: ASYNC110 - nothing announces it
-            await asyncio.sleep(0.01)
+        await eventually(request.content.exception)
         return web.Response()
 
     received = await exchange(await start(ignore_body), CHUNKED + b"2\r\n{}\r\n", b"zz\r\n")

@@ -119,9 +119,7 @@ async def test_a_broken_response_to_http_1_0_is_not_taken_for_a_whole_one(start:
         await exchange(client, b"GET / HTTP/1.0\r\nHost: h\r\n\r\n")
 
 
-async def test_a_client_that_disconnects_is_not_logged(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_disconnect_is_not_logged(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     ended = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -141,7 +139,7 @@ async def test_a_client_that_disconnects_is_not_logged(
     assert not errors_logged(caplog)
 
 
-async def test_a_handler_that_is_cancelled_is_not_logged(
+async def test_cancelled_handlers_leave_no_log(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handler(_: web.Request) -> web.StreamResponse:

@@ -52,9 +52,7 @@ async def test_fields_up_to_the_limit_are_accepted_besides_a_long_target(start: 
 
 
 @pytest.mark.parametrize("before", [b"", b"\r\n", GET + b"\r\n"], ids=["", "line", "request"])
-async def test_fields_beyond_the_limit_get_431_before_the_head_is_complete(
-    start: Start, before: bytes
-) -> None:
+async def test_fields_beyond_the_limit_get_431_at_once(start: Start, before: bytes) -> None:
     client = await start(respond, LIMITS)
     received = await exchange(client, before + GET, fields(2**16), fields(2**14))
     *answered, refused = status_lines(received)
@@ -90,12 +88,14 @@ async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(star
     assert received.endswith(b'"version":"1.0"}}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["head", "head behind a request"])
 async def test_a_head_that_never_ends_takes_little_memory(start: Start, before: bytes) -> None:
     client = await start(respond, Limits(arrival_seconds=60.0, linger_seconds=60.0))
     assert await memory_for(client, before + GET + MOST) < 20 * MOST_MEMORY
 
 
+@pytest.mark.slow
 async def test_trailers_that_never_end_take_little_memory(start: Start) -> None:
     client = await start(respond, LIMITS)
     post = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
@@ -117,6 +117,7 @@ async def memory_for(client: Client, sent: bytes) -> int:
     return result
 
 
+@pytest.mark.slow
 async def test_long_values_of_accept_encoding_are_not_kept(start: Start) -> None:
     async def respond(request: web.Request) -> web.Response:
         response = web.Response(body=bytes(2_000))
@@ -132,6 +133,7 @@ async def test_long_values_of_accept_encoding_are_not_kept(start: Start) -> None
         assert size() < 2**20
 
 
+@pytest.mark.slow
 async def test_the_parameters_of_long_targets_are_not_kept(start: Start) -> None:
     async def respond(request: web.Request) -> web.Response:
         return web.Response(text=str(len(request.query)))

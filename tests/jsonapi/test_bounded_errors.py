@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from registry.jsonapi.changes import Mode
+from registry.jsonapi.changes import Verb
 from registry.jsonapi.error_objects import ApiError, ApiErrors
 from registry.jsonapi.operation_documents import OPERATIONS, load_operations
 from registry.jsonapi.pagination import PageSizes
@@ -105,7 +105,7 @@ def test_the_errors_of_any_document_are_short(value: str) -> None:
         for relationship in (COMPUTERS, OWNER):
             check_bounded(
                 partial(
-                    load_linkage, body("data", linkage, VALUES[value]), relationship, Mode.REMOVE
+                    load_linkage, body("data", linkage, VALUES[value]), relationship, Verb.REMOVE
                 )
             )
 

@@ -44,10 +44,7 @@ def test_accept_without_jsonapi_or_with_plain_jsonapi_is_accepted(headers: tuple
     [
         (f"{MEDIA_TYPE};a=b",),
         (f"{MEDIA_TYPE.upper()} ; A=B ; q=1",),
-        (
-            f'{MEDIA_TYPE};a="b,c"',
-            "text/html",
-        ),
+        (f'{MEDIA_TYPE};a="b,c"', "text/html"),
         (f"{MEDIA_TYPE};a=b, {MEDIA_TYPE};c=d",),
     ],
 )
@@ -120,9 +117,7 @@ def test_any_header_is_accepted_or_rejected_without_failure(header: str) -> None
         (";q=1", False),
     ],
 )
-def test_gzip_is_used_if_it_is_accepted_and_no_coding_is_not_preferred(
-    header: str, *, expected: bool
-) -> None:
+def test_gzip_is_used_if_accepted_and_preferred(header: str, *, expected: bool) -> None:
     assert accepts_gzip((header,)) is expected
 
 

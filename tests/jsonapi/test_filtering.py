@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import decimal
 import math
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from marshmallow import Schema
 
 from registry.jsonapi.error_objects import MAX_ERRORS, ApiErrors
 from registry.jsonapi.filter_parsing import (
@@ -22,40 +19,13 @@ from registry.jsonapi.filter_parsing import (
     MAX_VALUES,
     parse_filter,
 )
-from registry.jsonapi.filtering import (
-    AllOf,
-    AnyOf,
-    Condition,
-    Filter,
-    Not,
-    Related,
-    filtered_fields,
-)
-from registry.model.attributes import (
-    Boolean,
-    Date,
-    DateTime,
-    Decimal,
-    Enumeration,
-    Integer,
-    Operator,
-)
+from registry.jsonapi.filtering import AllOf, Condition, Filter, filtered_fields
+from registry.model.attributes import Operator
 from registry.model.graph import Graph
-from registry.model.resource_type import ResourceType
 from registry.model.stored_fields import stored_fields
-from registry.resources import RESOURCES
+from tests.devices import WITH_DEVICES
 
-
-class RackSchema(Schema):
-    height = Integer()
-    weight = Decimal()
-    built = Date()
-    seen = DateTime()
-    color = Enumeration("red", "green")
-    active = Boolean(default=True)
-
-
-GRAPH = Graph((*RESOURCES, ResourceType("rack", "racks", RackSchema)))
+GRAPH = Graph(WITH_DEVICES)
 
 SCALAR = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
 JSON = st.recursive(
@@ -107,15 +77,13 @@ def error_details(name: str, value: str, resource: str = "person") -> list[str]:
     with pytest.raises(ApiErrors) as raised:
         parse(name, value, resource)
     assert {(error.status, error.parameter) for error in raised.value.errors} == {(400, "p")}
-    assert all(len(error.detail) < 500 for error in raised.value.errors)
+    assert all(len(error.detail) < 600 for error in raised.value.errors)
     return [error.detail for error in raised.value.errors]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "stored_name", "operator", "expected"),
     [
-        ("last_name", "Hopper", "last_name", "eq", "Hopper"),
-        ("full_name", "Grace Hopper", "full_name", "eq", "Grace Hopper"),
         ("last_name", "", "last_name", "eq", ""),
         ("last_name", "a\0b", "last_name", "eq", "a\0b"),
         ("last_name", "a,,b", "last_name", "in", ("a", "", "b")),
@@ -123,15 +91,10 @@ def error_details(name: str, value: str, resource: str = "person") -> list[str]:
         ("email", "null", "email", "eq", None),
         ("email", "null,a@b.c,NULL", "email", "in", (None, "a@b.c", "NULL")),
         ("email", "no address", "email", "eq", "no address"),
-        ("id", "7", "_id", "eq", 7),
-        ("id", "7,8", "_id", "in", (7, 8)),
         ("id", "", "_id", "in", ()),
         ("id.ge", str(2**63 - 1), "_id", "ge", 2**63 - 1),
-        ("id", "0", "_id", "eq", 0),
         ("id", "0,-1", "_id", "in", (0, -1)),
-        ("id.gt", "0", "_id", "gt", 0),
         ("id.gt", "-0", "_id", "gt", 0),
-        ("id.ne", "-7", "_id", "ne", -7),
         ("id.ge", str(-(2**63)), "_id", "ge", -(2**63)),
         ("id.lt", str(2**63), "_id", "lt", math.inf),
         ("id.lt", "9" * 5000, "_id", "lt", math.inf),
@@ -139,15 +102,10 @@ def error_details(name: str, value: str, resource: str = "person") -> list[str]:
         ("id.in", f"1,-{'9' * 19},-{'9' * 99}", "_id", "in", (1, -math.inf, -math.inf)),
         ("last_name.eq", "a,b", "last_name", "eq", "a,b"),
         ("last_name.ne", "null", "last_name", "ne", "null"),
-        ("email.ne", "null", "email", "ne", None),
         ("email.lt", "null", "email", "lt", "null"),
         ("email.prefix", "null", "email", "prefix", "null"),
-        ("last_name.in", "a", "last_name", "in", ("a",)),
         ("last_name.in", "", "last_name", "in", ()),
         ("last_name.prefix", "a,b", "last_name", "prefix", "a,b"),
-        ("full_name.contains", "e H", "full_name", "contains", "e H"),
-        ("email.null", "true", "email", "eq", None),
-        ("id.null", "false", "_id", "ne", None),
     ],
 )
 def test_a_parameter_is_parsed_to_a_condition(
@@ -156,35 +114,13 @@ def test_a_parameter_is_parsed_to_a_condition(
     assert parse(name, value) == Condition(stored_name, Operator(operator), expected)
 
 
-def test_a_to_one_relationship_is_compared_with_ids() -> None:
-    assert parse("owner", "7", "computer") == Condition("person", Operator.EQ, 7)
-    assert parse("owner", "null,7", "computer") == Condition("person", Operator.IN, (None, 7))
-    assert parse("owner", "", "computer") == Condition("person", Operator.IN, ())
-    assert parse("owner.null", "true", "computer") == Condition("person", Operator.EQ, None)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        *[("0", 0), ("-7", -7), ('"-7"', -7), (str(2**63 - 1), 2**63 - 1)],
-        *[(str(2**63), math.inf), (str(2**64), math.inf), (str(-(2**70)), -math.inf)],
-        *[(f'"{2**63}"', math.inf), ("9" * 300, math.inf)],
-    ],
-)
-def test_ids_are_compared_with_any_integer_in_json(value: str, expected: float) -> None:
-    for operator in ("lt", "le", "gt", "ge", "eq", "ne"):
-        condition = f'[{{"name": "id", "op": "{operator}", "val": {value}}}]'
-        assert parse("", condition) == AllOf((Condition("_id", Operator(operator), expected),))
-
-
-@pytest.mark.parametrize("name", ["password", "computers", "_id", "version", "person", "", "Id"])
+@pytest.mark.parametrize("name", ["password", "owners", "_id", "version", "person", "", "Id"])
 def test_the_error_for_an_unknown_field_lists_the_available_ones(name: str) -> None:
-    detail = error_detail(f"{name}.eq", "1")
-    assert detail == (
-        f"Unknown filter field `{name}`; "
-        "available: `id`, `first_name`, `last_name`, `full_name`, `email`, "
+    assert error_detail(f"{name}.eq", "1", "computer") == (
+        f"Unknown filter field `{name}`; available: `id`, `serial`, `owner`, "
         "`created_at`, `created_by`, `updated_at`, `updated_by`, "
-        "`computers.id`, `computers.serial`."
+        "`owner.id`, `owner.first_name`, `owner.last_name`, `owner.full_name`, `owner.email`, "
+        "`assignments.id`, `assignments.since`, `assignments.until`, `assignments.at`."
     )
 
 
@@ -219,24 +155,6 @@ def test_the_error_for_an_unknown_field_lists_the_available_ones(name: str) -> N
 )
 def test_an_invalid_parameter_is_refused(name: str, value: str, detail: str) -> None:
     assert detail in error_detail(name, value)
-
-
-def test_json_is_parsed_to_conditions() -> None:
-    assert in_json() == AllOf(())
-    assert in_json(
-        {"name": "last_name", "op": "eq", "val": "null"},
-        {"or": [{"name": "id", "op": "in_", "val": ["7", 8]}, {"and": []}]},
-        {"not": {"name": "email", "op": "null", "val": True}},
-    ) == AllOf(
-        (
-            Condition("last_name", Operator.EQ, "null"),
-            AnyOf((Condition("_id", Operator.IN, (7, 8)), AllOf(()))),
-            Not(Condition("email", Operator.EQ, None)),
-        )
-    )
-    assert in_json({"name": "email", "op": "in", "val": [None, "a,b"]}) == AllOf(
-        (Condition("email", Operator.IN, (None, "a,b")),)
-    )
 
 
 @pytest.mark.parametrize(
@@ -292,9 +210,7 @@ LEAF = '{"name": "id", "op": "eq", "val": 1}'
     ("opening", "closing", "levels"),
     [('{"not": ', "}", 1), ('{"and": [', "]}", 2), ('{"or": [', "]}", 2)],
 )
-def test_the_nesting_depth_of_conditions_is_limited(
-    opening: str, closing: str, levels: int
-) -> None:
+def test_the_depth_of_conditions_is_limited(opening: str, closing: str, levels: int) -> None:
     most = (MAX_DEPTH - 2) // levels  # beside the list and the innermost condition
     parse("", f"[{opening * most}{LEAF}{closing * most}]")
     assert error_detail("", f"[{opening * (most + 1)}{LEAF}{closing * (most + 1)}]") == TOO_DEEP
@@ -328,67 +244,6 @@ def test_a_filter_may_have_more_conditions_than_levels() -> None:
     )
 
 
-OWNER, COMPUTERS = (
-    GRAPH["computer"].relationships["owner"],
-    GRAPH["person"].relationships["computers"],
-)
-
-
-def owned(part: Filter) -> Related:
-    return Related(OWNER, GRAPH["person"], part)
-
-
-def with_computer(part: Filter) -> Related:
-    return Related(COMPUTERS, GRAPH["computer"], part)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "resource", "expected"),
-    [
-        (
-            "owner/last_name/prefix",
-            "Ho",
-            "computer",
-            owned(Condition("last_name", Operator.PREFIX, "Ho")),
-        ),
-        ("owner/id", "7", "computer", owned(Condition("_id", Operator.EQ, 7))),
-        ("owner/email", "null", "computer", owned(Condition("email", Operator.EQ, None))),
-        (
-            "computers/serial",
-            "a,b",
-            "person",
-            with_computer(Condition("serial", Operator.IN, ("a", "b"))),
-        ),
-    ],
-)
-def test_a_path_names_an_attribute_of_related_resources(
-    name: str, value: str, resource: str, expected: Filter
-) -> None:
-    relationship, field, *operator = name.split("/")
-    path = f"{relationship}.{field}"
-    assert parse_filter("p", [path, *operator], value, GRAPH[resource], GRAPH) == expected
-
-
-def test_has_and_any_take_one_condition_or_a_combination() -> None:
-    hopper = {"name": "last_name", "op": "eq", "val": "Hopper"}
-    parsed = Condition("last_name", Operator.EQ, "Hopper")
-    assert in_json(
-        {"name": "owner", "op": "has", "val": hopper},
-        {"name": "owner", "op": "has", "val": {"or": [hopper, {"not": hopper}]}},
-        {"not": {"name": "owner.last_name", "op": "eq", "val": "Hopper"}},
-        resource="computer",
-    ) == AllOf(
-        (
-            owned(parsed),
-            owned(AnyOf((parsed, Not(parsed)))),
-            Not(owned(parsed)),
-        )
-    )
-    assert in_json({"name": "computers", "op": "any", "val": {"and": []}}) == AllOf(
-        (with_computer(AllOf(())),)
-    )
-
-
 @pytest.mark.parametrize(
     ("resource", "condition", "detail"),
     [
@@ -409,22 +264,6 @@ def test_has_and_any_take_one_condition_or_a_combination() -> None:
             "At `/0/op`: `computers` is to-many, which `any` filters by, not `has`.",
         ),
         (
-            "person",
-            '{"name": "computers", "op": "eq", "val": 1}',
-            "At `/0/op`: `computers` is to-many, which `any` filters by, not `eq`.",
-        ),
-        (
-            "person",
-            '{"name": "last_name", "op": "has", "val": {"and": []}}',
-            "At `/0/op`: `last_name` does not support the operator `has`",
-        ),
-        (
-            "computer",
-            '{"name": "owner", "op": "has", "val": []}',
-            "At `/0/val`: A condition must be an object, not `[]`.",
-        ),
-        ("computer", '{"name": "owner", "op": "has"}', "At `/0`: A condition must have either"),
-        (
             "computer",
             '{"name": "owner", "op": "has", "val": {"name": "computers", "op": "any", "val": {}}}',
             "At `/0/val/name`: Unknown filter field `computers`; available: `id`, `first_name`, "
@@ -440,11 +279,6 @@ def test_has_and_any_take_one_condition_or_a_combination() -> None:
             '{"name": "owner.computers.serial", "op": "eq", "val": "a"}',
             "At `/0/name`: Unknown filter field `owner.computers.serial`; available: `id`, "
             "`serial`, `owner`, `created_at`, `created_by`, `updated_at`, `updated_by`, `owner.id`",
-        ),
-        (
-            "person",
-            '{"name": "computers.owner", "op": "eq", "val": 1}',
-            "At `/0/name`: Unknown filter field `computers.owner`",
         ),
     ],
 )
@@ -477,6 +311,16 @@ def test_the_number_of_conditions_is_limited() -> None:
     assert error_detail("", too_many) == "A filter must have at most 250 conditions, not 251."
 
 
+@pytest.mark.parametrize("name", ["at", "owner_name"])
+def test_a_condition_that_stands_for_several_counts_once(name: str) -> None:
+    value = "2026-03-15T12:00:00Z" if name == "at" else "Ada Lovelace"
+    conditions = [{"name": name, "op": "eq", "val": value}] * MAX_CONDITIONS
+    in_json(*conditions, resource="assignment")
+    too_many = orjson.dumps([*conditions, conditions[0]]).decode()
+    detail = error_detail("", too_many, "assignment")
+    assert detail == "A filter must have at most 250 conditions, not 251."
+
+
 def test_every_invalid_condition_is_reported() -> None:
     unknown, no_operator = {"name": "x", "op": "eq", "val": 1}, {"name": "id", "val": 1}
     details = error_details(
@@ -488,62 +332,41 @@ def test_every_invalid_condition_is_reported() -> None:
     assert len(error_details("", f"[{','.join('1' * 1000)}]")) == MAX_ERRORS
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("height", "50", 50),
-        ("height", "null", None),
-        ("weight", "1.50", decimal.Decimal("1.50")),
-        ("built", "2024-02-29", "2024-02-29"),
-        ("seen", "2024-02-29T12:00:00+02:00", datetime(2024, 2, 29, 10, tzinfo=UTC)),
-        ("color", "green", "green"),
-        ("active", "false", False),
-    ],
-)
-def test_a_typed_attribute_is_compared_with_a_value_of_its_type(
-    name: str, value: str, expected: Any
-) -> None:
-    assert parse(name, value, "rack") == Condition(name, Operator.EQ, expected)
-    assert parse(f"{name}.in", f"{value},{value}", "rack") == Condition(
-        name, Operator.IN, (expected, expected)
-    )
-
-
-@pytest.mark.parametrize("name", ["height", "weight", "built", "seen", "color", "active"])
+@pytest.mark.parametrize("name", ["size", "price", "bought", "seen", "color", "active"])
 def test_an_empty_parameter_is_an_empty_list_of_typed_values(name: str) -> None:
-    assert parse(name, "", "rack") == Condition(name, Operator.IN, ())
+    assert parse(name, "", "device") == Condition(name, Operator.IN, ())
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("height", "tall"),
-        ("height.lt", "null"),
-        ("height", str(2**63)),
-        ("height", "9" * 5000),
-        ("height.prefix", "1"),
-        ("weight", "1e5"),
-        ("weight", "NaN"),
-        ("built", "2024-02-30"),
+        ("size", "tall"),
+        ("size.lt", "null"),
+        ("size", str(2**63)),
+        ("size", "9" * 5000),
+        ("size.prefix", "1"),
+        ("price", "1e5"),
+        ("price", "NaN"),
+        ("bought", "2024-02-30"),
         ("seen", "2024-02-29T12:00:00"),
-        ("color", "blue"),
+        ("color", "violet"),
         ("color.lt", "red"),
-        ("active", "null"),
+        ("color", "null"),
         ("active", "1"),
         ("active.gt", "false"),
     ],
 )
 def test_a_value_of_another_type_is_refused(name: str, value: str) -> None:
-    error_detail(name, value, "rack")
+    error_detail(name, value, "device")
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("height", "5"), ("height", 5.0), ("weight", 1.5), ("active", "true"), ("seen", 0)],
+    [("size", "5"), ("size", 5.0), ("price", 1.5), ("active", "true"), ("seen", 0)],
 )
 def test_a_json_value_must_have_the_type_of_the_attribute(name: str, value: Any) -> None:
     condition = [{"name": name, "op": "eq", "val": value}]
-    error_detail("", orjson.dumps(condition).decode(), "rack")
+    error_detail("", orjson.dumps(condition).decode(), "device")
 
 
 def check_parsed_or_refused(brackets: list[str], value: str, resource: str) -> None:
@@ -554,23 +377,19 @@ def check_parsed_or_refused(brackets: list[str], value: str, resource: str) -> N
             for type_name in GRAPH
             for field in stored_fields(GRAPH[type_name]).values()
         }
-        assert set(filtered_fields(condition, resource)) <= stored_names
+        assert {
+            (one.type, name) for one, name in filtered_fields(condition, GRAPH[resource])
+        } <= stored_names
 
 
-@given(st.lists(NAMES | OPERATORS | TEXT, max_size=3), TEXT, st.sampled_from(sorted(GRAPH)))
-def test_arbitrary_text_is_parsed_or_refused(
-    brackets: list[str], value: str, resource: str
-) -> None:
+BRACKETS = st.lists(NAMES | OPERATORS | TEXT, max_size=3) | st.tuples(NAMES, OPERATORS).map(list)
+
+
+@given(BRACKETS, TEXT, st.sampled_from(sorted(GRAPH)))
+def test_any_text_is_parsed_or_refused(brackets: list[str], value: str, resource: str) -> None:
     check_parsed_or_refused(brackets, value, resource)
 
 
-@given(NAMES, OPERATORS, TEXT, st.sampled_from(sorted(GRAPH)))
-def test_arbitrary_values_are_parsed_or_refused(
-    name: str, operator: str, value: str, resource: str
-) -> None:
-    check_parsed_or_refused([name, operator], value, resource)
-
-
 @given(st.lists(CONDITIONS, max_size=3) | JSON, st.sampled_from(sorted(GRAPH)))
-def test_arbitrary_json_is_parsed_or_refused(conditions: Any, resource: str) -> None:
+def test_any_json_is_parsed_or_refused(conditions: Any, resource: str) -> None:
     check_parsed_or_refused([], orjson.dumps(conditions).decode(), resource)

@@ -114,28 +114,12 @@ def test_a_time_is_serialized_in_utc_with_milliseconds(text: str, expected: str)
 INVALID: dict[Attribute, list[Any]] = {
     Text(): [5, 1.5, True, [], {}, {"$gt": ""}, "", "x" * 256, "😀" * 256, MANY_DIGITS],
     Email(): [
-        *[
-            5,
-            True,
-            [],
-            {"$ne": None},
-            "",
-            "a",
-            "@x.org",
-            "a@",
-            "a@localhost",
-            "a@@x.org",
-            "a b@x.org",
-        ],
-        *[" a@x.org", "a@x.org\n", "a@x.org\0", "a@x..org", "a@-x.org", "A <a@x.org>", MANY_DIGITS],
-        *[
-            "a" * 65 + "@x.org",
-            "a" * 300 + "@x.org",
-            "a@" + "x" * 250 + ".org",
-            LONGEST_EMAIL + "x",
-        ],
+        *[5, True, [], {"$ne": None}, "", "a", "@x.org", "a@", "a@localhost", "a@@x.org"],
+        *["a b@x.org", " a@x.org", "a@x.org\n", "a@x.org\0", "a@x..org", "a@-x.org"],
+        *["A <a@x.org>", MANY_DIGITS, "a" * 65 + "@x.org", "a" * 300 + "@x.org"],
+        *["a@" + "x" * 250 + ".org", LONGEST_EMAIL + "x"],
     ],
-    Enumeration("red", "green"): ["blue", "", "Red", 5, None, ["red"], MANY_DIGITS],
+    Enumeration("red", "green"): ["blue", "", "Red", 5, ["red"], MANY_DIGITS],
     Boolean(): [0, 1, "true", "", [], MANY_DIGITS],
     Integer(): ["5", 5.0, 1e300, True, 2**63, -(2**63) - 1, [5], int("9" * 300)],
     Decimal(): [
@@ -144,14 +128,8 @@ INVALID: dict[Attribute, list[Any]] = {
     ],
     Date(): [
         *["2026-02-30", "2023-02-29", "0000-01-01", "20260228", "2026-W01-1", "2026-2-3", 5],
-        *[
-            "2026-02-28T00:00:00Z",
-            " 2026-02-28",
-            "\uff12026-02-28",
-            "",
-            "2026-02-28\n",
-            MANY_DIGITS,
-        ],
+        *["2026-02-28T00:00:00Z", " 2026-02-28", "\uff12026-02-28", "", "2026-02-28\n"],
+        MANY_DIGITS,
     ],
     DateTime(): [
         *["2026-02-30T00:00:00Z", "2026-02-28", "2026-02-28T12:30:00", "2026-02-28 12:30:00Z"],
@@ -168,9 +146,6 @@ INVALID: dict[Attribute, list[Any]] = {
     [(attribute, value) for attribute, values in INVALID.items() for value in values],
 )
 def test_an_invalid_value_is_refused(attribute: Attribute, value: Any) -> None:
-    if value is None:
-        assert attribute.deserialize(None) is None
-        return
     with pytest.raises(ValidationError):
         attribute.deserialize(value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from registry.model.attributes import (
     Text,
 )
 from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource_type import Link, ResourceType
+from registry.model.resource_type import History, Link, ResourceType
 from registry.resources.computer import computer
 from registry.resources.person import person
 
@@ -104,6 +105,9 @@ class NamedSchema(Schema):
 
 OFFICE = ("office", "offices", Schema)
 
+OWNER = tuple(replace(link, history=None) for link in computer.links)
+"""The link of a computer, without a history."""
+
 
 @pytest.mark.parametrize(
     ("resources", "defect"),
@@ -112,11 +116,11 @@ OFFICE = ("office", "offices", Schema)
         ((computer,), "the target of computer.owner, `person`, is not declared"),
         ((computer, person, ResourceType("x", "computers", Schema)), "declared twice: computers"),
         (
-            (person, ResourceType("computer", "computers", ClashingSchema, computer.links)),
+            (person, ResourceType("computer", "computers", ClashingSchema, OWNER)),
             "field of computer declared twice: owner",
         ),
         (
-            (person, computer, ResourceType(*OFFICE, computer.links)),
+            (person, computer, ResourceType(*OFFICE, OWNER)),
             "field of person declared twice: computers",
         ),
         (
@@ -165,3 +169,14 @@ def test_a_many_to_many_link_is_refused() -> None:
     user = ResourceType("user", "users", Schema, (Link("teams", "team", "team_id", "users"),))
     with pytest.raises(InvalidDeclaration, match=r"team\.users and user\.teams .* many-to-many"):
         Graph([team, user])
+
+
+@pytest.mark.parametrize("copied", ["size", "missing"])
+def test_a_history_copies_only_text(copied: str) -> None:
+    history = History("loan", "loans", {"copy": copied}, {})
+    link = Link("owner", "person", "person", inverse="monitors", history=history)
+    resource = replace(declared(size=Integer()), links=(link,))
+    with pytest.raises(
+        InvalidDeclaration, match=f"copies {copied} of monitor, which must be a text"
+    ):
+        Graph([person, resource])

@@ -71,21 +71,6 @@ def test_a_record_is_serialized_as_marshmallow_dumps_it(
     assert serializer(resource, selected)(record) == orjson.dumps(expected, default=str).decode()
 
 
-def test_attributes_are_in_the_order_of_declaration() -> None:
-    serialize = serializer(asset, ["label", "contact", "name"])
-    assert serialize({"name": "{a}", "contact": "'b'"}) == (
-        """{"name":"{a}","contact":"'b'","label":"{a} 'b'"}"""
-    )
-    assert (
-        serialize({"name": "{a}", "contact": None})
-        == '{"name":"{a}","contact":null,"label":"{a} "}'
-    )
-
-
-def test_without_attributes_the_object_is_empty() -> None:
-    assert serializer(asset, [])({"name": "a"}) == "{}"
-
-
 def test_the_source_of_a_generated_function_is_forgotten_with_it() -> None:
     function = compile_function("answer", "def answer():\n    return 42\n", {})
     file = function.__code__.co_filename

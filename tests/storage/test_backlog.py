@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from registry.storage.backlog import Backlog
-from registry.storage.text_blocks import BLOCK_SIZE
+from registry.storage.text_blocks import BLOCK_SIZE, Backlog
 
 
 async def fills_block(backlog: Backlog) -> bool:

@@ -163,6 +163,26 @@ async def test_a_response_that_has_begun_waits_as_long_as_it_takes() -> None:
     assert await (await operations.start(1)) == 1
 
 
+async def test_a_slot_is_passed_on_without_a_look_at_all_who_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slots = bulkhead(limit=1, queue=1_000)
+    asked, admits = list[str | None](), slots._admits
+
+    def ask(client: str | None) -> bool:
+        asked.append(client)
+        return admits(client)
+
+    await slots.acquire()
+    waiting = [asyncio.create_task(slots.acquire()) for _ in range(1_000)]
+    await settle()
+    monkeypatch.setattr(slots, "_admits", ask)
+    for task in waiting:
+        slots.release()
+        await task
+    assert len(asked) == len(waiting)
+
+
 async def test_each_bulkhead_has_the_limit_of_its_name() -> None:
     names = Bulkheads.__slots__
     limits = {name: limit for limit, name in enumerate(names, 1)}

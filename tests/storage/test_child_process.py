@@ -14,7 +14,6 @@ import pytest
 
 from registry.mongod import embedded
 from registry.mongod.server_log import Log
-from registry.supervision import wait_for_exit
 
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo $$; while :; do sleep 0.1; done")
 
@@ -33,7 +32,7 @@ asyncio.run(main())
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -58,14 +57,6 @@ async def test_a_program_that_ignores_its_termination_is_killed(
         async with embedded.bound_process(STUBBORN, tmp_path, log):
             number = number_in(tmp_path / "log")
     wait_until_gone(number)
-
-
-async def test_the_signal_that_killed_the_shell_is_named(tmp_path: Path) -> None:
-    log = Log.open(tmp_path / "log")
-    command = ("/bin/sh", "-c", "kill -9 $PPID")
-    with log.file:
-        async with embedded.bound_process(command, tmp_path, log) as shell:
-            assert await wait_for_exit(shell) == "signal 9 (Killed)"
 
 
 def test_a_program_that_ignores_its_termination_is_killed_after_its_parent_was(

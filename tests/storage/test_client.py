@@ -19,7 +19,7 @@ from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.mongo import mongo_client
 from registry.storage.mongo.mongo_client import connect
-from tests.mongods import add_user, as_user, initiate, other_mongod
+from tests.mongods import other_mongod
 
 GRAPH = Graph(RESOURCES)
 
@@ -139,22 +139,3 @@ async def test_a_replica_set_that_was_not_initiated_is_rejected(
         assert "initiate the set" in await start_error(uri)
         monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 1_000)
         assert "No servers match selector" in await start_error(uri.partition("?")[0])
-
-
-async def test_a_cluster_that_denies_access_is_rejected(mongodb_uri: str, tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    key.write_text("x" * 64)
-    key.chmod(0o600)
-    async with other_mongod(mongodb_uri, "--replSet", "other", "--keyFile", str(key)) as uri:
-        await initiate(uri)
-        await add_user(uri, "root")
-        await add_user(as_user("root", uri), "readAnyDatabase")
-        assert "requires authentication" in await start_error(uri)
-        control = uri.replace("//", "//root:%07@")
-        assert "prohibited character" in await start_error(control)
-        assert "MONGODB_URI: Authentication failed; " in await start_error(as_user("nobody", uri))
-        with pytest.raises(StartError, match=r"^MONGODB_URI: not authorized on registry .*`; corr"):
-            async with connect(
-                Settings(mongodb_uri=as_user("readAnyDatabase", uri)), GRAPH
-            ) as database:
-                await database.notes.insert_one({})

@@ -14,9 +14,11 @@ from pymongo import MongoClient
 
 from registry.commands.database import check as check_command
 from registry.model.graph import Graph
-from registry.operations.consistency import Report, TargetsExist, TextsAreInBlocks, Violation, check
+from registry.operations.consistency import Report, TargetsExist, TextsAreInBlocks, check
+from registry.operations.rule import Violation
 from registry.resources import RESOURCES
 from registry.settings import Settings
+from registry.storage import SNAPSHOT_UNAVAILABLE
 from registry.storage.text_blocks import BLOCK_SIZE
 from tests.conftest import Serve
 from tests.mongods import mongod_with_fail_points
@@ -38,10 +40,11 @@ def unset_in(collection: str, id_: Any, field: str) -> Break:
     return lambda database: database[collection].update_one({"_id": id_}, {"$unset": {field: ""}})
 
 
-BROKEN: Mapping[str, tuple[Break, str]] = {
+BROKEN: Mapping[str, tuple[Break, *tuple[str, ...]]] = {
     "a link to no person": (
         set_in("computers", 2, person=99),
         "computers/2: owner is 99, a person that does not exist",
+        "computers/2: owner has no assignment",
     ),
     "a link to a person deleted by an external writer": (
         lambda database: database.persons.delete_one({"_id": 1}),
@@ -61,10 +64,6 @@ BROKEN: Mapping[str, tuple[Break, str]] = {
     ),
     "a computed attribute": (
         set_in("persons", 2, full_name="Somebody Else"),
-        "persons/2: full_name does not follow from first_name, last_name",
-    ),
-    "a computed attribute that is missing": (
-        unset_in("persons", 2, "full_name"),
         "persons/2: full_name does not follow from first_name, last_name",
     ),
     "a changed part of a computed attribute": (
@@ -98,6 +97,8 @@ ACCEPTED: Mapping[str, Break] = {
     "nothing": set_in("persons", 99),
     "a link that is missing": unset_in("computers", 2, "person"),
     "a version that is missing": unset_in("persons", 1, "version"),
+    "a computed attribute that is missing": unset_in("persons", 2, "full_name"),
+    "a computed attribute that is null": set_in("persons", 2, full_name=None),
     "authorship and a text block that are null": set_in(
         "persons", 3, created_at=None, text_block=None, email=None
     ),
@@ -120,11 +121,11 @@ def lines(report: Report) -> list[str]:
 
 @pytest.mark.parametrize("case", BROKEN)
 async def test_what_is_wrong_is_reported_and_repaired(small: Database, case: str) -> None:
-    break_, line = BROKEN[case]
+    break_, *expected = BROKEN[case]
     await break_(small)
     report = await check(small, GRAPH)
-    assert (report.total, lines(report)) == (1, [line])
-    assert lines(await check(small, GRAPH, repair=True)) == [line]
+    assert (report.total, lines(report)) == (len(expected), expected)
+    assert lines(await check(small, GRAPH, repair=True)) == expected
     assert lines(await check(small, GRAPH)) == []
 
 
@@ -153,6 +154,23 @@ async def test_what_only_an_operator_can_repair_stays_reported(
     assert lines(await check(small, GRAPH)) == [f"{place}: {line}" for line in lines_after]
 
 
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"first_name": ""}, "first_name is not valid: Length must be between 1 and 255."),
+        ({"email": "a"}, "email is not valid: Not a valid e-mail address. "),
+    ],
+)
+async def test_a_value_that_no_request_may_set_is_reported(
+    small: Database, fields: dict[str, Any], line: str
+) -> None:
+    await small.persons.update_one({"_id": 2}, {"$set": fields, "$unset": {"full_name": ""}})
+    await small.persons.update_one({"_id": 2}, {"$set": {"text_block": None}})
+    (found,) = lines(await check(small, GRAPH, repair=True))
+    assert found.startswith(f"persons/2: {line}")
+    assert lines(await check(small, GRAPH)) == [found]
+
+
 async def test_a_removed_link_looks_as_after_the_deletion_of_its_target(
     api: Api, small: Database
 ) -> None:
@@ -164,7 +182,7 @@ async def test_a_removed_link_looks_as_after_the_deletion_of_its_target(
     first, third = [await small.computers.find_one({"_id": id_}) for id_ in (1, 3)]
     assert first
     assert third
-    changing = {"_id", "serial", "created_at", "updated_at", "write_id"}
+    changing = {"_id", "serial", "created_at", "updated_at", "owner_changed"}
     assert {name: first[name] for name in first.keys() - changing} == {
         name: third[name] for name in third.keys() - changing
     }
@@ -183,10 +201,10 @@ async def test_many_violations_are_counted_and_the_first_are_listed(small: Datab
     )
     await small.counters.update_one({"_id": "computer"}, {"$set": {"seq": 2_600}})
     report = await check(small, GRAPH, repair=True)
-    assert report.total == 2_500
-    assert report.records == {"persons": 3, "computers": 2_502}
+    assert report.total == 2 * 2_500, "each link leads nowhere, and has no assignment"
+    assert report.records == {"persons": 3, "computers": 2_502, "assignments": 1}
     assert [line.partition(":")[0] for line in lines(report)] == [
-        f"computers/{id_}" for id_ in range(100, 120)
+        *(f"computers/{id_}" for _ in range(2) for id_ in range(100, 120))
     ]
     assert (await check(small, GRAPH)).total == 0
 
@@ -298,6 +316,16 @@ async def test_an_index_that_lacks_records_is_reported(mongodb_uri: str) -> None
     ]
 
 
+async def test_a_check_begins_again_where_its_snapshot_is_not_available(mongodb_uri: str) -> None:
+    async with mongod_with_fail_points(mongodb_uri) as client:
+        await client.registry.computers.insert_one({"_id": 1, "serial": "SN-1", "version": 1})
+        failure = {"failCommands": ["find", "aggregate"], "errorCode": SNAPSHOT_UNAVAILABLE}
+        mode = {"times": 3}
+        await client.admin.command("configureFailPoint", "failCommand", mode=mode, data=failure)
+        report = await check(client.registry, GRAPH)
+    assert lines(report) == ["counters/computer: None is not an integer from 1 up, the greatest id"]
+
+
 @pytest.fixture
 def stored(mongodb_uri: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The database of the command, without data."""
@@ -313,7 +341,7 @@ def test_the_command_lists_violations_and_repairs_them(
 ) -> None:
     check_command([])
     place = f"the database {stored.name} at {mongodb_uri}"
-    checked = f"Checked 0 persons, 0 computers of {place}: consistent\n"
+    checked = f"Checked 0 persons, 0 computers, 0 assignments of {place}: consistent\n"
     assert capsys.readouterr() == ("", checked)
 
     stored.computers.insert_many({"_id": id_, "serial": "S", "person": 99} for id_ in range(1, 24))
@@ -323,12 +351,12 @@ def test_the_command_lists_violations_and_repairs_them(
     assert caught.value.code == 1
     assert len(output.splitlines()) == 22
     assert "\n... and 3 more of this kind\n" in output
-    assert notes == f"Checked 0 persons, 23 computers of {place}: 24 inconsistent\n"
+    assert notes == f"Checked 0 persons, 23 computers, 0 assignments of {place}: 24 inconsistent\n"
 
     check_command(["--repair"])
     output, notes = capsys.readouterr()
     assert "counters/computer: None is not" in output
-    last = f"Checked 0 persons, 23 computers of {place}: consistent"
+    last = f"Checked 0 persons, 23 computers, 0 assignments of {place}: consistent"
     assert notes.splitlines()[-1] == last
 
 

@@ -1,4 +1,4 @@
-"""Storage errors, and the JSON:API errors that they become."""
+"""Errors of the driver, and missing targets as errors of JSON:API."""
 
 from __future__ import annotations
 
@@ -9,51 +9,12 @@ from registry.http.error_responses import from_storage_error
 from registry.jsonapi.changes import Identifier
 from registry.jsonapi.error_objects import MAX_ERRORS
 from registry.storage.errors import (
-    BulkheadFull,
-    DiskNearlyFull,
-    IdTaken,
     QueryTimeout,
     RecordNotFound,
     StorageError,
     Unavailable,
-    VersionConflict,
     translated_errors,
 )
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "code"),
-    [
-        (RecordNotFound.by_id("person", 7), 404, "not_found"),
-        (VersionConflict(), 412, "precondition_failed"),
-        (QueryTimeout(0.5), 503, "query_timeout"),
-        (BulkheadFull("", 0.5), 503, "overloaded"),
-        (DiskNearlyFull(2**26), 503, "disk_full"),
-        (Unavailable(), 503, "unavailable"),
-        (IdTaken(), 503, "unavailable"),
-    ],
-)
-def test_each_error_has_a_status(error: StorageError, status: int, code: str) -> None:
-    errors = from_storage_error(error)
-    assert errors.status == status
-    assert [one.code for one in errors.errors] == [code]
-    assert [one.pointer for one in errors.errors] == [None]
-
-
-def test_a_query_timeout_states_the_limit() -> None:
-    assert "within 0.5 s" in str(from_storage_error(QueryTimeout(0.5)))
-
-
-def test_an_overload_states_the_limit_and_when_to_retry() -> None:
-    (error,) = from_storage_error(BulkheadFull("The limit.", 1.2)).errors
-    assert error.detail == "The limit. Nothing was changed."
-    assert error.headers == {"Retry-After": "2"}
-
-
-def test_a_full_disk_states_how_much_space_changes_need() -> None:
-    (error,) = from_storage_error(DiskNearlyFull(2**26)).errors
-    assert "less than 64 MB of free space" in error.detail
-    assert error.headers == {"Retry-After": "5"}
 
 
 def test_each_missing_target_has_an_error_with_its_pointer() -> None:

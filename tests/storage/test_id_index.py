@@ -19,7 +19,7 @@ from pymongo.errors import AutoReconnect
 
 from registry.model.record import MAX_ID
 from registry.storage.mongo import change_streams
-from registry.storage.mongo.change_streams import ChangeStream, ChangesUnavailable
+from registry.storage.mongo.change_streams import ChangesUnavailable, IdChanges
 from registry.storage.mongo.read_commands import ReadCommands
 from registry.storage.reads import id_index
 from registry.storage.reads.id_index import IdIndex, IdPosition, PositionResult
@@ -115,7 +115,12 @@ async def test_the_index_is_exact_while_others_insert_and_delete(
     await index.close()
 
 
-async def test_the_index_is_exact_after_transactions(index: IdIndex, stored: Database) -> None:
+@pytest.mark.parametrize("batch_size", [change_streams._BATCH_SIZE, 7])
+async def test_the_index_is_exact_after_transactions(
+    index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch, batch_size: int
+) -> None:
+    """Also if one does not fit into a reply."""
+    monkeypatch.setattr(change_streams, "_BATCH_SIZE", batch_size)
     async with await stored.client.start_session() as session:
         for count in (1, 700):
             async with session.start_transaction():
@@ -128,17 +133,6 @@ async def test_the_index_is_exact_after_transactions(index: IdIndex, stored: Dat
         await stored.computers.delete_many({}, session=session)
         await session.abort_transaction()
     await check(index, stored)
-
-
-async def test_the_index_is_exact_if_a_transaction_does_not_fit_into_a_reply(
-    index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(change_streams, "_BATCH_SIZE", 7)
-    for first in (2_000, 3_000):
-        async with await stored.client.start_session() as session, session.start_transaction():
-            new = [{"_id": first + one} for one in range(70)]
-            await stored.computers.insert_many(new, session=session)
-        await check(index, stored)
 
 
 REPLACEMENTS: dict[str, Write] = {
@@ -189,19 +183,6 @@ async def test_concurrent_calls_share_one_query(
     results = await asyncio.gather(*(located(index) for _ in range(50)))
     assert {(result.total, result.time) for result in results} == {(1_001, results[0].time)}
     assert commands.names() == ["find", "getMore"]
-
-
-async def test_the_indexes_of_two_processes_are_exact(
-    index: IdIndex, stored: Database, mongodb_uri: str
-) -> None:
-    async with client_of(mongodb_uri) as client:
-        other = IdIndex(ReadCommands(client[stored.name]), "computers")
-        for number in range(20):
-            await client[stored.name].computers.insert_one({"_id": -number})
-            await stored.computers.delete_one({"_id": 7 * number})
-            for each in (index, other):
-                await check(each, stored)
-        await other.close()
 
 
 async def test_a_cursor_that_the_server_has_closed_is_opened_again(
@@ -257,7 +238,7 @@ async def test_changes_are_read_up_to_the_time_of_the_snapshot(
 ) -> None:
     commands = ReadCommands(stored)
     now = await commands.now()
-    stream, never = ChangeStream(stored, "computers", now), Timestamp(now.time + 3_600, 0)
+    stream, never = IdChanges(stored, "computers", now), Timestamp(now.time + 3_600, 0)
     await stored.computers.insert_one({"_id": 2_000})
     monkeypatch.setattr(change_streams, "_LAG_SECONDS", 0.1)
     with pytest.raises(ChangesUnavailable):

@@ -1,35 +1,23 @@
-"""What a page costs the database, and concurrent writes while a page is read."""
+"""What a page costs the database."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import pytest
-from motor.motor_asyncio import AsyncIOMotorClient
-from pymongo import MongoClient, monitoring
 
-from registry.capacity import Capacity
 from registry.jsonapi.cursors import Cursors, Position
-from registry.jsonapi.pagination import CursorPage, Window
-from registry.jsonapi.query import Query
 from registry.jsonapi.sorting import Order, parse_sort
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.settings import Settings
-from registry.storage.backlog import Backlog
-from registry.storage.bulkheads import Bulkheads
-from registry.storage.mongo.read_commands import ReadCommands
-from registry.storage.reads.listings import Listing
-from registry.storage.reads.snapshot import Reads, Snapshot
+from tests.storage.profiling import profiled
 from tests.support import Api, CommandLog, Database, Response
 
 GRAPH = Graph(RESOURCES)
 
 MANY, SIZE = 3_000, 10
 OWNER = MANY
+MIDDLE = Cursors("computer", parse_sort("", GRAPH["computer"], GRAPH)).encode((MANY // 2,))
 FEW = 5 * SIZE
 """Keys or documents that a page may examine: a small multiple of its size, not of the collection.
 A page reads one more than its size, twice where two conditions are combined, and skipped keys."""
@@ -57,22 +45,6 @@ async def many(api: Api, database: Database) -> Api:
     )
     await api.get("/persons?sort=full_name&page[size]=1")  # stores the full names
     return api
-
-
-async def examined(
-    database: Database, request: Callable[[], Awaitable[Response]]
-) -> tuple[int, Response]:
-    """Return how many index keys or documents MongoDB examined, whichever are more."""
-    await database.command("profile", 2)
-    response = await request()
-    await database.command("profile", 0)
-    reads = {"ns": {"$in": [f"{database.name}.{one.collection}" for one in GRAPH.values()]}}
-    profiles = await database.system.profile.find(reads).to_list(None)
-    await database.system.profile.drop()
-    assert profiles, "the profiler recorded nothing"
-    return max(
-        sum(one[field] for one in profiles) for field in ("keysExamined", "docsExamined")
-    ), response
 
 
 def position(record: dict[str, Any], order: Order) -> Position:
@@ -106,52 +78,36 @@ async def test_a_late_page_costs_no_more_than_the_first(
         after, before = stored[place + 1 : place + 1 + SIZE], stored[place - SIZE : place]
         for member, expected in (("after", after), ("before", before)):
             link = f"{path}&page[{member}]={cursor}"
-            cost, response = await examined(database, partial(many.get, link))
+            response = await cheap_page(many, database, link)
             assert [int(one["id"]) for one in response.data] == [one["_id"] for one in expected]
-            assert cost <= FEW, (member, place)
-    for link in (path, response.document["links"]["last"].removeprefix(origin(many))):
-        cost, response = await examined(database, partial(many.get, link))
-        assert len(response.data) == SIZE
-        assert cost <= FEW, link
+    for link in (path, response.document["links"]["last"].removeprefix(many.origin)):
+        await cheap_page(many, database, link)
 
 
-def origin(api: Api) -> str:
-    return str(api.client.make_url("/")).rstrip("/")
-
-
-@pytest.mark.parametrize("path", ["computers", "relationships/computers"])
-async def test_the_cost_of_a_related_page_depends_on_its_size_only(
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/persons/{OWNER}/computers?page[after]={MIDDLE}",
+        f"/persons/{OWNER}/computers?page[before]={MIDDLE}",
+        f"/persons/{OWNER}/relationships/computers?page[after]={MIDDLE}",
+        "/computers?sort=owner,-serial",  # begins with nulls
+        f"/persons/{OWNER}?include=computers&page[computers][size]={SIZE}",
+    ],
+)
+async def test_the_cost_of_a_page_depends_on_its_size_only(
     many: Api, database: Database, path: str
 ) -> None:
-    cursor = Cursors("computer", parse_sort("", GRAPH["computer"], GRAPH)).encode((MANY // 2,))
-    for member in ("after", "before"):
-        link = f"/persons/{OWNER}/{path}?page[size]={SIZE}&page[{member}]={cursor}"
-        cost, _ = await examined(database, partial(identifiers, many, link))
-        assert cost <= FEW
+    await cheap_page(many, database, path if "include" in path else f"{path}&page[size]={SIZE}")
 
 
-async def identifiers(api: Api, path: str) -> Response:
-    """Get a document of resource identifiers."""
-    async with api.client.get(path) as response:
-        document = await response.json(content_type=None)
-        assert len(document["data"]) == SIZE
-        return Response(response.status, response.headers, document)
-
-
-async def test_an_order_that_begins_with_nulls_costs_no_more(many: Api, database: Database) -> None:
-    path = f"/computers?sort=owner,-serial&page[size]={SIZE}"
-    cost, response = await examined(database, partial(many.get, path))
-    assert len(response.data) == SIZE
-    assert cost <= FEW
-
-
-async def test_the_cost_of_an_included_page_depends_on_its_size_only(
-    many: Api, database: Database
-) -> None:
-    path = f"/persons/{OWNER}?include=computers&page[computers][size]={SIZE}"
-    cost, response = await examined(database, partial(many.get, path))
-    assert len(response.included) == SIZE
-    assert cost <= FEW
+async def cheap_page(api: Api, database: Database, path: str) -> Response:
+    """Return a page that has the expected size, for which few keys and documents are examined."""
+    async with profiled(database, *(one.collection for one in GRAPH.values())) as profile:
+        response = await api.get(path)
+    shown = response.included if "include" in path else response.data
+    assert len(shown) == SIZE
+    assert profile.examined <= FEW, path
+    return response
 
 
 @pytest.mark.parametrize(
@@ -166,85 +122,3 @@ async def test_a_page_arrives_in_one_batch(many: Api, commands: CommandLog, path
     commands.take("all")
     assert len((await many.get(path)).data) == 500
     assert commands.take("getMore") == []
-
-
-class ConcurrentWrite(monitoring.CommandListener):
-    """Runs a write when the first query of a page has succeeded."""
-
-    def __init__(self, write: Callable[[], object]) -> None:
-        self._writes = [write]
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Do nothing; the base class requires this method."""
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        if event.command_name in {"find", "aggregate"} and self._writes:
-            self._writes.pop()()
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Do nothing; the base class requires this method."""
-
-
-@asynccontextmanager
-async def with_concurrent_write(
-    uri: str, settings: Settings, sort: str, write: Callable[[Any], object]
-) -> AsyncIterator[tuple[Listing, Cursors]]:
-    """Yield the persons in an order; the write happens while a page is read."""
-    order = parse_sort(sort, GRAPH["person"], GRAPH)
-    with MongoClient[dict[str, Any]](uri) as other:
-        persons = other[settings.database].persons
-        listener = ConcurrentWrite(lambda: write(persons))
-        client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(
-            uri, event_listeners=[listener]
-        )
-        database = client[settings.database]
-        capacity = Capacity.of(settings)
-        bulkheads = Bulkheads.of(capacity)
-        reads = Reads(ReadCommands(database), GRAPH, capacity, bulkheads, Backlog())
-        listing = Snapshot(reads).listing(GRAPH["person"], Query(order=order))
-        try:
-            yield listing, Cursors("person", order)
-        finally:
-            client.close()
-    assert not listener._writes
-
-
-def ids(window: Window) -> list[int]:
-    return [record["_id"] for record in window.records]
-
-
-@pytest.mark.parametrize("sort", ["last_name,-id", "last_name,first_name"])
-async def test_a_deletion_while_a_page_is_read_does_not_end_paging(
-    mongodb_uri: str, settings: Settings, database: Database, sort: str
-) -> None:
-    await database.persons.insert_many(
-        {"_id": number, "first_name": "A", "last_name": f"B{number}"} for number in range(1, 9)
-    )
-
-    def delete(persons: Any) -> None:
-        persons.delete_one({"_id": 4})
-
-    async with with_concurrent_write(mongodb_uri, settings, sort, delete) as (listing, cursors):
-        window = await listing.window(CursorPage(3, cursors))
-    assert ids(window) == [1, 2, 3]
-    assert window.more
-
-
-async def test_a_rename_while_a_page_is_read_neither_repeats_a_record_nor_ends_paging(
-    mongodb_uri: str, settings: Settings, database: Database
-) -> None:
-    await database.persons.insert_many(
-        {"_id": number, "first_name": "F", "last_name": name}
-        for number, name in enumerate("AABBCC", 1)
-    )
-
-    def rename(persons: Any) -> None:
-        persons.update_one({"_id": 2}, {"$set": {"last_name": "B"}})
-
-    async with with_concurrent_write(mongodb_uri, settings, "last_name", rename) as (
-        listing,
-        cursors,
-    ):
-        window = await listing.window(CursorPage(2, cursors, ("A", 1)))
-    assert ids(window) == [2, 3]
-    assert window.more

@@ -14,7 +14,6 @@ from registry.storage.mongo import mongo_client
 from tests.conftest import Serve
 from tests.proxy import Effect, Proxy
 from tests.storage.waiting import eventually
-from tests.storage.writing import Registry
 from tests.support import Api, Database, Response
 
 MANY = 30
@@ -28,10 +27,9 @@ def proxy(mongodb_uri: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 async def api(proxy: Proxy, serve: Serve, settings: Settings) -> Api:
-    """The service behind the proxy."""
-    api = await serve(settings=replace(settings, mongodb_uri=proxy.uri))
-    await Registry(api).repository.catch_up()
-    return api
+    """The service behind the proxy. A repeated command must not conflict with itself."""
+    unique = ("person.first_name", "person.last_name", "computer.serial")
+    return await serve(settings=replace(settings, mongodb_uri=proxy.uri, unique=unique))
 
 
 IN_A_GROUP: dict[str, Any] = {"relationships": {"computers": {"data": []}}}
@@ -39,7 +37,7 @@ IN_A_GROUP: dict[str, Any] = {"relationships": {"computers": {"data": []}}}
 
 
 async def post(api: Api, name: str, **more: Any) -> Response:
-    attributes = {"first_name": name, "last_name": "Hopper"}
+    attributes = {"first_name": name, "last_name": f"Hopper {name}"}
     return await api.post("/persons", {"type": "person", "attributes": attributes, **more})
 
 
@@ -109,7 +107,7 @@ async def test_a_single_command_is_executed_once_when_its_connection_breaks(
     stored = await database.persons.find().sort("_id").to_list(None)
     assert [(str(one["_id"]), one["last_name"], one["version"]) for one in stored] == [
         (first, "Murray", 2),
-        (second, "Hopper", 1),
+        (second, "Hopper Ada", 1),
     ]
 
 

@@ -13,10 +13,9 @@ from registry.http.app_keys import REPOSITORY
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.backlog import Backlog
 from registry.storage.schema import indexes, maintenance
 from registry.storage.schema.indexes import Indexes
-from registry.storage.text_blocks import BLOCK_SIZE
+from registry.storage.text_blocks import BLOCK_SIZE, Backlog
 from tests.conftest import Serve
 from tests.mongods import HeldIndexBuilds, mongod_with_fail_points
 from tests.support import Api, Database

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from registry.storage.mongo.read_commands import Command, ReadCommands, ReadResult
 from registry.storage.reads import listings
 from tests.conftest import Serve
+from tests.storage.profiling import Profile, profiled
 from tests.storage.test_overload import bulkheads
 from tests.support import Api, CommandLog, Database
 
@@ -55,10 +55,10 @@ async def test_a_few_related_resources_are_looked_up_first(
 
 
 async def test_a_page_does_not_look_up_all_of_many_related_resources(
-    stored: Api, monkeypatch: pytest.MonkeyPatch
+    stored: Api, database: Database
 ) -> None:
-    reads = await recorded(stored, f"/computers?{MANY}&page[size]=10", monkeypatch)
-    assert [len(found.records) for _, found in reads] == [1, 110, 55]
+    profile = await profile_of(stored, database, f"/computers?{MANY}&page[size]=10")
+    assert profile.returned == [1, 110, 55]
 
 
 async def test_ids_become_a_condition_if_the_first_batch_does_not_suffice(
@@ -73,12 +73,12 @@ async def test_ids_become_a_condition_if_the_first_batch_does_not_suffice(
 
 
 async def test_a_filter_on_the_targets_of_the_sort_reduces_the_targets_that_are_read(
-    stored: Api, monkeypatch: pytest.MonkeyPatch
+    stored: Api, database: Database
 ) -> None:
     path = f"/computers?{MANY}&sort=owner.last_name&page[size]=10"
-    reads = await recorded(stored, path, monkeypatch)
+    profile = await profile_of(stored, database, path)
     # More than few; whether there are many computers; persons, computers, their owners.
-    assert [len(found.records) for _, found in reads] == [1, 1, 27, 27, 27]
+    assert profile.returned == [1, 1, 27, 27, 27]
 
 
 async def test_a_few_resources_are_read_before_all_related_ones(
@@ -124,35 +124,17 @@ async def test_no_query_scans_a_collection(
     stored: Api, database: Database, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(listings, "_MAX_TOTAL_IDS", COUNT)
-    reads = await recorded(stored, path, monkeypatch)
-    assert reads
-    for command, _ in reads:
-        explained = {
-            name: value
-            for name, value in command.items()
-            if name not in {"maxTimeMS", "readConcern", "batchSize"}
-        }
-        plan = await database.command({"explain": explained, "verbosity": "queryPlanner"})
-        assert "COLLSCAN" not in str(plan), command
-        assert "IXSCAN" in str(plan) or "IDHACK" in str(plan) or "EOF" in str(plan), command
+    profile = await profile_of(stored, database, path)
+    assert profile
+    assert not profile.scans_collection
 
 
-async def recorded(
-    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
-) -> list[tuple[Command, ReadResult]]:
-    """Return the commands that a request for a collection runs, with what they found."""
-    reads: list[tuple[Command, ReadResult]] = []
-
-    async def run(self: ReadCommands, command: Command, *arguments: Any) -> ReadResult:
-        found = await original(self, command, *arguments)
-        reads.append((command, found))
-        return found
-
-    original = ReadCommands.run
-    monkeypatch.setattr(ReadCommands, "run", run)
-    response = await api.get(path)
+async def profile_of(api: Api, database: Database, path: str) -> Profile:
+    """Return the commands of a request."""
+    async with profiled(database, "persons", "computers") as profile:
+        response = await api.get(path)
     assert response.status == 200, response.document
-    return [(command, found) for command, found in reads if "counters" not in command.values()]
+    return profile
 
 
 @pytest.mark.parametrize(

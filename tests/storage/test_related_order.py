@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,26 +14,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from marshmallow import Schema
 
-from registry.capacity import Capacity
-from registry.jsonapi.cursors import END, Cursors, Position
-from registry.jsonapi.filtering import Condition, Filter
-from registry.jsonapi.pagination import CursorPage, NumberedPage, Page, Window
-from registry.jsonapi.query import Query
+from registry.jsonapi.cursors import Cursors, Position
 from registry.jsonapi.sorting import parse_sort, sort_names
-from registry.model.attributes import Operator, Text
+from registry.model.attributes import Text
 from registry.model.graph import Graph
 from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
-from registry.settings import Settings
-from registry.storage.backlog import Backlog
-from registry.storage.bulkheads import Bulkheads
-from registry.storage.mongo.read_commands import ReadCommands
-from registry.storage.reads import joined_reads, listings
-from registry.storage.reads.filters import to_query
-from registry.storage.reads.listings import Listing
-from registry.storage.reads.snapshot import Reads, Snapshot
-from registry.storage.repository import Repository
-from tests.support import Database
+from registry.storage.reads import listings, related_reads
+from tests.conftest import Serve
+from tests.storage.profiling import Profile, profiled
+from tests.support import Api, Database
 
 
 class MonitorSchema(Schema):
@@ -94,19 +83,17 @@ ORDERS = BY_USER | st.lists(
     max_size=4,
     unique_by=lambda name: name.removeprefix("-"),
 ).map(",".join)
-FILTERS = st.sampled_from(
-    [
-        [],
-        [Condition("brand", Operator.EQ, "A")],
-        [Condition("brand", Operator.NE, None), Condition("model", Operator.PREFIX, "")],
-        [Condition("user_id", Operator.EQ, 1)],
-        [Condition("user_id", Operator.EQ, None)],
-        [Condition("user_id", Operator.IN, (1, 2, None))],
-        [Condition("user_id", Operator.NE, 1)],
-        [Condition("user_id", Operator.GT, 2)],
-    ]
-)
-
+FILTERS: dict[str, dict[str, Any]] = {
+    "": {},
+    "filter[brand]=A": {"brand": "A"},
+    "filter[brand][ne]=null&filter[model][ge]=A": {"brand": {"$ne": None}, "model": {"$gte": "A"}},
+    "filter[user]=1": {"user_id": 1},
+    "filter[user]=null": {"user_id": None},
+    "filter[user]=1,2,null": {"user_id": {"$in": [1, 2, None]}},
+    "filter[user][ne]=1": {"user_id": {"$ne": 1}},
+    "filter[user][gt]=2": {"user_id": {"$gt": 2}},
+}
+"""Filters, each with the query of MongoDB that it stands for."""
 
 LIMITS = st.fixed_dictionaries(
     {
@@ -114,7 +101,7 @@ LIMITS = st.fixed_dictionaries(
         "MAX_BATCH": st.integers(1, 8),
         "_RECORDS_PER_RESULT": st.integers(2, 3),
         "_EXTRA_TARGETS": st.integers(0, 3),
-        "MAX_IDS": st.integers(0, 8),
+        "_MAX_IDS": st.integers(0, 8),
     }
 )
 """Low limits, so that small data take every path."""
@@ -125,168 +112,118 @@ def limited(**limits: int) -> Iterator[None]:
     """Replace limits of the module, by name."""
     with ExitStack() as patches:
         for name, limit in limits.items():
-            patches.enter_context(patch.object(joined_reads, name, limit))
+            patches.enter_context(patch.object(related_reads, name, limit))
         yield
 
 
-@dataclass(frozen=True)
-class Example:
-    """Data, and how pages of it are requested. limits: of the modules, by name."""
+async def expected(
+    database: Database, sort: str, query: dict[str, Any] | None = None
+) -> list[tuple[str, Position]]:
+    """Return the ids and the positions of all monitors, sorted after a `$lookup`."""
+    order = parse_sort(sort, MONITORS, GRAPH)
+    stages: Records = [{"$match": query or {}}]
+    for relationship in {key.relationship for key in order if key.relationship}:
+        path = f"related.{relationship.name}"
+        lookup = {
+            "from": GRAPH[relationship.target].collection,
+            "localField": relationship.foreign_key,
+            "foreignField": "_id",
+            "as": path,
+        }
+        stages += [{"$lookup": lookup}, {"$set": {path: {"$first": f"${path}"}}}]
+    paths = [
+        f"related.{key.relationship.name}.{key.stored_name}"
+        if key.relationship
+        else key.stored_name
+        for key in order
+    ]
+    directions = [-1 if key.descending else 1 for key in order]
+    values = [{"$ifNull": [f"${path}", None]} for path in paths]
+    stages += [
+        {"$sort": dict(zip(paths, directions, strict=True))},
+        {"$project": {"position": values}},
+    ]
+    found = await database.monitors.aggregate(stages).to_list(None)
+    return [(str(record["_id"]), tuple(record["position"])) for record in found]
 
-    persons: Records
-    monitors: Records
-    sort: str
-    filters: list[Filter]
-    page: CursorPage
-    number: int
-    limits: dict[str, int]
 
-
-EXAMPLES = st.builds(
-    Example,
-    persons=PERSONS,
-    monitors=RECORDS,
-    sort=ORDERS,
-    filters=FILTERS,
-    page=st.builds(CursorPage, st.integers(1, 7), st.none(), backwards=st.booleans()),
-    number=st.integers(1, 4),
-    limits=LIMITS,
-)
-
-
-class Reader:
-    """Reads pages of one type; `expected` sorts all its records after a `$lookup` of targets."""
-
-    def __init__(self, database: Database, resource: ResourceType, sort: str) -> None:
-        capacity = Capacity.of(Settings())
-        bulkheads = Bulkheads.of(capacity)
-        self.reads = Reads(ReadCommands(database), GRAPH, capacity, bulkheads, Backlog())
-        self.database = database
-        self.resource = resource
-        self.order = parse_sort(sort, resource, GRAPH)
-        self.cursors = Cursors(resource.type, self.order)
-        self.filters: list[Filter] = []
-
-    def listing(self) -> Listing:
-        query = Query(order=self.order, filters=tuple(self.filters))
-        return Snapshot(self.reads).listing(self.resource, query)
-
-    async def window(self, page: Page) -> Window:
-        return await self.listing().window(page)
-
-    async def streamed(self, size: int) -> list[int]:
-        """Return the ids of all records, streamed in batches of this size."""
-        with patch.object(listings, "CHUNK", size):
-            async with self.listing().chunks() as batches:
-                return [record["_id"] async for batch in batches for record in batch]
-
-    async def pages(self, size: int, backwards: bool) -> list[list[int]]:
-        """Return the ids on each page, from the first or last, through encoded cursors."""
-        page = CursorPage(size, self.cursors, END if backwards else None, backwards)
-        pages: list[list[int]] = []
-        while True:
-            window = await self.window(page)
-            pages.append(ids(window))
-            position = window.first if backwards else window.last
-            if not window.more or position is None:
-                return pages
-            cursor = self.cursors.encode(position)
-            page = replace(page, position=self.cursors.decode(cursor, "page"))
-
-    async def expected(self) -> list[tuple[int, Position]]:
-        """Return the ids and the positions of all records in order."""
-        stages: Records = [{"$match": {"$and": [{}, *map(to_query, self.filters)]}}]
-        for relationship in {key.relationship for key in self.order if key.relationship}:
-            path = f"related.{relationship.name}"
-            lookup = {
-                "from": GRAPH[relationship.target].collection,
-                "localField": relationship.foreign_key,
-                "foreignField": "_id",
-                "as": path,
-            }
-            stages += [{"$lookup": lookup}, {"$set": {path: {"$first": f"${path}"}}}]
-        paths = [
-            f"related.{key.relationship.name}.{key.stored_name}"
-            if key.relationship
-            else key.stored_name
-            for key in self.order
-        ]
-        directions = [-1 if key.descending else 1 for key in self.order]
-        values = [{"$ifNull": [f"${path}", None]} for path in paths]
-        stages += [
-            {"$sort": dict(zip(paths, directions, strict=True))},
-            {"$project": {"position": values}},
-        ]
-        found = await self.database[self.resource.collection].aggregate(stages).to_list(None)
-        return [(record["_id"], tuple(record["position"])) for record in found]
+def page_path(sort: str, size: int, position: Position | None = None, member: str = "after") -> str:
+    """Return the path of a page. position: of the record after or before which it begins."""
+    path = f"/monitors?sort={sort}&page[size]={size}"
+    if position is None:
+        return path
+    cursor = Cursors("monitor", parse_sort(sort, MONITORS, GRAPH)).encode(position)
+    return f"{path}&page[{member}]={cursor}"
 
 
 async def store(database: Database, persons: Records, monitors: Records) -> None:
     """Replace all records by these, with ids from 1; users that do not exist become null."""
+    for one in persons:
+        one["full_name"] = f"{one['first_name']} {one['last_name']}"
     monitors = [
         one if (one["user_id"] or 0) <= len(persons) else {**one, "user_id": None}
         for one in monitors
     ]
     for name, records in (("persons", persons), ("monitors", monitors)):
         await database[name].delete_many({})
-        if records:
-            await database[name].insert_many(
-                {"_id": number, **one} for number, one in enumerate(records, 1)
-            )
-
-
-def ids(window: Window) -> list[int]:
-    return [record["_id"] for record in window.records]
+        await database[name].insert_many(
+            {"_id": number, **one} for number, one in enumerate(records, 1)
+        )
 
 
 @pytest.fixture
-async def prepared(database: Database) -> Database:
-    """A database with the collections and indexes of all types."""
-    repository = Repository(database, GRAPH, Capacity.of(Settings()))
-    await repository.prepare()
-    await repository.catch_up()
-    await repository.close()
-    return database
+async def api(serve: Serve) -> Api:
+    """A service with monitors."""
+    return await serve((*RESOURCES, MONITOR))
 
 
-@given(example=EXAMPLES)
+@given(
+    records=st.tuples(PERSONS, RECORDS),
+    query=st.tuples(ORDERS, st.sampled_from(list(FILTERS))),
+    size=st.integers(1, 7),
+    limits=LIMITS,
+)
 @hypothesis_settings(
     max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # examples share a database
 )
 async def test_pages_are_those_of_sorting_all_records_after_a_lookup(
-    prepared: Database, example: Example
+    api: Api,
+    database: Database,
+    records: tuple[Records, Records],
+    query: tuple[str, str],
+    size: int,
+    limits: dict[str, int],
 ) -> None:
-    await store(prepared, example.persons, example.monitors)
-    reader = Reader(prepared, MONITORS, example.sort)
-    reader.filters = example.filters
-    expected = [id_ for id_, _ in await reader.expected()]
-    page, start = example.page, (example.number - 1) * example.page.size
-    with limited(**example.limits):
-        pages = await reader.pages(page.size, page.backwards)
-        numbered = await reader.window(NumberedPage(example.number, page.size, total=False))
-        streamed = await reader.streamed(page.size)
-    assert streamed == expected
-    assert all(len(one) == page.size for one in pages[:-1])
-    if page.backwards:
-        pages.reverse()
-    assert [id_ for one in pages for id_ in one] == expected
-    assert ids(numbered) == expected[start : start + page.size]
+    await store(database, *records)
+    sort, filters = query
+    ids = [id_ for id_, _ in await expected(database, sort, FILTERS[filters])]
+    path = f"{page_path(sort, size)}&{filters}"
+    with limited(**limits), patch.object(listings, "CHUNK", size):
+        pages = [page.ids for page in await api.pages(path)]
+        last = (await api.get(path)).document["links"]["last"].removeprefix(api.origin)
+        backwards = [page.ids for page in await api.pages(last, "prev")]
+        numbered = await api.get(f"{path}&page[number]=2&page[total]=false")
+        streamed = await api.get(f"/monitors?sort={sort}&{filters}")
+    assert streamed.ids == ids
+    assert pages == [ids[at : at + size] for at in range(0, len(ids), size) or [0]]
+    assert [id_ for page in reversed(backwards) for id_ in page] == ids
+    assert numbered.ids == ids[size : 2 * size]
 
 
 async def test_keys_of_targets_that_do_not_exist_count_as_null_among_few_records(
-    prepared: Database,
+    api: Api, database: Database
 ) -> None:
-    await prepared.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "A"})
+    await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "A"})
     users = (1, 2, None)
-    await prepared.monitors.insert_many(
+    await database.monitors.insert_many(
         {"_id": number, "user_id": user} for number, user in enumerate(users, 1)
     )
-    page = CursorPage(10, (reader := Reader(prepared, MONITORS, "user.last_name")).cursors)
-    assert ids(await reader.window(page)) == [2, 3, 1]
+    path = page_path("user.last_name", 10)
+    assert (await api.get(path)).ids == ["2", "3", "1"]
     with limited(_MAX_SORTED=1):
-        assert ids(await reader.window(page)) == [3, 1]
+        assert (await api.get(path)).ids == ["3", "1"]
 
 
 MANY, SIZE, OWNED = 10_000, 50, 500
@@ -294,12 +231,12 @@ MANY, SIZE, OWNED = 10_000, 50, 500
 
 
 @pytest.fixture
-async def many(prepared: Database) -> Database:
+async def many(api: Api, database: Database) -> Api:
     """All persons have different last names; ten share an e-mail address, and 1,000 a first name.
 
     A tenth of the monitors have no user, and one person uses OWNED of them.
     """
-    await prepared.persons.insert_many(
+    await database.persons.insert_many(
         {
             "_id": number,
             "first_name": f"First {number % 10}",
@@ -309,7 +246,7 @@ async def many(prepared: Database) -> Database:
         for number in range(1, MANY + 1)
     )
     users = random.Random(1)  # noqa: S311 - the same in each run
-    await prepared.monitors.insert_many(
+    await database.monitors.insert_many(
         {
             "_id": number,
             "brand": f"Brand {number * 7919 % MANY:05}",
@@ -318,21 +255,21 @@ async def many(prepared: Database) -> Database:
         }
         for number in range(1, MANY + 1)
     )
-    await prepared.monitors.update_many({"_id": {"$mod": [10, 1]}}, {"$set": {"user_id": None}})
-    return prepared
+    await database.monitors.update_many({"_id": {"$mod": [10, 1]}}, {"$set": {"user_id": None}})
+    return api
 
 
-async def cost(database: Database, read: Awaitable[Window]) -> tuple[Window, int, int]:
-    """Return a page, the number of its commands, and of the keys and documents examined."""
-    await database.command("profile", 2)
-    window = await read
-    await database.command("profile", 0)
-    names = [f"{database.name}.{one}" for one in ("persons", "monitors")]
-    profiles = await database.system.profile.find({"ns": {"$in": names}}).to_list(None)
-    await database.system.profile.drop()
-    assert not [one for one in profiles if "COLLSCAN" in one["planSummary"]]
-    examined = sum(one["keysExamined"] + one["docsExamined"] for one in profiles)
-    return window, len(profiles), examined
+async def checked(api: Api, database: Database, path: str, ids: list[str]) -> Profile:
+    """Check the ids of a page; return its commands, none of which scans a collection."""
+    async with profiled(database, "persons", "monitors") as profile:
+        page = await api.get(path)
+    assert page.ids == ids
+    assert not profile.scans_collection
+    return profile
+
+
+def examined(profile: Profile) -> int:
+    return profile.total("keysExamined") + profile.total("docsExamined")
 
 
 COSTS = {
@@ -351,94 +288,88 @@ COSTS = {
 """The commands of a page, and the keys and documents that they examine, at most."""
 
 
-async def test_a_page_costs_a_part_of_the_collection_wherever_it_is(many: Database) -> None:
-    for sort, (most_commands, most_examined) in COSTS.items():
-        reader = Reader(many, MONITORS, sort)
-        expected = await reader.expected()
-        for place in (0, MANY // 20, MANY // 3, MANY - 2 * SIZE):
-            backwards = place > MANY // 4
-            page = CursorPage(SIZE, reader.cursors, expected[place][1], backwards)
-            window, commands, examined = await cost(many, reader.window(page))
-            start = max(0, place - SIZE) if backwards else place + 1
-            stop = place if backwards else start + SIZE
-            assert ids(window) == [id_ for id_, _ in expected[start:stop]]
-            assert commands <= most_commands, (sort, place)
-            assert examined <= most_examined, (sort, place)
+@pytest.mark.parametrize("sort", COSTS)
+async def test_a_page_costs_a_part_of_the_collection_wherever_it_is(
+    many: Api, database: Database, sort: str
+) -> None:
+    most_commands, most_examined = COSTS[sort]
+    sorted_ = await expected(database, sort)
+    ids = [id_ for id_, _ in sorted_]
+    for place in (0, MANY // 20, MANY // 3, MANY - 2 * SIZE):
+        member, start = ("before", place - SIZE) if place > MANY // 4 else ("after", place + 1)
+        path = page_path(sort, SIZE, sorted_[place][1], member)
+        profile = await checked(many, database, path, ids[start : start + SIZE])
+        assert len(profile) <= most_commands, place
+        assert examined(profile) <= most_examined, place
 
 
 @pytest.fixture
-async def pairs(prepared: Database) -> Database:
+async def pairs(api: Api, database: Database) -> Api:
     """Persons with a monitor each, but for three monitors without a user. All first names equal."""
-    await prepared.persons.insert_many(
+    await database.persons.insert_many(
         {"_id": number, "first_name": "Ada", "last_name": f"{number:04}"}
         for number in range(1, 2_001)
     )
-    await prepared.monitors.insert_many(
+    await database.monitors.insert_many(
         {"_id": number, "user_id": number if number > 3 else None} for number in range(1, 2_001)
     )
-    return prepared
+    return api
 
 
-async def test_the_first_page_takes_three_commands(pairs: Database) -> None:
-    for sort in ("user.last_name", "-user.last_name", "user.first_name"):
-        reader = Reader(pairs, MONITORS, sort)
-        window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
-        assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
-        assert commands == 3  # whether the type is large, the first targets, their records
+async def first_page(api: Api, database: Database, sort: str) -> Profile:
+    """Check the first page; return its commands."""
+    ids = [id_ for id_, _ in await expected(database, sort)]
+    return await checked(api, database, page_path(sort, SIZE), ids[:SIZE])
 
 
-async def test_a_large_group_is_read_by_the_ids_of_targets(pairs: Database) -> None:
-    reader = Reader(pairs, MONITORS, "-user.first_name")
-    expected = [id_ for id_, _ in await reader.expected()]
-    page = CursorPage(SIZE, reader.cursors, None)
-    window = await reader.window(page)
-    page = replace(page, position=window.last)
-    window, commands, examined = await cost(pairs, reader.window(page))
-    assert ids(window) == expected[SIZE : 2 * SIZE]
+@pytest.mark.parametrize("sort", ["user.last_name", "-user.last_name", "user.first_name"])
+async def test_the_first_page_takes_three_commands(
+    pairs: Api, database: Database, sort: str
+) -> None:
+    # Whether the type is large, the first targets, their records.
+    assert len(await first_page(pairs, database, sort)) == 3
+
+
+async def test_a_large_group_is_read_by_the_ids_of_targets(pairs: Api, database: Database) -> None:
+    sorted_ = await expected(database, "-user.first_name")
+    path = page_path("-user.first_name", SIZE, sorted_[SIZE - 1][1])
+    ids = [id_ for id_, _ in sorted_[SIZE : 2 * SIZE]]
+    profile = await checked(pairs, database, path, ids)
     # Whether the type is large; the target at the position, its records; targets, their records.
-    assert commands == 5
-    assert examined < 1_000 + 10 * SIZE
+    assert len(profile) == 5
+    assert examined(profile) < 1_000 + 10 * SIZE
 
 
-async def test_pages_continue_after_records_without_a_target(pairs: Database) -> None:
-    for sort in ("user.last_name", "-user.last_name"):
-        reader = Reader(pairs, MONITORS, sort)
-        expected = [id_ for id_, _ in await reader.expected()]
-        for place in (0, 1, 2, len(expected) - 3):
-            position = (await reader.expected())[place][1]
-            window = await reader.window(CursorPage(5, reader.cursors, position))
-            assert ids(window) == expected[place + 1 : place + 6]
-
-
-async def test_only_targets_with_records_are_read_if_few_have_any(pairs: Database) -> None:
-    await pairs.monitors.update_many(
+async def test_only_targets_with_records_are_read_if_few_have_any(
+    pairs: Api, database: Database
+) -> None:
+    await database.monitors.update_many(
         {}, [{"$set": {"user_id": {"$add": [1, {"$mod": ["$_id", 9]}]}}}]
     )
-    await pairs.persons.update_many({"_id": {"$lt": 10}}, {"$set": {"last_name": "9"}})
-    reader = Reader(pairs, MONITORS, "user.last_name")
+    await database.persons.update_many({"_id": {"$lt": 10}}, {"$set": {"last_name": "9"}})
     with limited(MAX_BATCH=SIZE):
-        window, commands, _ = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
-    assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
-    assert commands <= 7  # whether the type is large, two batches, and the targets with records
+        profile = await first_page(pairs, database, "user.last_name")
+    assert len(profile) <= 7  # whether the type is large, two batches, and the targets with records
 
 
-async def test_many_records_without_a_target_take_no_command_of_their_own(pairs: Database) -> None:
-    await pairs.monitors.insert_many(
+async def test_many_records_without_a_target_take_no_command_of_their_own(
+    pairs: Api, database: Database
+) -> None:
+    await database.monitors.insert_many(
         {"_id": number, "user_id": None} for number in range(2_001, 12_001)
     )
-    reader = Reader(pairs, MONITORS, "user.last_name")
-    window, commands, examined = await cost(pairs, reader.window(CursorPage(SIZE, reader.cursors)))
-    assert ids(window) == [id_ for id_, _ in (await reader.expected())[:SIZE]]
-    assert commands == 3
-    assert examined < 3_000
+    profile = await first_page(pairs, database, "user.last_name")
+    assert len(profile) == 3
+    assert examined(profile) < 3_000
 
 
-async def test_a_target_with_many_records_does_not_delay_others(pairs: Database) -> None:
-    await pairs.monitors.update_many({"_id": {"$gt": 1_000}}, {"$set": {"user_id": 30}})
-    for sort in ("user.last_name", "-user.last_name"):
-        reader = Reader(pairs, MONITORS, sort)
-        page = CursorPage(SIZE, reader.cursors, (await reader.expected())[10][1])
-        with limited(_RECORDS_PER_RESULT=2, _EXTRA_TARGETS=0):
-            window, _, examined = await cost(pairs, reader.window(page))
-        assert ids(window) == [id_ for id_, _ in (await reader.expected())[11 : SIZE + 11]]
-        assert examined < 3_000
+@pytest.mark.parametrize("sort", ["user.last_name", "-user.last_name"])
+async def test_a_target_with_many_records_does_not_delay_others(
+    pairs: Api, database: Database, sort: str
+) -> None:
+    await database.monitors.update_many({"_id": {"$gt": 1_000}}, {"$set": {"user_id": 30}})
+    sorted_ = await expected(database, sort)
+    path = page_path(sort, SIZE, sorted_[10][1])
+    ids = [id_ for id_, _ in sorted_[11 : SIZE + 11]]
+    with limited(_RECORDS_PER_RESULT=2, _EXTRA_TARGETS=0):
+        assert examined(await checked(pairs, database, path, ids)) < 3_000

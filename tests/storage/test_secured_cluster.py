@@ -18,7 +18,7 @@ from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
-from registry.storage.mongo import mongo_client, sessions
+from registry.storage.mongo import mongo_client, transactions
 from registry.storage.mongo.mongo_client import APP_NAME, connect
 from registry.storage.schema.validators import prepare_validators
 from tests.certificates import Authority
@@ -55,7 +55,7 @@ async def secured_mongod(program: str, authority: Authority) -> AsyncIterator[st
         async with client_of(f"{uri}&directConnection=true") as admin:
             members = [{"_id": 0, "host": f"localhost:{port}"}]
             await admin.admin.command("replSetInitiate", {"_id": "secured", "members": members})
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not (await admin.admin.command("hello"))["isWritablePrimary"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             await admin.admin.command({"createUser": "admin", "pwd": "secret", "roles": ["root"]})
@@ -96,7 +96,7 @@ async def test_the_role_read_write_on_the_database_is_enough(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(sessions, "SUSPECT_SECONDS", 0.1)
+    monkeypatch.setattr(transactions, "_SUSPECT_SECONDS", 0.1)
     caplog.set_level(logging.WARNING)
     commands.denied.clear()
     api = await serve()
@@ -137,7 +137,7 @@ async def test_the_role_read_write_on_the_database_is_enough(
 
 async def start_error(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the line that says why the cluster cannot be used."""
-    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 300)
+    monkeypatch.setitem(mongo_client._OPTIONS, "serverSelectionTimeoutMS", 2_000)
     with pytest.raises(StartError) as caught:
         async with connect(Settings(mongodb_uri=uri, database=DATABASE), Graph(RESOURCES)):
             pass
@@ -147,32 +147,29 @@ async def start_error(uri: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return message
 
 
-async def test_a_wrong_password_is_reported(
-    secured_uri: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("credentials", "reason"),
+    [
+        ("service:wrong@", "Authentication failed"),
+        ("", "requires authentication"),
+        ("service:%07@", "prohibited character"),
+    ],
+)
+async def test_wrong_credentials_are_reported(
+    secured_uri: str, monkeypatch: pytest.MonkeyPatch, credentials: str, reason: str
 ) -> None:
-    uri = secured_uri.replace("p%40ss", "wrong")
-    assert "Authentication failed" in await start_error(uri, monkeypatch)
+    uri = secured_uri.replace("service:p%40ss@", credentials)
+    assert reason in await start_error(uri, monkeypatch)
 
 
-async def test_a_missing_password_is_reported(
-    secured_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uri = secured_uri.replace("service:p%40ss@", "")
-    assert "requires authentication" in await start_error(uri, monkeypatch)
-
-
-async def test_a_server_of_another_authority_is_reported(
+async def test_a_server_that_cannot_be_trusted_is_reported(
     secured_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Authority(tmp_path)
-    uri = secured_uri.partition("tlsCAFile=")[0] + f"tlsCAFile={other.certificate}"
+    certificate = Authority(tmp_path).certificate
+    uri = secured_uri.partition("tlsCAFile=")[0] + f"tlsCAFile={certificate}"
     assert "certificate verify failed" in await start_error(uri, monkeypatch)
-
-
-async def test_a_server_that_requires_tls_is_reported_to_a_client_without_it(
-    secured_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "connection closed" in await start_error(secured_uri.partition("?")[0], monkeypatch)
+    without_tls = secured_uri.partition("?")[0]
+    assert "connection closed" in await start_error(without_tls, monkeypatch)
 
 
 async def test_a_database_that_the_user_may_not_write_is_reported(

@@ -10,9 +10,9 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClientSession
 from pymongo.errors import OperationFailure
 
-from registry.storage.mongo import sessions
+from registry.storage.mongo import transactions
 from registry.storage.mongo.mongo_client import APP_NAME
-from registry.storage.mongo.sessions import OrphanedTransactions
+from registry.storage.mongo.transactions import OrphanedTransactions
 from tests.mongods import client_of
 from tests.support import Api, CommandLog, Database, Response
 
@@ -40,7 +40,7 @@ async def patch(api: Api, id_: str, **members: object) -> Response:
 async def test_an_orphaned_transaction_is_ended_and_those_of_other_applications_are_not(
     api: Api, database: Database, mongodb_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "SUSPECT_SECONDS", 0.1)
+    monkeypatch.setattr(transactions, "_SUSPECT_SECONDS", 0.1)
     for _ in range(3):
         await api.person()
     await api.computer()

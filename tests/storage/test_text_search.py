@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from registry.http.app_keys import REPOSITORY
 from registry.jsonapi.filtering import Condition
 from registry.model.attributes import Operator
-from registry.storage.reads import joined_reads
+from registry.storage.reads import related_reads
 from registry.storage.reads.filters import to_query
 from registry.storage.schema import maintenance, text_indexing
 from registry.storage.text_blocks import BLOCK_SIZE, fold
 from tests.conftest import Serve
+from tests.storage.profiling import profiled
 from tests.storage.waiting import eventually
 from tests.support import Api, CommandLog, Database
 
@@ -224,7 +225,7 @@ async def test_blocks_serve_combinations(
 async def test_blocks_serve_conditions_on_related_resources(
     indexed: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined_reads, "MAX_BATCH", 10)  # does not suffice, so ids are looked up
+    monkeypatch.setattr(related_reads, "MAX_BATCH", 10)  # does not suffice, so ids are looked up
     await database.computers.insert_many(
         {"_id": number, "serial": f"SN-{number}", "person": number} for number in range(1, COUNT)
     )
@@ -244,14 +245,11 @@ async def test_blocks_serve_conditions_on_related_resources(
 async def test_a_search_examines_the_blocks_and_the_records_that_match(
     indexed: Api, database: Database
 ) -> None:
-    await database.command("profile", 2)
-    assert await found(indexed, "email", "@77.e", "&page[size]=5") == [77]
-    await database.command("profile", 0)
-    reads = {"ns": {"$in": [f"{database.name}.persons", f"{database.name}.persons.text_blocks"]}}
-    profiles = await database.system.profile.find(reads).to_list(None)
+    async with profiled(database, "persons", "persons.text_blocks") as profile:
+        assert await found(indexed, "email", "@77.e", "&page[size]=5") == [77]
     blocks, outside = COUNT // BLOCK_SIZE, 19
-    assert sum(one["docsExamined"] for one in profiles) <= 2 * blocks + outside + 1
-    assert sum(one["keysExamined"] for one in profiles) <= 3 * outside
+    assert profile.total("docsExamined") <= 2 * blocks + outside + 1
+    assert profile.total("keysExamined") <= 3 * outside
 
 
 async def test_text_that_only_old_records_have_often_is_known_to_be_common(
@@ -362,17 +360,15 @@ async def test_looking_for_settled_records_examines_only_those_outside(
     indexed: Api, database: Database
 ) -> None:
     await database.persons.update_many({"text_block": None}, {"$set": {"updated_at": "9999"}})
-    await database.command("profile", 2)
-    await indexing_of(indexed).index()
-    await database.command("profile", 0)
-    (profile,) = await database.system.profile.find({"ns": f"{database.name}.persons"}).to_list(2)
-    assert profile["docsExamined"] == 19
+    async with profiled(database, "persons") as profile:
+        await indexing_of(indexed).index()
+    assert profile.total("docsExamined") == 19
 
 
 async def test_a_block_of_new_records_is_built_in_the_background(
     database: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(maintenance, "SETTLE_SECONDS", 1.0)  # the writes have ended by then
     monkeypatch.setattr(text_indexing, "SETTLE_SECONDS", 0)
     api = await serve()
     await asyncio.gather(*(api.person("Ada", f"New {number}") for number in range(BLOCK_SIZE)))

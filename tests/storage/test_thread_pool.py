@@ -57,9 +57,7 @@ async def test_slow_queries_do_not_block_a_write(
             repository = Repository(own, GRAPH, Capacity.of(settings))
             names = {"first_name": "Ada", "last_name": "Lovelace"}
             person = GRAPH["person"]
-            (written,) = await repository.write(
-                [Write(Verb.CREATE, person, NEW, Change(names, ()))]
-            )
+            (written,) = await repository.write([Write(Verb.ADD, person, NEW, Change(names, ()))])
             assert not any(task.done() for task in slow)
             stored = await repository.snapshot().get(person, written.record["_id"])
             assert stored["first_name"] == "Ada"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 10.0) -> bool:
+async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> bool:
     """Return whether the condition becomes true within this time; the last check decides."""
     deadline = time.monotonic() + seconds
     while not (satisfied := await condition()) and time.monotonic() < deadline:  # noqa: ASYNC110 - no event

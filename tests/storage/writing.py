@@ -15,7 +15,6 @@ from registry.jsonapi.changes import (
     Change,
     Identifier,
     Linkage,
-    Mode,
     Verb,
     Versions,
     Write,
@@ -49,7 +48,7 @@ class Registry:
     def create(self, type_name: str, id_: int | None = None, **more: Any) -> Write:
         """Return the write of a new resource. id_: a placeholder, negative."""
         target = NEW if id_ is None else _identifier(id_)
-        return Write(Verb.CREATE, self._graph[type_name], target, self._change(type_name, more))
+        return Write(Verb.ADD, self._graph[type_name], target, self._change(type_name, more))
 
     def update(self, place: Place, versions: Versions = None, **more: Any) -> Write:
         """Return the write of attributes, `computers` or `owner`."""
@@ -59,15 +58,15 @@ class Registry:
 
     def delete(self, place: Place) -> Write:
         type_name, id_ = place
-        return Write(Verb.DELETE, self._graph[type_name], _identifier(id_), NO_CHANGE)
+        return Write(Verb.REMOVE, self._graph[type_name], _identifier(id_), NO_CHANGE)
 
     def _change(self, type_name: str, more: dict[str, Any]) -> Change:
-        """Return a change of attributes and links. more: also `mode` and `read_only`."""
+        """Return a change of attributes and links. more: also `verb` and `read_only`."""
         relationships = self._graph[type_name].relationships
-        mode = more.pop("mode", Mode.REPLACE)
+        verb = more.pop("verb", Verb.UPDATE)
         read_only = more.pop("read_only", {})
         linkages = [
-            Linkage(relationships[name], tuple(map(_identifier, _ids(more.pop(name)))), mode)
+            Linkage(relationships[name], tuple(map(_identifier, _ids(more.pop(name)))), verb)
             for name in relationships
             if name in more
         ]

@@ -39,9 +39,9 @@ def _is_indescribable(error: dict[str, Any]) -> bool:
     source: dict[str, str] = error.get("source", {})
     if "parameter" in source:
         return INDESCRIBABLE_PARAMETERS.fullmatch(source["parameter"]) is not None
-    # A key is for one request; a `lid` must be unique and refer to an earlier operation; the length
-    # of a URL is limited.
-    if error["code"] == "idempotency_key_reused":
+    # Positions come from responses; a key is for one request; a `lid` must be unique and refer to
+    # an earlier operation; the length of a URL is limited.
+    if error["code"] in {"invalid_position", "idempotency_key_reused"}:
         return True
     # `id` and `lid` exclude each other: only `not` can say so, which generators of clients drop.
     is_local = source.get("pointer", "").endswith("/lid") or "not both" in error["detail"]

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,7 @@ from registry.settings import Settings
 from tests.conftest import Grant
 from tests.databases import new_name
 from tests.system.conftest import Start
-from tests.system.service import (
-    COMMAND,
-    TIMEOUT,
-    environment,
-    error_message,
-    person,
-    run_command,
-)
+from tests.system.service import COMMAND, TIMEOUT, environment, error_message, person, run_command
 
 
 def run(*arguments: str | Path) -> str:
@@ -41,19 +35,17 @@ def run(*arguments: str | Path) -> str:
     return done.stderr
 
 
-def test_a_backup_of_a_running_service_is_restored_into_another_directory(
-    start: Start, tmp_path: Path
-) -> None:
+def test_a_backup_of_a_running_service_is_restored_elsewhere(start: Start, tmp_path: Path) -> None:
     data, other = tmp_path / "data", tmp_path / "other"
     file, options = tmp_path / "registry.backup", ("--data-dir", data)
     service = start(data_dir=data)
     service.request("/persons", person("Grace"))
     before = service.request("/persons")["data"]
 
-    assert run("backup", *options, file) == f"Wrote 2 counters, 1 person of {data} to {file}\n"
+    assert run("backup", *options, file) == f"Wrote 3 counters, 1 person of {data} to {file}\n"
     service.request("/persons", person("Ada"))
     message = run("restore", "--data-dir", other, file).splitlines()[0]
-    assert message.startswith("Restored 2 counters, 1 person from the backup of 20")
+    assert message.startswith("Restored 3 counters, 1 person from the backup of 20")
     assert message.endswith(f" into {other}")
 
     in_use = error_message([*COMMAND, "restore", *options, file], environment())
@@ -95,9 +87,7 @@ async def test_a_restore_lists_the_tokens_that_are_valid(
     ]
 
 
-def test_the_names_in_a_backup_cannot_control_the_terminal(
-    tmp_path: Path, mongodb_uri: str, settings: Settings
-) -> None:
+def test_names_in_backups_are_safe(tmp_path: Path, mongodb_uri: str, settings: Settings) -> None:
     file, name = tmp_path / "registry.backup", "\x1b]0;title\x07\n\u202e"
     with file.open("wb+") as binary, new_archive(binary) as archive:
         archive.writestr("a", encode({"_id": 1}))
@@ -115,30 +105,30 @@ def test_the_names_in_a_backup_cannot_control_the_terminal(
     assert message.endswith(f"is not empty: it has {shown}\n")
 
 
-def test_a_backup_is_written_to_a_pipe(tmp_path: Path, mongodb_uri: str, other: str) -> None:
+def test_a_backup_is_written_to_a_pipe_and_restored_from_one(
+    tmp_path: Path, mongodb_uri: str, settings: Settings, other: str
+) -> None:
     with MongoClient[Any](mongodb_uri) as client:
         client[other].persons.insert_many({"_id": id_} for id_ in range(1, 1_001))
-    options = ("--mongodb-uri", mongodb_uri, "--database", other)
-    script = '"$@" | cat >"$0"'
-    shell: list[str | Path] = [
-        *("bash", "-c", script, tmp_path / "backup"),
-        *COMMAND,
-        "backup",
-        *options,
-        "-",
+    options = ("--mongodb-uri", mongodb_uri, "--database")
+    copying = ("bash", "-c", '"$@" | tee "$0"', tmp_path / "backup")
+    backup = (*copying, *COMMAND, "backup", *options, other, "-")
+    restoring = ("bash", "-c", '"$@" <"$0"', tmp_path / "backup")
+    restore = (*restoring, *COMMAND, "restore", *options, settings.database, "-")
+    notes = [
+        subprocess.run(  # noqa: S603 - these commands
+            shell, env=environment(), capture_output=True, timeout=TIMEOUT, check=True
+        ).stderr.decode()
+        for shell in (backup, restore)
     ]
-    done = subprocess.run(  # noqa: S603 - this command
-        shell, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, check=True
-    )
-    assert done.stderr == f"Wrote 1,000 persons of the database {other} at {mongodb_uri} to -\n"
-    with open_backup(tmp_path / "backup") as backup:
-        assert [one.documents for one in backup.manifest.collections] == [1_000]
+    assert notes[0] == f"Wrote 1,000 persons of the database {other} at {mongodb_uri} to -\n"
+    assert notes[1].startswith("Restored 1,000 persons from the backup of ")
+    with open_backup(FileIO(tmp_path / "backup")) as opened:
+        assert [one.documents for one in opened.manifest.collections] == [1_000]
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
-def test_wrong_arguments_are_reported_in_one_line(
-    command: str, tmp_path: Path, mongodb_uri: str
-) -> None:
+def test_wrong_arguments_are_one_line(command: str, tmp_path: Path, mongodb_uri: str) -> None:
     assert "FILE" in error_message([*COMMAND, command], environment(), status=2)
     missing = tmp_path / "missing" / "file"
     message = error_message(

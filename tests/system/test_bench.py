@@ -5,47 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import numpy as np
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from benchmark import growth, load, open_loop, plot, table
+from benchmark import load, open_loop, table
 from benchmark.client import Request
 from benchmark.comparison import compare_servers
 from benchmark.open_loop import OpenLoop
 from benchmark.processes import BenchmarkError, all_cores
 from benchmark.rounds import Plan
-from benchmark.samples import (
-    CONSTANT,
-    NAIVE,
-    SERVICE,
-    AbandonedStreams,
-    FullList,
-    Latencies,
-    LoopLag,
-    Neighbour,
-    Overload,
-    Part,
-    Percentiles,
-    Results,
-    Sample,
-)
+from benchmark.samples import NAIVE, SERVICE, Overload, Part, Results, Sample
 from benchmark.testbed import new_testbed
-from benchmark.workloads import LARGE_TITLES, TITLES, Workload
+from benchmark.workloads import TITLES, Workload
+from tests.programs import required_program
+from tests.system.service import ROOT, descendants, has_exited
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -59,11 +43,7 @@ TINY = ("--rounds", "1", "--seconds", "1", "--connections", "2", "--persons", "2
 
 @pytest.fixture(autouse=True)
 def _wrk() -> None:
-    if shutil.which("wrk") is None:
-        reason = "NO WRK: the benchmark is not tested"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    required_program("wrk")
 
 
 @asynccontextmanager
@@ -86,19 +66,6 @@ def rows(tables: str) -> list[list[str]]:
     """Return the cells of all rows of all tables."""
     lines = [line for line in tables.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def descendants(process: int) -> list[int]:
-    """Return the ids of the child processes, their children and so on."""
-    processes = [process]
-    for number in processes:
-        for task in Path(f"/proc/{number}/task").iterdir():
-            processes += map(int, (task / "children").read_text().split())
-    return processes[1:]
-
-
-def alive(processes: Iterable[int]) -> list[int]:
-    return [number for number in processes if Path(f"/proc/{number}").exists()]
 
 
 @pytest.fixture
@@ -162,9 +129,7 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
         assert (tmp_path / name).read_bytes().startswith(PNG)
 
 
-async def test_the_naive_server_responds_as_the_service_to_all_workloads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_naive_server_responds_as_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'scripts'}")
     compared, no_rounds = Results("a machine"), Plan(0, 1, [1], all_cores())
     async with new_testbed() as testbed:
@@ -172,34 +137,6 @@ async def test_the_naive_server_responds_as_the_service_to_all_workloads(
         for name, resource in product((NAIVE, SERVICE), ("persons", "computers")):
             stored = await testbed.database(name)[resource].distinct("_id")
             assert stored == list(range(1, 1 + (200 if resource == "persons" else 600)))
-
-
-def sample(part: Part, subject: str, workload: str, rate: float) -> Sample:
-    return Sample(part, subject, workload, 64, load.Metrics(rate, 1, 1, 0))
-
-
-def test_the_panels_of_a_chart_have_the_same_range_and_titles_of_one_line_do_not_touch() -> None:
-    rates = {"read": 20_000, "number": 700, "list": 20}
-    results = Results("a machine")
-    for (workload, rate), server in product(rates.items(), (CONSTANT, NAIVE, SERVICE)):
-        results.samples.append(sample(Part.SERVERS, server, workload, rate))
-    figure = plot.plot_servers(results, list(rates))
-    assert [panel.get_ylim() for panel in figure.axes] == [(10, 100_000)] * 3
-    lines = [line for panel in figure.axes for line in panel.get_title().splitlines()]
-    assert max(map(len, lines)) <= 34
-
-
-def test_the_chart_of_growth_has_a_point_for_each_size() -> None:
-    results = Results("a machine")
-    for persons in growth.SIZES:
-        results.samples.append(sample(Part.GROWTH, f"{persons:,} persons", "read", 1_000))
-        results.full_lists.append(FullList("/persons", persons, 1, 1, 400_000))
-    figure = plot.plot_growth(results, ["read"])
-    assert len(growth.SIZES) >= 4
-    for panel in figure.axes:
-        assert list(np.asarray(panel.lines[0].get_xdata())) == list(growth.SIZES)
-        labels = [label.get_text() for label in panel.get_xticklabels()]
-        assert labels == ["10k", "100k", "1M", "3M"]
 
 
 async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) -> None:
@@ -213,12 +150,10 @@ async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) 
     assert errors.endswith(b"registry: interrupted\n")
     assert b"Traceback" not in errors
     assert len(started) >= 4  # mongod and three servers
-    assert alive(started) == []
+    assert all(map(has_exited, started))
 
 
-async def test_a_server_on_which_every_request_fails_aborts_the_run(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_server_that_fails_every_request_ends_the_run(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match=r"^read one person, 2 connections .*'status': [1-9]"):
         await measure(await serve(), tmp_path, "/persons/unknown")
 
@@ -254,29 +189,6 @@ async def test_a_request_that_is_sent_again_makes_another_change(
     assert len(set(bodies)) > len(bodies) // 2  # two connections may send at the same microsecond
 
 
-def test_the_goals_for_writes_are_those_in_production_too() -> None:
-    results = Results("a machine")
-    for part, workload, server in product(
-        (Part.SERVERS, Part.PRODUCTION), ("read", "delete"), (CONSTANT, NAIVE, SERVICE)
-    ):
-        results.samples.append(sample(part, server, workload, 30 if server == SERVICE else 10))
-    shown = [row for row in rows(table.tables(results)) if TITLES["delete"] in row[0]]
-    text = f"{TITLES['delete']}, 64 connections: rate / naive"
-    assert [text, "≥ 2.0", "3.00", "yes"] in shown
-    assert [f"production: {text}", "≥ 2.0", "3.00", "yes"] in shown
-    assert not any(row[0].startswith("production: read") for row in rows(table.tables(results)))
-
-
-def test_neighbours_are_shown_and_failures_of_cheap_requests_are_counted() -> None:
-    reads = Latencies.of([(0.001 * number, number > 2) for number in range(101)])
-    writes = Latencies.of([(0.002 * number, number > 0) for number in range(101)])
-    neighbour = Neighbour("many", reads, writes, answered=5, refused=6, failed=7, seconds=8.0)
-    results = Results("a machine", neighbours=[neighbour])
-    assert results.failed == 3 + 1 + 7
-    row = ["many", "50.0", "99.0", "100", "198", "5", "6", "8.00"]
-    assert rows(table.tables(results))[-1] == row
-
-
 def test_the_rate_and_the_recovery_under_overload_are_shown_and_failures_are_counted() -> None:
     overload = Overload("service", "read", 1_000.0, 800.0, 5, 6, 7_000, 250.0, 2**20, 1.5)
     results = Results("a machine", overloads=[overload])
@@ -302,20 +214,6 @@ async def test_requests_of_an_open_loop_are_counted_by_their_responses(
     assert max(counts) - min(counts) <= 1
     assert min(counts) > 0
     assert outcome.withheld > sum(counts)  # of the others no response had arrived
-
-
-def test_the_loop_lag_and_the_memory_after_abandoned_streams_are_shown() -> None:
-    small = Percentiles(1.5, 2.5, 12.25)
-    results = Results(
-        "a machine",
-        loop_lags=[LoopLag(name, small, small, small) for name in ("none", "include")],
-        abandoned=[AbandonedStreams("/persons", 20, 50, 2**24)],
-    )
-    cells = ["12.2", "1.50", "2.50", "1.50", "2.50"]
-    shown = rows(table.tables(results))
-    assert ["none", *cells] in shown
-    assert [LARGE_TITLES["include"], *cells] in shown
-    assert ["`/persons`", "20", "50", "16.0"] in shown
 
 
 def test_the_page_on_performance_has_markers_for_the_table() -> None:

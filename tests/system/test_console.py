@@ -24,9 +24,11 @@ HELP = [
     "seed --help",
     "import --help",
     "export --help",
+    "watch --help",
     "backup --help",
     "restore --help",
     "check --help",
+    "forget --help",
     "upgrade --help",
     "token --help",
     "token create --help",
@@ -68,7 +70,7 @@ def help_of(arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) ->
 
 
 @pytest.mark.parametrize("arguments", HELP)
-def test_help_fits_on_a_screen(
+def test_help_fits_a_screen(
     arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     lines = help_of(arguments, monkeypatch, capsys).splitlines()

@@ -9,13 +9,7 @@ import sys
 import pytest
 
 from tests.system.conftest import Start
-from tests.system.service import (
-    WORKERS,
-    children,
-    eventually,
-    has_exited,
-    person,
-)
+from tests.system.service import WORKERS, children, eventually, has_exited, person
 
 IMPATIENT = """
 from registry import supervision
@@ -56,9 +50,7 @@ def test_the_service_continues_when_the_shell_that_runs_mongod_was_killed(start:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", WORKERS)
-def test_the_service_exits_with_the_reason_when_mongod_cannot_be_restarted(
-    workers: str, start: Start
-) -> None:
+def test_the_service_exits_if_mongod_cannot_be_restarted(workers: str, start: Start) -> None:
     service = start("--workers", workers, command=(sys.executable, "-c", IMPATIENT))
     mongod = service.mongod
     (service.data_dir / "mongodb" / "WiredTiger.turtle").write_text("garbage")

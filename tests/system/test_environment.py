@@ -97,9 +97,7 @@ def test_a_failed_installation_is_retried_on_the_next_run(checkout: Path) -> Non
 @pytest.mark.parametrize(
     ("status", "then"), [(0, []), (1, ["-m pip --requirement=requirements.txt"])]
 )
-def test_uv_installs_if_the_environment_has_it_and_pip_if_it_fails(
-    status: int, then: list[str], checkout: Path
-) -> None:
+def test_uv_installs_if_it_can_otherwise_pip(status: int, then: list[str], checkout: Path) -> None:
     run(checkout, "environment", "requirements.txt")
     calls(checkout)
     install(checkout / ".venv/bin/uv", f'#!/bin/sh\necho "$*" >>calls\nexit {status}\n')
@@ -147,9 +145,7 @@ def test_a_missing_venv_module_is_reported_with_the_package_to_install(checkout:
 
 
 @pytest.mark.parametrize("words", [("registry", "backup"), ("serve",), ("seed",)])
-def test_a_script_runs_a_command_in_the_directory_of_the_caller(
-    words: tuple[str, ...], checkout: Path
-) -> None:
+def test_a_script_runs_in_the_callers_directory(words: tuple[str, ...], checkout: Path) -> None:
     assert run(checkout, *words, "--data-dir", "my data", "a file") == ""
     assert calls(checkout) == ["-m pip --requirement=requirements.txt"]
     assert calls(checkout.parent) == [f"-P -m registry {words[-1]} --data-dir my data a file"]

@@ -25,16 +25,7 @@ from tests.replica_set import Member, ReplicaSet, three_members
 from tests.storage.waiting import eventually
 from tests.support import Database
 from tests.system.conftest import Start
-from tests.system.ledger import (
-    Client,
-    Connect,
-    Ledger,
-    Reply,
-    Writer,
-    clients,
-    computer,
-    person,
-)
+from tests.system.ledger import Client, Connect, Ledger, Reply, Writer, clients, computer, person
 from tests.system.service import ROOT, Service
 from tests.system.test_workers import workers_of
 

@@ -26,12 +26,7 @@ async def variables(database: Database, mongodb_uri: str) -> dict[str, str]:
     [
         (CSV, "| true", 141, ""),
         ("--version", "| true", 141, ""),
-        (
-            CSV,
-            ">/dev/full",
-            1,
-            "cannot write the export: No space left on device",
-        ),
+        (CSV, ">/dev/full", 1, "cannot write the export: No space left on device"),
         (CSV, ">&-", 1, "standard output is closed"),
         ("token list", ">&-", 1, "standard output is closed"),
         ("token list", ">/dev/full", 1, "cannot write to standard output: No space left on device"),
@@ -47,15 +42,13 @@ def test_a_stream_that_cannot_be_used_is_reported_in_one_line_unless_nobody_read
     assert (done.returncode, done.stderr) == (status, errors and f"registry: {errors}\n")
 
 
-def test_notes_are_not_written_to_the_output_if_standard_error_is_closed(
-    variables: dict[str, str],
-) -> None:
+def test_notes_are_not_written_to_the_output(variables: dict[str, str]) -> None:
     command = f"{shlex.join(COMMAND)} export --type person --fields first_name - 2>&-"
     done = run_command(["bash", "-c", command], variables)
     assert (done.returncode, set(done.stdout.splitlines())) == (0, {"\ufefffirst_name", "Ada"})
 
 
-async def test_no_token_is_stored_if_standard_output_is_closed(
+async def test_without_output_no_token_is_made(
     variables: dict[str, str], database: Database
 ) -> None:
     command = f"{shlex.join(COMMAND)} token create --name ci --scope read >&-"

@@ -87,7 +87,10 @@ def computers(stored_computers: Path, tmp_path: Path) -> int:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("stop", [press_ctrl_c, terminate, hang_up])
+@pytest.mark.parametrize(
+    "stop",
+    [terminate, *(pytest.param(one, marks=pytest.mark.slow) for one in (press_ctrl_c, hang_up))],
+)
 def test_open_requests_are_finished_before_the_service_exits(
     stop: Callable[[Service], None], workers: str, computers: int, start: Start
 ) -> None:
@@ -104,10 +107,10 @@ def test_open_requests_are_finished_before_the_service_exits(
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_repeated_signals_do_not_interrupt_the_shutdown(
-    number: signal.Signals, workers: str, start: Start
-) -> None:
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
+def test_further_signals_change_nothing(number: signal.Signals, workers: str, start: Start) -> None:
     service = start("--workers", workers)
     mongod = service.mongod
     for _ in range(3):
@@ -118,9 +121,7 @@ def test_repeated_signals_do_not_interrupt_the_shutdown(
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_exits_at_once(
-    workers: str, computers: int, start: Start
-) -> None:
+def test_the_second_ctrl_c_exits_at_once(workers: str, computers: int, start: Start) -> None:
     service = start("--workers", workers)
     mongod = service.mongod
     created = service.request("/persons", person("Grace"))["data"]["id"]
@@ -143,7 +144,8 @@ def test_the_first_ctrl_c_says_what_it_waits_for_and_the_second_exits_at_once(
     assert again.request("/computers?page[size]=1&page[number]=1")["meta"]["total"] == computers
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_signals_for_other_purposes_are_ignored(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -197,9 +199,7 @@ def test_no_client_that_reuses_its_connection_loses_a_request(workers: str, star
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_connections_that_are_not_accepted_yet_get_their_responses(
-    workers: str, start: Start
-) -> None:
+def test_connections_not_accepted_yet_get_responses(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     processes = [service.process.pid, *descendants(service.process.pid)]
     pythons = [n for n in processes if b"python" in Path(f"/proc/{n}/cmdline").read_bytes()]
@@ -218,22 +218,18 @@ def test_connections_that_are_not_accepted_yet_get_their_responses(
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_during_startup_stops_the_service(
-    number: signal.Signals, workers: str, start: Start
-) -> None:
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
+def test_a_signal_stops_the_startup(number: signal.Signals, workers: str, start: Start) -> None:
     service = start("--workers", workers, waits=False)
     assert eventually((service.data_dir / "mongodb" / "mongod.lock").exists)
     assert service.stop(number) == (0, "")
     assert (service.data_dir / "mongodb" / "mongod.lock").read_text() == ""
-
-
-def test_a_killed_service_leaves_no_mongod(start: Start) -> None:
-    service = start()
-    service.request("/persons", person("Grace"))
-    mongod = service.mongod
-    assert service.stop(signal.SIGKILL) == (-signal.SIGKILL, "")
-    assert eventually(lambda: has_exited(mongod))
 
 
 def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
@@ -245,9 +241,7 @@ def test_a_killed_service_can_be_restarted_immediately(start: Start) -> None:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_request_whose_body_is_still_arriving_is_finished_before_the_service_exits(
-    workers: str, start: Start
-) -> None:
+def test_a_request_is_finished_whose_body_is_still_arriving(workers: str, start: Start) -> None:
     service = start("--workers", workers)
     body = orjson.dumps(person("Grace"))
     head = (

@@ -64,9 +64,7 @@ def install_npm(checkout: Path, script: str) -> None:
         ),
     ],
 )
-def test_a_failure_is_reported_in_one_line_and_leaves_no_files(
-    checkout: Path, run: Run, npm: str | None, reason: str
-) -> None:
+def test_a_failure_leaves_no_files(checkout: Path, run: Run, npm: str | None, reason: str) -> None:
     if npm is not None:
         install_npm(checkout, npm)
     done = run()

@@ -56,9 +56,7 @@ def test_sighup_reloads_the_certificate_in_every_worker_and_drops_no_connection(
                 authority.issue("used")
                 service.process.send_signal(signal.SIGHUP)
                 assert eventually(lambda: serial_number(service, authority) != first)
-    assert eventually(
-        lambda: all(serial_number(service, authority) != first for _ in range(20)),
-    )
+    assert eventually(lambda: all(serial_number(service, authority) != first for _ in range(20)))
     key.write_text("")
     service.process.send_signal(signal.SIGHUP)
     service.log_line("The previous TLS certificate remains in use")
@@ -66,9 +64,7 @@ def test_sighup_reloads_the_certificate_in_every_worker_and_drops_no_connection(
     assert service.stop()[0] == 0
 
 
-def test_a_certificate_that_is_not_usable_is_reported_before_anything_is_created(
-    authority: Authority, tmp_path: Path
-) -> None:
+def test_an_unusable_certificate_is_reported_first(authority: Authority, tmp_path: Path) -> None:
     certificate, *_ = authority.issue("used")
     _, other, _ = authority.issue("other")
     options = ("--data-dir", tmp_path / "data", "--tls-certificate", certificate)

@@ -100,7 +100,7 @@ async def test_standard_input_is_imported(api: Api) -> None:
     assert await fleet(api) == {"A-1": "Ada King"}
 
 
-async def test_a_request_whose_response_is_lost_is_repeated_and_executed_once(
+async def test_a_request_is_repeated_if_its_response_is_lost(
     api: Api, fake_service: FakeService
 ) -> None:
     numbers = count()
@@ -120,9 +120,7 @@ async def test_a_request_whose_response_is_lost_is_repeated_and_executed_once(
     assert len(await fleet(api)) == 3
 
 
-async def test_a_request_is_repeated_while_the_service_is_overloaded(
-    fake_service: FakeService,
-) -> None:
+async def test_a_request_is_repeated_during_overload(fake_service: FakeService) -> None:
     statuses = iter((200, 503, 503, 200))
 
     async def handle(_: web.Request) -> web.Response:
@@ -196,9 +194,7 @@ async def test_a_failure_of_the_service_is_reported_in_one_line(
     assert done.errors[0].startswith(f"registry: {message}")
 
 
-async def test_names_in_a_file_cannot_control_the_terminal(
-    api: Api, tmp_path: Path, run: RunCommand
-) -> None:
+async def test_names_cannot_control_the_terminal(api: Api, tmp_path: Path, run: RunCommand) -> None:
     title, shown = "\x1b]0;title\x07\u202e", r"\x1b]0;title\x07\u202e"
     path = tmp_path / f"{title}.ndjson"
     path.write_bytes(orjson.dumps({"type": "person", "attributes": {title: 1}}))
@@ -218,9 +214,7 @@ async def test_a_service_that_is_not_running_is_reported_in_one_line(run: RunCom
 
 
 @pytest.mark.parametrize("command", ["seed", "import"])
-async def test_ctrl_c_ends_a_command_at_once_with_one_line(
-    command: str, fake_service: FakeService, sheet: Path
-) -> None:
+async def test_ctrl_c_ends_commands(command: str, fake_service: FakeService, sheet: Path) -> None:
     arrived = asyncio.Event()
 
     async def handle(_: web.Request) -> web.Response:

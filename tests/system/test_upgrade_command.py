@@ -28,9 +28,7 @@ def upgrade(data_dir: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the mongod 5.0 is a program for Linux")
-def test_the_data_of_a_service_is_upgraded_while_it_runs_or_is_stopped(
-    start: Start, tmp_path: Path
-) -> None:
+def test_data_are_upgraded_while_the_service_runs(start: Start, tmp_path: Path) -> None:
     asyncio.run(create_data(tmp_path, earlier_mongod.install()))
     service = start(data_dir=tmp_path)
     line = service.log_line()

@@ -14,10 +14,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-import orjson
 import pytest
 
+from registry import supervision
+from registry.processes import workers as workers_module
 from registry.processes.listeners import reserve_port
+from registry.start_error import StartError
 from tests.system.conftest import Start
 from tests.system.service import (
     ROOT,
@@ -34,11 +36,18 @@ from tests.system.test_database_failure import IMPATIENT
 TWO = ("--workers", "2")
 
 
+def command_of(process: int) -> bytes:
+    """Return the command line of a process, nothing if it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
+
+
 def workers_of(service: Service) -> list[int]:
     return [
         child
         for child in children(service.process.pid)
-        if b"registry.processes.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"registry.processes.worker" in command_of(child)
     ]
 
 
@@ -71,19 +80,6 @@ def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:
         assert service.request(f"/persons/{id_}")["data"]["attributes"]["first_name"] == "Ada"
     assert service.stop() == (0, "")
     assert has_exited(mongod)
-
-
-def test_every_worker_responds_to_malformed_http_with_an_error_document(start: Start) -> None:
-    service = start(*TWO)
-    host, port = service.url.removeprefix("http://").split(":")
-    for _ in range(8):  # connections, which the kernel spreads over both workers
-        with socket.create_connection((host, int(port)), TIMEOUT) as connection:
-            connection.sendall(b"not HTTP\r\n\r\n")
-            head, _, body = b"".join(iter(lambda: connection.recv(4096), b"")).partition(
-                b"\r\n\r\n"
-            )
-        assert head.startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
-        assert orjson.loads(body)["errors"][0]["status"] == "400"
 
 
 def test_a_killed_worker_is_replaced_while_the_others_serve(start: Start) -> None:
@@ -119,9 +115,7 @@ def ports_served_by(worker: int) -> set[int]:
     return {int(row[2].rpartition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in own}
 
 
-def test_no_request_on_a_connection_of_another_worker_fails_when_one_is_killed(
-    start: Start,
-) -> None:
+def test_requests_of_other_workers_succeed_when_one_is_killed(start: Start) -> None:
     service = start(*TWO)
     killed, other = workers_of(service)
     url = urlsplit(service.url)
@@ -174,9 +168,7 @@ def test_workers_that_exit_again_and_again_stop_the_service(start: Start) -> Non
     assert has_exited(mongod)
 
 
-def test_a_worker_that_exits_again_and_again_is_replaced_while_another_serves(
-    start: Start,
-) -> None:
+def test_a_failing_worker_is_replaced_while_another_serves(start: Start) -> None:
     service = start(*TWO, command=(sys.executable, "-c", IMPATIENT))
     other, *_ = workers_of(service)
     for _ in range(4):
@@ -189,14 +181,27 @@ def test_a_worker_that_exits_again_and_again_is_replaced_while_another_serves(
     assert service.stop()[0] == 0
 
 
-def test_workers_import_nothing_from_the_directory_of_the_caller(
-    start: Start, tmp_path: Path
-) -> None:
+def test_workers_import_nothing_from_the_callers_directory(start: Start, tmp_path: Path) -> None:
     (tmp_path / "uvloop.py").write_text("raise SystemExit(3)\n")
     within = ("/bin/sh", "-c", 'cd "$0" && exec "$@"', tmp_path)
     command = (*within, sys.executable, "-P", "-m", "registry")
     service = start(*TWO, command=command, PYTHONPATH=str(ROOT))
     assert service.names() == []
+
+
+async def test_a_worker_that_hangs_while_it_starts_is_stopped_and_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers_module, "START_SECONDS", 0.2)
+    monkeypatch.setattr(workers_module, "_PROGRAM", "import time; time.sleep(600)")
+    running = workers_module.Workers()
+    running.configuration.set_result(None)
+    async with supervision.Supervisor(lambda _: None) as supervisor:
+        with pytest.raises(
+            StartError, match=r"worker does not start: it was not ready after 0\.2 s"
+        ):
+            await supervisor.start("worker", running.run)
+    assert not any(b"sleep(600)" in command_of(child) for child in children(os.getpid()))
 
 
 def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
@@ -207,6 +212,7 @@ def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
             *("--workers", workers, "--port", port, "--data-dir", tmp_path / "other")
         )
         assert f"cannot listen on 127.0.0.1 port {port} (Address already in use)" in message
+        assert "--port" in message
     assert not (tmp_path / "other").exists()
 
 

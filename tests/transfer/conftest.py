@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from registry.commands import export, import_
+from registry.commands import export, import_, watch
 from tests.support import Api
 
 
@@ -26,7 +26,12 @@ class Run:
 
 
 RunCommand = Callable[..., Awaitable[Run]]
-COMMANDS = {"import": import_.import_file, "seed": import_.seed, "export": export.main}
+COMMANDS = {
+    "import": import_.import_file,
+    "seed": import_.seed,
+    "export": export.main,
+    "watch": watch.main,
+}
 
 
 @pytest.fixture

@@ -6,31 +6,34 @@ import sys
 
 import pytest
 
+from registry.model.graph import Graph
+from registry.printable import note
+from registry.resources import RESOURCES
 from registry.transfer import progress
 from registry.transfer.generator import generate
-from registry.transfer.progress import LINE_SECONDS, shown_progress
+from registry.transfer.progress import LINE_SECONDS, Tally
 
 
-def test_a_line_is_written_every_few_seconds(
+def test_lines_are_written_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    times = [0.0, LINE_SECONDS - 1, LINE_SECONDS + 1, LINE_SECONDS + 2, 2 * LINE_SECONDS + 1]
+    times = [LINE_SECONDS - 1, LINE_SECONDS + 1, LINE_SECONDS + 2, 2 * LINE_SECONDS + 1]
     monkeypatch.setattr(progress, "monotonic", iter(times).__next__)
-    with shown_progress("rows") as shown:
-        for count in range(1, len(times)):
-            shown.show(count * 3_000)
+    tally = Tally(Graph(RESOURCES), "URL", started=0.0, shown=0.0)
+    for _ in times:
+        tally.rows += 3_000
+        tally.show()
     assert capsys.readouterr().err == (
         "6,000 rows, 1,000 per second\n12,000 rows, 1,091 per second\n"
     )
 
 
-def test_nothing_is_shown_if_standard_error_is_closed(
+def test_nothing_is_shown_without_errors(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    with shown_progress("rows", 2) as shown:
-        shown.show(1)
-        shown.note("line 2: not valid")
+    Tally(Graph(RESOURCES), "URL", shown=-LINE_SECONDS).show()
+    note("line 2: not valid")
     assert capsys.readouterr().out == ""
 
 
@@ -38,11 +41,10 @@ def test_a_seed_produces_the_same_data_in_every_version() -> None:
     persons, computers = list(generate(1_000, 0, 1)), list(generate(1_000, 3_000, 1))[1_000:]
     email = "dennis.boone@example.com"
     assert persons[0].values == {"first_name": "Dennis", "last_name": "Boone", "email": email}
-    assert [(each.values["serial"], each.links["owner"]) for each in computers[:3]] == [
-        ("C02210200001", {"lid": "245"}),
-        ("PF241100002", {"lid": "1"}),
-        ("C02184200003", {"lid": "562"}),
-    ]
+    owners = [each.links["owner"] for each in computers[:3]]
+    assert [owner and owner.lid for owner in owners] == ["245", "1", "562"]
+    serials = [each.values["serial"] for each in computers[:3]]
+    assert serials == ["C02210200001", "PF241100002", "C02184200003"]
 
 
 def test_some_generated_values_are_missing_and_no_address_occurs_twice() -> None:

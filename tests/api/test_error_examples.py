@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -20,14 +21,13 @@ from registry.storage import (
     BulkheadFull,
     DiskNearlyFull,
     InvalidRecord,
+    PositionExpired,
     QueryTimeout,
     StoredResultTooLarge,
 )
 from registry.storage.errors import Unavailable
-from tests.conftest import Grant, Serve
-from tests.http.conftest import Start, exchange
-from tests.http.test_error_middleware import raising
-from tests.support import MEDIA_TYPE
+from tests.conftest import HURRIED, Grant, Serve
+from tests.support import MEDIA_TYPE, Api
 
 ADA: Any = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
 GRACE: Any = {"type": "person", "attributes": {**ADA["attributes"], "email": "grace@example.com"}}
@@ -38,6 +38,7 @@ KEY = {"Idempotency-Key": "k"}
 REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
     errors.MalformedDocument: ("POST", "/persons", {"data": None}, {}),
     errors.InvalidParameter: ("GET", "/persons?page[number]=1&page[total]=1", None, {}),
+    errors.PositionRejected: ("GET", "/changes?page[after]=gmRh", None, {}),
     errors.PageTooLarge: ("GET", "/persons?page[size]=1001", None, {}),
     errors.RangeNotSupported: ("GET", f"/persons?page[after]={END}&page[before]={END}", None, {}),
     errors.InvalidIdempotencyKey: ("POST", "/persons", {"data": ADA}, {"Idempotency-Key": "a b"}),
@@ -79,6 +80,7 @@ RAISED: dict[type[ApiError], Exception] = {
     errors.Overloaded: BulkheadFull("The limit of small requests in progress is reached.", 5),
     errors.DiskFull: DiskNearlyFull(2**26),
     errors.QueryTimedOut: QueryTimeout(5),
+    errors.PositionGone: PositionExpired(),
     errors.ResultTooLarge: StoredResultTooLarge(),
     errors.IssuerUnavailable: KeysUnavailable(5),
 }
@@ -100,7 +102,9 @@ async def test_an_example_is_the_response_of_the_service(
 ) -> None:
     method, path, body, headers = REQUESTS[error]
     is_access = 400 < error.status < 404 and error is not errors.CrossSiteRequest
-    api = await serve(settings=replace(settings, unique=("person.email",)))
+    if error is errors.ValueTaken:
+        settings = replace(settings, unique=("person.email",))
+    api = await serve(settings=settings)
     assert (await api.request("POST", "/persons", {"data": GRACE}, KEY)).status == 201
     if is_access or error is errors.InvalidAuthorization:
         api = await serve(settings=replace(settings, auth="on"))
@@ -110,12 +114,11 @@ async def test_an_example_is_the_response_of_the_service(
     check(error, response.status, response.headers, response.document)
 
 
-@pytest.mark.parametrize("error", RAISED, ids=lambda one: one.code)
-async def test_an_example_is_the_response_to_a_failure(error: type[ApiError], start: Start) -> None:
-    client = await start(raising(RAISED[error]))
-    async with client.get("/") as response:
-        document = await response.json(content_type=MEDIA_TYPE)
-    check(error, response.status, response.headers, document)
+async def test_examples_are_those_of_failures(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, raised in RAISED.items():
+        monkeypatch.setattr("registry.storage.Snapshot.get", AsyncMock(side_effect=raised))
+        response = await api.get("/persons/1")
+        check(error, response.status, response.headers, response.document)
 
 
 RAW: dict[type[ApiError], bytes] = {
@@ -124,13 +127,15 @@ RAW: dict[type[ApiError], bytes] = {
 }
 
 
-@pytest.mark.parametrize("error", RAW, ids=lambda one: one.code)
-async def test_an_example_is_the_response_to_bytes(error: type[ApiError], start: Start) -> None:
-    client = await start(raising(AssertionError()))
-    head, _, body = (await exchange(client, RAW[error])).partition(b"\r\n\r\n")
-    text = body.decode().replace("within 0.3 s", "within 30 s")  # the limit of these tests
-    check(error, int(head.split()[1]), {}, json.loads(text))
+async def test_an_example_is_the_response_to_bytes(serve: Serve) -> None:
+    api = await serve(limits=HURRIED)
+    for error, sent in RAW.items():
+        status, _, body = await api.exchange(sent)
+        text = body.decode().replace("within 0.5 s", "within 30 s")  # the limit of these tests
+        check(error, status, {}, json.loads(text))
 
 
-def test_every_error_has_an_example_that_is_compared() -> None:
-    assert {*REQUESTS, *RAISED, *RAW} == {*errors.error_types()}
+def test_every_error_has_a_code_and_an_example_that_is_compared() -> None:
+    classes = errors.error_types()
+    assert {*REQUESTS, *RAISED, *RAW} == {*classes}
+    assert len({error.code for error in classes}) == len(classes)

@@ -1,0 +1,849 @@
+"""The change feed: what followers get, in which order, and where they can continue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from bson.int64 import Int64
+from bson.timestamp import Timestamp
+from marshmallow import Schema
+
+from registry.http import followers
+from registry.http.app_keys import FOLLOWERS, REPOSITORY
+from registry.http.followers import Followers
+from registry.model.attributes import Text
+from registry.model.resource_type import Link, ResourceType
+from registry.resources import RESOURCES
+from registry.settings import Settings
+from registry.storage.mongo.positions import Positions
+from registry.storage.repository import Repository
+from registry.storage.tokens import Tokens
+from tests.conftest import Grant, Serve
+from tests.devices import WITH_DEVICES
+from tests.feed import Stream, following
+from tests.mongods import client_of, initiate, other_mongod
+from tests.storage.waiting import eventually
+from tests.support import Api, Database, to_many
+
+STREAM = {"Accept": "text/event-stream"}
+
+Header = Callable[..., Awaitable[dict[str, str]]]
+
+
+class TaskSchema(Schema):
+    title = Text(required=True)
+
+
+task = ResourceType(
+    type="task",
+    collection="tasks",
+    schema=TaskSchema,
+    links=(
+        Link("parent", target="task", foreign_key="parent_id", inverse="children"),
+        Link("place", target="place", foreign_key="place_id", inverse="tasks"),
+    ),
+)
+
+
+class PlaceSchema(Schema):
+    name = Text(required=True)
+
+
+place = ResourceType(type="place", collection="places", schema=PlaceSchema)
+
+WITH_TASKS = (*RESOURCES, task, place)
+"""A type that links to itself, and to one that is declared after it."""
+
+
+def without_meta(operation: Any) -> Any:
+    return {name: part for name, part in operation.items() if name != "meta"}
+
+
+async def present(api: Api) -> str:
+    """Return the present position."""
+    return (await api.get("/persons?page[size]=1")).headers["Registry-Position"]
+
+
+async def stream_status(api: Api, query: str = "", **headers: str) -> tuple[int, str]:
+    """Return the status, and the code of the error, of a request for events that is refused."""
+    response = await api.get(f"/changes{query}", **STREAM, **headers)
+    return response.status, response.document["errors"][0]["code"]
+
+
+async def test_each_change_is_an_atomic_operation(api: Api) -> None:
+    async with following(api) as feed:
+        ada = await api.person("Ada", "Lovelace")
+        laptop = await api.computer("SN-1", ada)
+        await api.patch(
+            f"/persons/{ada}", {"type": "person", "id": ada, "attributes": {"last_name": "King"}}
+        )
+        await api.set_computers(ada)
+        await api.request("DELETE", f"/computers/{laptop}")
+        operations = [without_meta(one) for one in await feed.changes(5)]
+    person, computer = {"type": "person", "id": ada}, {"type": "computer", "id": laptop}
+    names = {"first_name": "Ada", "last_name": "Lovelace", "email": None}
+    owned = {"attributes": {"serial": "SN-1"}, "relationships": {"owner": {"data": person}}}
+    assert operations == [
+        {"op": "add", "data": {**person, "attributes": names}},
+        {"op": "add", "data": {**computer, **owned}},
+        {"op": "update", "data": {**person, "attributes": {"last_name": "King"}}},
+        {"op": "update", "data": {**computer, "relationships": {"owner": {"data": None}}}},
+        {"op": "remove", "ref": computer},
+    ]
+
+
+async def test_changes_of_a_transaction_are_adjacent_and_only_the_last_has_an_id(api: Api) -> None:
+    async with following(api) as feed:
+        grace = await api.person()
+        await api.operate(*(add("computer", serial=f"SN-{number}") for number in range(20)))
+        await api.set_computers(grace, *map(str, range(1, 21)))
+        await api.request("DELETE", f"/persons/{grace}")
+        events = [await feed.next() for _ in range(1 + 20 + 20 + 21)]
+    ids = [number for number, event in enumerate(events) if event.id]
+    assert ids == [0, 20, 40, 61]
+    assert len({event.id for event in events}) == 5
+
+
+def add(type_name: str, links: dict[str, Any] | None = None, **attributes: Any) -> Any:
+    """Return an operation. links: the targets of to-one relationships, by name."""
+    data: dict[str, Any] = {"type": type_name, "attributes": attributes}
+    if links:
+        data["relationships"] = {name: {"data": target} for name, target in links.items()}
+    return {"op": "add", "data": data}
+
+
+async def test_a_client_lists_and_follows_without_a_gap(api: Api) -> None:
+    """Positions of every kind of document, while others write."""
+    ada = await api.person("Ada")
+    computer = await api.computer("SN-0", ada)
+    paths = [
+        "/computers",
+        "/computers?page[size]=100",
+        "/computers?page[number]=1&sort=-serial",
+        f"/persons/{ada}?include=computers",
+        f"/persons/{ada}/computers",
+        f"/persons/{ada}/relationships/computers",
+        f"/persons/{ada}/relationships/computers?page[size]=100",
+        f"/computers/{computer}/owner?include=computers",
+        f"/computers/{computer}/relationships/owner?include=owner.computers",
+    ]
+    done = asyncio.Event()
+
+    async def write() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            await api.computer(f"SN-{number}", ada)
+
+    writing = asyncio.create_task(write())
+    listed = []
+    for path in paths:
+        response = await api.get(path)
+        assert response.status == 200, response.document
+        listed.append(response)
+    done.set()
+    await writing
+    last = await api.computer("last")
+    expected = {one["id"] for one in (await api.get("/computers")).data}
+    for response in listed:
+        shown = set(json_ids(response.document, "computer"))
+        async with following(api, after=response.headers["Registry-Position"]) as feed:
+            while last not in shown:
+                (operation,) = await feed.changes(1)
+                shown.add(operation["data"]["id"])
+        assert shown == expected
+
+
+def json_ids(part: Any, type_name: str) -> list[str]:
+    """Return the ids of all objects of a type at any depth."""
+    if isinstance(part, list):
+        return [id_ for item in part for id_ in json_ids(item, type_name)]
+    if not isinstance(part, dict):
+        return []
+    own = [part["id"]] if part.get("type") == type_name else []
+    return own + [id_ for item in part.values() for id_ in json_ids(item, type_name)]
+
+
+async def test_every_document_that_is_read_has_a_position(api: Api) -> None:
+    ada = await api.person("Ada")
+    for path in ("/persons", "/persons?page[size]=1", f"/persons/{ada}", "/changes"):
+        for method in ("GET", "HEAD"):
+            async with api.client.request(method, path) as response:
+                assert len(response.headers["Registry-Position"]) == 24, path
+    tag = (await api.get(f"/persons/{ada}")).headers["ETag"]
+    for path, sent in ((f"/persons/{ada}", tag), ("/persons", "*")):
+        async with api.client.get(path, headers={"If-None-Match": sent}) as response:
+            assert response.status == 304
+            assert len(response.headers["Registry-Position"]) == 24
+
+
+async def test_a_follower_continues_after_the_last_id_it_has(api: Api) -> None:
+    async with following(api) as feed:
+        first = await api.person("Ada")
+        assert (await feed.changes(1))[0]["data"]["id"] == first
+    position = feed.position
+    second = await api.person("Grace")
+    async with following(api, after=position) as feed:
+        assert (await feed.changes(1))[0]["data"]["id"] == second
+    async with following(api, f"?page[after]={position}") as feed:
+        assert (await feed.changes(1))[0]["data"]["id"] == second
+    third = await api.person("Edith")
+    async with following(api, f"?page[after]={position}", after=feed.position) as feed:
+        assert (await feed.changes(1))[0]["data"]["id"] == third
+
+
+async def test_old_changes_are_sent_from_a_change_stream_of_their_own(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("registry.storage.repository._RECENT_SECONDS", 0)
+    monkeypatch.setattr(followers, "_MAX_CHANGES", 5)
+    start = await present(api)
+    before = [await api.person(f"{number}") for number in range(10)]
+    async with following(api) as recent:
+        during = [await api.person(f"{number}") for number in range(10)]
+        assert [one["data"]["id"] for one in await recent.changes(10)] == during
+        async with following(api, after=start) as old:
+            after = await api.person("last")
+            found = [one["data"]["id"] for one in await old.changes(21)]
+    assert found == [*before, *during, after]
+
+
+async def test_a_type_selects_changes(api: Api) -> None:
+    start = await present(api)
+    await api.person()
+    computer = await api.computer()
+    async with following(api, "?filter[type]=computer", after=start) as feed:
+        assert (await feed.changes(1))[0]["data"]["id"] == computer
+    async with following(api, "?filter[type]=computer,person", after=start) as feed:
+        assert [one["data"]["type"] for one in await feed.changes(2)] == ["person", "computer"]
+
+
+async def test_hidden_and_internal_fields_are_no_part_of_the_feed(
+    api: Api, database: Database
+) -> None:
+    ada = int(await api.person("Ada"))
+    async with following(api) as feed:
+        for values in (
+            {"password": "secret"},
+            {"version": 99},
+            {"text_block": 5},
+            {"full_name": "Ada"},
+            {"unknown": 1},
+            {"updated_at": "2026-02-28T12:30:00.000Z"},
+        ):
+            await database.persons.update_one({"_id": ada}, {"$set": values})
+        await database.persons.update_one({"_id": ada}, {"$set": {"password": "x", "email": "a@b"}})
+        await database.persons.insert_one(
+            {"_id": Int64(7), "first_name": "A", "last_name": "B", "password": "c", "more": 1}
+        )
+        text = json.dumps(operations := await feed.changes(2))
+    assert operations[0]["data"]["attributes"] == {"email": "a@b"}
+    assert operations[1]["data"]["attributes"].keys() == {"first_name", "last_name", "email"}
+    assert "password" not in text
+    assert "secret" not in text
+
+
+async def test_what_other_programs_write_is_sent_where_it_is_valid(
+    serve: Serve, database: Database
+) -> None:
+    api = await serve(WITH_DEVICES)
+    options: dict[str, Any] = {"bypass_document_validation": True}
+    async with following(api) as feed:
+        await database.devices.insert_one({"_id": 1, "name": 5, "size": 3}, **options)
+        await database.devices.update_one(
+            {"_id": 1}, {"$set": {"name": "n"}, "$unset": {"size": 1}}
+        )
+        await database.devices.insert_one({"_id": "x", "name": "n"}, **options)
+        await database.devices.replace_one({"_id": 1}, {"name": "m", "color": "red"}, **options)
+        await database.devices.drop()
+        last = await api.person()
+        added, updated, replaced, person = await feed.changes(4)
+    assert "name" not in added["data"]["attributes"]
+    assert added["data"]["attributes"]["size"] == 3
+    assert updated["data"]["attributes"] == {"name": "n", "size": None}
+    assert replaced["data"]["attributes"]["name"] == "m"
+    assert person["data"]["id"] == last
+
+
+async def test_attributes_of_all_types_have_the_form_of_documents(serve: Serve) -> None:
+    api = await serve(WITH_DEVICES)
+    values = {"name": "n", "price": "12.50", "seen": "2026-02-28T12:30:00+01:00", "active": True}
+    async with following(api) as feed:
+        document = (await api.post("/devices", {"type": "device", "attributes": values})).data
+        (operation,) = await feed.changes(1)
+    shown = (await api.get(f"/devices/{document['id']}")).data["attributes"]
+    read_only = {"state", "label"}
+    sent = operation["data"]["attributes"]
+    assert sent == {name: one for name, one in shown.items() if name not in read_only}
+    assert (await api.operate(without_meta(operation))).status == 200
+
+
+async def test_an_addition_precedes_what_links_to_it(serve: Serve) -> None:
+    api = await serve(WITH_TASKS)
+    here, first = local("place", "1"), local("task", "2")
+    async with following(api) as feed:
+        response = await api.operate(
+            {"op": "add", "data": {**here, "attributes": {"name": "here"}}},
+            {"op": "add", "data": {**first, "attributes": {"title": "first"}}},
+            add("task", {"parent": first, "place": here}, title="second"),
+            {"op": "update", "ref": {**first, "relationship": "place"}, "data": here},
+        )
+        assert response.status == 200, response.document
+        operations = await feed.changes(3)
+    known = set[tuple[str, str]]()
+    for operation in operations:
+        data = operation["data"]
+        linked = [one["data"] for one in data.get("relationships", {}).values()]
+        assert {(one["type"], one["id"]) for one in linked if one} <= known
+        known.add((data["type"], data["id"]))
+    assert len(known) == 3
+
+
+def local(type_name: str, lid: str) -> dict[str, str]:
+    return {"type": type_name, "lid": lid}
+
+
+@pytest.fixture
+def header(grant: Grant) -> Header:
+    """A function that returns the header with a new token with these scopes."""
+
+    async def header(*scopes: str, **more: Any) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await grant(*scopes, **more)}"}
+
+    return header
+
+
+@pytest.fixture
+async def guarded(serve: Serve, secured: Settings) -> Api:
+    """A service that requires access tokens."""
+    return await serve(settings=secured)
+
+
+async def test_scopes_decide_on_types_and_links(guarded: Api, header: Header) -> None:
+    everything = await header("write")
+    start = (await guarded.get("/persons", **everything)).headers["Registry-Position"]
+
+    async def send(method: str, path: str, data: Any) -> str:
+        response = await guarded.request(method, path, {"data": data}, everything)
+        return response.id if response.document else ""
+
+    names = {"first_name": "Ada", "last_name": "King"}
+    ada = await send("POST", "/persons", {"type": "person", "attributes": names})
+    owned = add("computer", {"owner": {"type": "person", "id": ada}}, serial="SN-1")
+    laptop = await send("POST", "/computers", owned["data"])
+    await send("PATCH", f"/persons/{ada}/relationships/computers", [])
+    await send("POST", "/computers", {"type": "computer", "attributes": {"serial": "SN-2"}})
+
+    async def found(number: int, *scopes: str, query: str = "") -> list[Any]:
+        async with following(guarded, query, start, await header(*scopes)) as feed:
+            return await feed.changes(number)
+
+    assert [one["data"]["type"] for one in await found(4, "read")] == ["person"] + ["computer"] * 3
+    added, *_ = computers = await found(2, "computers:read")
+    assert [one["data"]["attributes"]["serial"] for one in computers] == ["SN-1", "SN-2"]
+    assert "relationships" not in json.dumps(computers)
+    assert added["data"]["id"] == laptop
+    linked = await found(3, "write", query="?filter[type]=computer")
+    assert [("owner" in str(one)) for one in linked] == [True, True, True]
+
+
+async def test_types_that_a_token_does_not_allow_are_refused(guarded: Api, header: Header) -> None:
+    response = await guarded.get(
+        "/changes?filter[type]=person,computer", **STREAM, **await header("persons:read")
+    )
+    assert response.errors == [(403, "filter[type]")]
+    assert (await guarded.get("/changes", **STREAM)).status == 401
+
+
+async def test_the_author_and_the_time_of_a_change_are_its_meta(
+    guarded: Api, header: Header
+) -> None:
+    everything = await header("write")
+    async with following(guarded, headers=everything) as feed:
+        names = {"first_name": "Ada", "last_name": "King"}
+        data = {"type": "person", "attributes": names}
+        created = await guarded.request("POST", "/persons", {"data": data}, everything)
+        path = f"/persons/{created.id}"
+        shown = f"{path}?fields[person]=updated_at,updated_by"
+        expected = [(await guarded.get(shown, **everything)).data["attributes"]]
+        for email in ("a@example.com", "b@example.com"):
+            change = {"type": "person", "id": created.id, "attributes": {"email": email}}
+            await guarded.request("PATCH", path, {"data": change}, everything)
+            expected.append((await guarded.get(shown, **everything)).data["attributes"])
+        assert [one["meta"] for one in await feed.changes(3)] == expected
+    assert {one["updated_by"] for one in expected} == {"0"}
+
+
+async def test_the_author_of_a_change_of_links_is_its_meta(guarded: Api, header: Header) -> None:
+    sender, other = await header("write"), await header("write")
+    names = {"first_name": "Ada", "last_name": "King"}
+    data = {"type": "person", "attributes": names}
+    ada = (await guarded.request("POST", "/persons", {"data": data}, sender)).id
+    computers = [add("computer", serial=f"SN-{number}")["data"] for number in range(3)]
+    ids = [
+        (await guarded.request("POST", "/computers", {"data": one}, sender)).id for one in computers
+    ]
+    path = f"/persons/{ada}/relationships/computers"
+    async with following(guarded, headers=sender) as feed:
+        for author in (sender, other, other):
+            await guarded.request("PATCH", path, to_many(*ids), author)
+            await guarded.request("PATCH", path, to_many(), author)
+        operations = await feed.changes(18)
+    assert [one["meta"]["updated_by"] for one in operations] == ["0"] * 6 + ["1"] * 12
+    times = [one["meta"]["updated_at"] for one in operations]
+    assert times == sorted(times)
+
+
+async def test_the_author_of_another_program_is_not_known(
+    guarded: Api, header: Header, database: Database
+) -> None:
+    sender = await header("write")
+    data = {"type": "computer", "attributes": {"serial": "SN-1"}}
+    id_ = int((await guarded.request("POST", "/computers", {"data": data}, sender)).id)
+    async with following(guarded, headers=sender) as feed:
+        await database.computers.update_one({"_id": id_}, {"$set": {"serial": "SN-2"}})
+        (operation,) = await feed.changes(1)
+    assert operation["meta"]["updated_by"] is None
+
+
+async def test_the_feed_of_a_revoked_token_ends(
+    guarded: Api, header: Header, database: Database
+) -> None:
+    kept = await header("read")
+    async with (
+        following(guarded, headers=await header("read")) as ended,
+        following(guarded, headers=kept) as others,
+    ):
+        await Tokens(database).revoke("1")
+        with pytest.raises(EOFError):
+            await ended.next()
+        await database.persons.insert_one({"_id": 1, "first_name": "A", "last_name": "B"})
+        assert len(await others.changes(1)) == 1
+
+
+async def test_the_feed_of_an_expired_token_ends(guarded: Api, header: Header) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=3)
+    async with following(guarded, headers=await header("read", expires=soon)) as feed:
+        with pytest.raises(EOFError):
+            await feed.next()
+    assert datetime.now(UTC) >= soon
+
+
+INVALID = ["x", "", "AAAA" * 6, "é" * 24, "A" * 10_000, "%00"]
+
+
+@pytest.mark.parametrize("position", [one for one in INVALID if one])
+async def test_what_is_not_a_position_is_refused(api: Api, position: str) -> None:
+    assert await stream_status(api, f"?page[after]={position}") == (400, "invalid_position")
+    assert (await api.get(f"/changes?page[after]={position}")).errors == [(400, "page[after]")]
+
+
+async def test_a_last_event_id_that_is_not_a_position_is_refused(api: Api) -> None:
+    for sent in ("x", "A" * 8_000):
+        code = await stream_status(api, **{"Last-Event-ID": sent})
+        assert code == (400, "invalid_position")
+    # Beyond 8 kB, it is not a header field that the service takes.
+    code = await stream_status(api, **{"Last-Event-ID": "A" * 10_000})
+    assert code == (400, "malformed_request")
+
+
+async def test_every_change_of_a_position_is_noticed(api: Api) -> None:
+    position = await present(api)
+    for index in range(len(position)):
+        other = "A" if position[index] != "A" else "B"
+        tampered = position[:index] + other + position[index + 1 :]
+        for sent in (tampered, position[:index]):
+            if sent:
+                assert (await api.get(f"/changes?page[after]={sent}")).status == 400, sent
+    async with api.client.get(f"/changes?page[after]={position}") as response:
+        assert response.status == 200
+
+
+async def test_a_position_of_another_database_is_refused(api: Api, database: Database) -> None:
+    positions = await Positions.of(database, "persons")
+    other = positions.encode(Timestamp(1_700_000_000, 1))
+    assert await stream_status(api, f"?page[after]={other}") == (400, "invalid_position")
+
+
+async def test_a_position_that_is_still_to_come_is_refused(api: Api) -> None:
+    repository = api.client.app[REPOSITORY] if api.client.app else None
+    assert repository
+    now = await repository.now()
+    later = repository.positions.encode(Timestamp(now.time + 3_600, 1))
+    assert await stream_status(api, f"?page[after]={later}") == (400, "invalid_position")
+
+
+async def test_a_position_whose_changes_are_no_longer_kept_is_refused(
+    serve: Serve, settings: Settings, mongodb_uri: str
+) -> None:
+    # The oplog is truncated at checkpoints only.
+    options = ("--replSet", "other", "--oplogSize", "1", "--syncdelay", "1")
+    async with other_mongod(mongodb_uri, *options) as uri:
+        await initiate(uri)
+        api = await serve(settings=replace(settings, mongodb_uri=uri))
+        start = await present(api)
+        assert api.client.app
+        repository = api.client.app[REPOSITORY]
+
+        async def is_expired() -> bool:
+            async with client_of(uri) as client:
+                await client.other.others.insert_many({"text": "x" * 100_000} for _ in range(20))
+            oldest = await repository.oldest_retained_time()
+            return oldest is not None and oldest > repository.positions.decode(start)
+
+        assert await eventually(is_expired, 60)
+        assert await stream_status(api, f"?page[after]={start}") == (410, "position_expired")
+        async with following(api) as feed:
+            ada = await api.person()
+            assert [one["data"]["id"] for one in await feed.changes(1)] == [ada]
+        await api.client.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters"),
+    [
+        ("?filter[type]=printer", ["filter[type]"]),
+        ("?filter[type]=", ["filter[type]"]),
+        ("?filter[type]=person&filter[type]=person", ["filter[type]"]),
+        ("?include=owner&page[size]=3", ["include", "page[size]"]),
+    ],
+)
+async def test_other_parameters_are_refused(api: Api, query: str, parameters: list[str]) -> None:
+    for headers in ({}, STREAM):
+        response = await api.get(f"/changes{query}", **headers)
+        assert response.errors == [(400, name) for name in parameters]
+
+
+async def test_other_clients_get_the_present_and_the_oldest_position(api: Api) -> None:
+    first = await present(api)
+    await api.person()
+    for accept in ("*/*", "application/vnd.api+json", "text/event-stream;q=0"):
+        async with api.client.get("/changes", headers={"Accept": accept}) as response:
+            document = await response.json(content_type="application/vnd.api+json")
+        assert document.keys() == {"jsonapi", "links", "meta"}
+        assert document["meta"].keys() == {"position", "oldest"}
+        assert document["meta"]["position"] == response.headers["Registry-Position"]
+        assert document["meta"]["oldest"] < first < document["meta"]["position"]
+    async with following(api, after=document["meta"]["oldest"]) as feed:
+        await feed.changes(1)
+
+
+async def test_head_has_the_headers_of_the_feed_and_follows_nothing(api: Api) -> None:
+    async with api.client.head("/changes", headers=STREAM) as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"] == "text/event-stream"
+        assert response.headers["Cache-Control"] == "private, no-cache"
+        assert await response.read() == b""
+    for method in ("POST", "PATCH", "DELETE"):
+        assert (await api.request(method, "/changes")).status == 405
+
+
+@asynccontextmanager
+async def raw_follower(api: Api, version: str = "1.1") -> AsyncIterator[socket.socket]:
+    """A connection of a client that follows, and reads only what the test reads."""
+    with socket.socket() as opened:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        opened.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(opened, ("127.0.0.1", api.client.port or 0))
+        fields = "Host: h\r\nAccept: text/event-stream\r\n\r\n"
+        await loop.sock_sendall(opened, f"GET /changes HTTP/{version}\r\n{fields}".encode())
+        yield opened
+
+
+async def receive_until(opened: socket.socket, part: bytes) -> bytes:
+    received = b""
+    async with asyncio.timeout(30):
+        while part not in received:
+            some = await asyncio.get_running_loop().sock_recv(opened, 4096)
+            assert some, received
+            received += some
+    return received
+
+
+async def test_a_client_of_http_1_0_gets_events_without_chunks(api: Api) -> None:
+    async with raw_follower(api, "1.0") as opened:
+        head, _, body = (await receive_until(opened, b"event: position")).partition(b"\r\n\r\n")
+        assert b"chunked" not in head
+        assert body.startswith(b"retry: 2000\n\nevent: position\n")
+        await api.person()
+        assert b'"op":"add"' in await receive_until(opened, b'"meta"')
+
+
+def number_of_followers(api: Api) -> int:
+    assert api.client.app
+    bulkhead = api.client.app[REPOSITORY].bulkheads.followers
+    return bulkhead._limit - bulkhead._free
+
+
+async def wait_for(condition: Callable[[], object]) -> None:
+    async def holds() -> bool:
+        return bool(condition())
+
+    assert await eventually(holds)
+
+
+async def test_a_follower_that_does_not_read_is_cut_and_others_are_not(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "_MAX_CHANGES", 500)
+    api = await serve()
+    async with following(api) as reader, raw_follower(api) as silent:
+        await receive_until(silent, b"event: position")
+        for _ in range(500):  # each fills a part of what the kernel buffers
+            await api.operate(*(add("computer", serial=f"{one:0250}") for one in range(500)))
+            assert len(await reader.changes(500)) == 500
+            if number_of_followers(api) == 1:
+                break
+        assert number_of_followers(api) == 1
+
+
+async def test_the_change_stream_is_open_while_there_are_followers(
+    api: Api, database: Database
+) -> None:
+    async def streams() -> int:
+        """Return the number of cursors on the database, whether or not a command reads them."""
+        stages: list[dict[str, Any]] = [
+            {"$currentOp": {"idleCursors": True, "allUsers": True}},
+            {"$match": {"ns": {"$regex": f"^{database.name}.[$]cmd"}}},
+            {"$project": {"id": {"$ifNull": ["$cursor.cursorId", "$command.getMore"]}}},
+        ]
+        found = await database.client.admin.aggregate(stages).to_list(None)
+        return len({one["id"] for one in found if "id" in one})
+
+    async def has_streams(number: int) -> bool:
+        return await streams() == number
+
+    assert await streams() == 0
+    async with following(api), following(api), following(api, "?filter[type]=person"):
+        # The server lists no cursor while a command takes it.
+        assert await eventually(partial(has_streams, 1))
+        assert await streams() <= 1
+    assert await eventually(partial(has_streams, 0))
+
+
+async def test_connects_and_disconnects_leave_nothing_open(api: Api) -> None:
+    async def visit(number: int) -> None:
+        async with raw_follower(api) as opened:
+            if number % 3:
+                await receive_until(opened, b"HTTP/1.1 200")
+
+    for _ in range(10):
+        await asyncio.gather(*map(visit, range(50)))
+    await wait_for(lambda: number_of_followers(api) == 0)
+    assert api.client.app
+    feed = api.client.app[FOLLOWERS]
+    await wait_for(lambda: feed._feed is None)
+    assert not feed._groups
+
+
+async def test_a_follower_too_many_is_refused(serve: Serve) -> None:
+    api = await serve(followers=2, queue_seconds=0.1)
+    async with following(api):
+        assert await stream_status(api) == (503, "overloaded")
+        assert (await api.get("/persons")).status == 200
+    await wait_for(lambda: number_of_followers(api) == 0)
+    async with following(api):
+        pass
+
+
+async def test_a_quiet_follower_gets_comments_and_positions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(followers, "_COMMENT_SECONDS", 0.02)
+    monkeypatch.setattr(followers, "_POSITION_SECONDS", 0.1)
+    async with following(api) as feed:
+        await api.person()
+        await feed.changes(1)
+        first = await feed.next()
+        second = await feed.next()
+    assert first.name == second.name == "position"
+    assert first.data == {"position": first.id}
+    assert feed.comments > 1
+    ada = await api.person()
+    async with following(api, after=second.id) as feed:
+        assert (await feed.changes(1))[0]["data"]["id"] == ada
+
+
+async def test_a_stop_ends_followers_first(serve: Serve) -> None:
+    api = await serve()
+    async with following(api) as feed, raw_follower(api) as opened:
+        await receive_until(opened, b"event: position")
+        assert api.client.app
+        await api.client.app.shutdown()
+        with pytest.raises(EOFError):
+            await feed.next()
+        await receive_until(opened, b"0\r\n\r\n")
+        assert (await api.get("/changes", **STREAM)).status == 503
+
+
+async def test_pages_of_other_origins_can_follow(serve: Serve, settings: Settings) -> None:
+    api = await serve(settings=replace(settings, cors_origin=("https://a.example",)))
+    origin = {"Origin": "https://a.example"}
+    async with following(api, headers=origin) as feed:
+        assert feed.response.headers["Access-Control-Allow-Origin"] == origin["Origin"]
+
+
+async def test_changes_that_are_dropped_while_a_follower_catches_up_are_not_left_out(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("registry.storage.repository._RECENT_SECONDS", 0)
+    monkeypatch.setattr(followers, "_MAX_CHANGES", 5)
+    catch_up, has_caught_up, goes_on = Followers._catch_up, asyncio.Event(), asyncio.Event()
+
+    async def catch_up_slowly(*arguments: Any) -> None:
+        await catch_up(*arguments)
+        has_caught_up.set()
+        await goes_on.wait()
+
+    monkeypatch.setattr(Followers, "_catch_up", catch_up_slowly)
+    start = await present(api)
+    async with following(api) as recent:
+        expected = await write_one_by_one(api, recent)
+        async with following(api, after=start) as old:
+            await asyncio.wait_for(has_caught_up.wait(), 30)
+            expected += await write_one_by_one(api, recent)
+            goes_on.set()
+            expected.append(await api.person("last"))
+            assert [one["data"]["id"] for one in await old.changes(21)] == expected
+
+
+async def write_one_by_one(api: Api, follower: Stream) -> list[str]:
+    """Create ten persons, each in a batch of its own; return their ids."""
+    ids = []
+    for number in range(10):
+        ids.append(await api.person(f"{number}"))
+        await follower.changes(1)
+    return ids
+
+
+def feed_of(api: Api) -> Followers:
+    assert api.client.app
+    return api.client.app[FOLLOWERS]
+
+
+async def test_what_followers_that_connect_again_get_is_encoded_once(api: Api) -> None:
+    start = await present(api)
+    await api.person()
+    async with following(api) as other:
+        for _ in range(5):
+            async with following(api, "?filter[type]=person", after=start) as feed:
+                await feed.changes(1)
+            await wait_for(lambda: number_of_followers(api) == 1)
+        await api.person()
+        await other.changes(1)
+        assert {len(one.encoded) for one in feed_of(api)._batches} <= {1, 2}
+
+
+async def test_the_feed_of_a_follower_that_joins_while_it_stops_ends(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow = Followers.follow
+
+    async def stop_and_follow(self: Followers, *arguments: Any) -> None:
+        await self.close()
+        await follow(self, *arguments)
+
+    monkeypatch.setattr(Followers, "follow", stop_and_follow)
+    async with api.client.get("/changes", headers=STREAM) as response:
+        assert response.status == 200
+        assert await asyncio.wait_for(response.read(), 30) == b""
+
+
+async def test_a_change_stream_that_starts_during_a_stop_is_closed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recent_changes, begins, goes_on = Repository.recent_changes, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments: Any) -> Any:
+        begins.set()
+        await goes_on.wait()
+        return await recent_changes(*arguments)
+
+    monkeypatch.setattr(Repository, "recent_changes", slow)
+    request = asyncio.create_task(api.get("/changes", **STREAM))
+    await begins.wait()
+    closing = asyncio.create_task(feed_of(api).close())
+    await asyncio.sleep(0)
+    goes_on.set()
+    await closing
+    assert (await request).status == 503
+    assert feed_of(api)._feed is None
+
+
+async def test_followers_that_catch_up_have_a_limit_and_each_client_a_share(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("registry.storage.repository._RECENT_SECONDS", 0)
+    monkeypatch.setattr(followers, "_MAX_CHANGES", 5)
+    api = await serve(queue_seconds=0.1)
+    assert api.client.app
+    app = api.client.app
+    client, catch_ups = "127.0.0.1", app[REPOSITORY].bulkheads.catch_ups
+    start = await present(api)
+    async with following(api) as recent:
+        expected = await write_one_by_one(api, recent)
+        for _ in range(4):
+            await catch_ups.acquire(client)
+        query = f"?page[after]={start}"
+        async with asyncio.timeout(30):
+            assert await stream_status(api, query) == (503, "overloaded")
+        await catch_ups.acquire("192.0.2.1")  # others have places left
+        catch_ups.release("192.0.2.1")
+        async with following(api):
+            pass
+        for _ in range(4):
+            catch_ups.release(client)
+        async with following(api, query) as feed:
+            assert [one["data"]["id"] for one in await feed.changes(10)] == expected
+            await wait_for(lambda: catch_ups.is_idle)
+
+
+async def test_a_position_is_not_sent_after_a_later_one(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, in_turns = feed_of(api), followers._in_turns
+    async with following(api) as first, following(api) as second:
+        await wait_for(lambda: [one.is_waiting for one in feed._all()] == [True, True])
+
+        async def write_between(members: Any) -> AsyncIterator[Any]:
+            monkeypatch.setattr(followers, "_in_turns", in_turns)
+            one, other = members
+            yield one
+            await api.person()
+            await first.changes(1)
+            await second.changes(1)
+            yield other
+
+        monkeypatch.setattr(followers, "_in_turns", write_between)
+        (group,) = feed._groups.values()
+        await feed._keep_alive(group, float("inf"))
+        await api.person()
+        assert [(await one.next()).name for one in (first, second)] == ["message", "message"]
+
+
+async def test_a_defect_does_not_end_comments(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followers, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(followers, "_POSITION_SECONDS", 0.02)
+    monkeypatch.setattr(followers, "_COMMENT_SECONDS", 0.02)
+    keep_alive, defects = Followers._keep_alive, [RuntimeError("a defect")]
+
+    async def fail_once(*arguments: Any) -> None:
+        if defects:
+            raise defects.pop()
+        await keep_alive(*arguments)
+
+    monkeypatch.setattr(Followers, "_keep_alive", fail_once)
+    async with following(api) as feed:
+        assert (await feed.next()).name == "position"
+    assert not defects

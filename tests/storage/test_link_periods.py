@@ -1,0 +1,488 @@
+"""The periods of links: as a plain model has them, after an upgrade, repaired, and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from marshmallow import Schema
+
+from registry.commands.forget import main as forget_command
+from registry.jsonapi.changes import Verb
+from registry.model.attributes import BEGINNING, LASTING, Text
+from registry.model.attributes.date import utc_text
+from registry.model.graph import Graph
+from registry.model.history import tracked_links
+from registry.model.resource_type import History, Link, ResourceType
+from registry.operations.consistency import Report, check
+from registry.resources import RESOURCES
+from registry.resources.person import person
+from registry.settings import Settings
+from registry.storage import open_link_periods
+from registry.storage.errors import StorageError, Unavailable
+from registry.storage.schema import link_periods
+from registry.storage.writes.id_allocation import Counters
+from tests.conftest import Serve
+from tests.storage.writing import Registry, insert_fleet
+from tests.support import Api, CommandLog, Database
+
+GRAPH = Graph(RESOURCES)
+
+PERSONS, COMPUTERS = 3, 3
+
+MOMENT = datetime(2026, 3, 15, 12, tzinfo=UTC)
+
+Operation = tuple[str, int, Any]
+"""The kind of a write, the id of its resource, and what it is linked to."""
+
+persons, computers = st.integers(1, PERSONS), st.integers(1, COMPUTERS)
+
+WRITES: st.SearchStrategy[Operation] = st.one_of(
+    st.tuples(st.just("own"), computers, st.none() | persons),
+    *(
+        st.tuples(
+            st.just(verb.value), persons, st.lists(computers, max_size=COMPUTERS, unique=True)
+        )
+        for verb in Verb
+    ),
+    st.tuples(st.just("rename"), persons, st.sampled_from(["Ada", "Grace"])),
+    st.tuples(st.just("forget computer"), computers, st.none()),
+    st.tuples(st.just("forget person"), persons, st.none()),
+)
+
+
+class Model:
+    """Who owns what, and the owner of each computer in each state so far."""
+
+    def __init__(self) -> None:
+        self.persons = dict.fromkeys(range(1, PERSONS + 1), "Ada Lovelace")
+        self.owners: dict[int, int | None] = dict.fromkeys(range(1, COMPUTERS + 1))
+        self.periods: list[dict[str, Any]] = []
+
+    def apply(self, kind: str, id_: int, value: Any) -> bool:
+        """Apply a write; return whether it is possible."""
+        if kind in {"own", "forget computer"}:
+            named = [] if value is None else [value]
+            if id_ not in self.owners or not self.persons.keys() >= {*named}:
+                return False
+            self._set(id_, value)
+            if kind != "own":
+                del self.owners[id_]
+        elif id_ not in self.persons:
+            return False
+        elif kind == "rename":
+            self.persons[id_] = f"{value} Lovelace"
+        elif kind == "forget person":
+            self._set_members(id_, set())
+            del self.persons[id_]
+        else:
+            known = self.owners.keys() & set(value)
+            if kind != "remove" and len(known) < len(value):
+                return False
+            mine = {one for one, owner in self.owners.items() if owner == id_}
+            members = {"add": mine | known, "remove": mine - known}.get(kind, known)
+            self._set_members(id_, members)
+        return True
+
+    def _set_members(self, person: int, members: set[int]) -> None:
+        for computer, owner in self.owners.items():
+            if computer in members:
+                self._set(computer, person)
+            elif owner == person:
+                self._set(computer, None)
+
+    def _set(self, computer: int, owner: int | None) -> None:
+        before = self.owners[computer]
+        if before == owner:
+            return
+        if before is not None:
+            (lasting,) = [one for one in self.periods if one["lasts"] and one["of"] == computer]
+            lasting |= {"lasts": False, "name": self.persons[before]}
+        if owner is not None:
+            self.periods.append({"of": computer, "by": owner, "lasts": True, "name": None})
+        self.owners[computer] = owner
+
+
+def write_of(registry: Registry, kind: str, id_: int, value: Any) -> Any:
+    if kind == "own":
+        return registry.update(("computer", id_), owner=value)
+    if kind == "rename":
+        return registry.update(("person", id_), first_name=value)
+    if kind.startswith("forget"):
+        return registry.delete((kind.removeprefix("forget "), id_))
+    return registry.update(("person", id_), computers=value, verb=Verb(kind))
+
+
+def lines(report: Report) -> list[str]:
+    return [
+        str(one)
+        for rule in report.rules
+        for one in rule.listed
+        if "assignment" in str(one) or "period" in str(one)
+    ]
+
+
+async def periods(database: Database) -> list[Any]:
+    """Return all periods, by computer and then by time."""
+    found = await database.assignments.find().sort([("computer", 1), ("since", 1)]).to_list(None)
+    for one, following in pairwise(found):
+        assert one["since"] < one["until"]
+        if one["computer"] == following["computer"]:
+            assert one["until"] <= following["since"]
+    return found
+
+
+@given(writes=st.lists(WRITES, min_size=1, max_size=20), frozen=st.booleans())
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+async def test_periods_are_those_of_a_model(
+    api: Api, database: Database, writes: list[Operation], *, frozen: bool
+) -> None:
+    for name in ("persons", "computers", "assignments"):
+        await database[name].delete_many({})
+    await insert_fleet(database, PERSONS, COMPUTERS)
+    registry, model = Registry(api), Model()
+    with pytest.MonkeyPatch.context() as patch:
+        if frozen:  # all writes at the same millisecond
+            module = "registry.storage.writes.unit_of_work.current_time"
+            patch.setattr(module, lambda: utc_text(MOMENT))
+        for write in writes:
+            is_possible = model.apply(*write)
+            try:
+                await registry.write(write_of(registry, *write))
+            except StorageError:
+                assert not is_possible, write
+            else:
+                assert is_possible, write
+    expected = sorted(model.periods, key=lambda one: one["of"])
+    stored = await periods(database)
+    assert [
+        {
+            "of": one["computer"],
+            "by": one["owner"],
+            "lasts": one["until"] == LASTING,
+            "name": one.get("owner_name"),
+        }
+        for one in stored
+    ] == expected
+    await check_moments(api, stored)
+    assert lines(await check(database, GRAPH)) == []
+
+
+async def check_moments(api: Api, stored: list[Any]) -> None:
+    """Check that the filter selects what is in force, around each beginning and end."""
+    bounds = {one[name] for one in stored for name in ("since", "until")}
+    step = timedelta(milliseconds=1)
+    moments = {
+        bound + shift
+        for bound in bounds - {BEGINNING, LASTING}
+        for shift in (-step, 0 * step, step)
+    }
+    for moment in moments | {MOMENT}:
+        in_force = [one["_id"] for one in stored if one["since"] <= moment < one["until"]]
+        response = await api.get(f"/assignments?filter[at]={utc_text(moment)}&sort=id")
+        assert response.ids == [str(id_) for id_ in sorted(in_force)]
+
+
+async def test_requests_that_share_a_transaction_count_each(api: Api, database: Database) -> None:
+    await insert_fleet(database, PERSONS, COMPUTERS)
+    registry = Registry(api)
+    moves = [[registry.update(("computer", 1), owner=owner)] for owner in (1, 2, None, 3)]
+    await registry.write_group(moves)
+    found = await periods(database)
+    assert [(one["owner"], one["until"] == LASTING) for one in found] == [
+        *((1, False), (2, False)),
+        (3, True),
+    ]
+
+
+async def test_concurrent_writers_leave_no_gap_and_no_overlap(
+    serve: Serve, database: Database
+) -> None:
+    apis = [await serve() for _ in range(2)]
+    await insert_fleet(database, PERSONS, COMPUTERS)
+    writers = [Registry(api) for api in apis]
+    requests = [
+        (
+            writers[n % 2],
+            [("own", n % 3 + 1, (n * 7) % 4 or None), ("update", n % 3 + 1, [n % 2 + 1])][n % 2],
+        )
+        for n in range(60)
+    ]
+    writing = (registry.write(write_of(registry, *request)) for registry, request in requests)
+    await asyncio.gather(*writing)
+    found = await periods(database)
+    lasting = {one["computer"]: one["owner"] for one in found if one["until"] == LASTING}
+    owned = database.computers.find({"person": {"$ne": None}})
+    assert lasting == {one["_id"]: one["person"] async for one in owned}
+    assert lines(await check(database, GRAPH)) == []
+
+
+async def as_before_histories(database: Database, computers: int) -> None:
+    """Store computers as versions without histories left them, all of them owned."""
+    await insert_fleet(database, PERSONS, computers)
+    await database.computers.update_many(
+        {}, [{"$set": {"person": {"$add": [{"$mod": ["$_id", PERSONS]}, 1]}}}]
+    )
+    await database.counters.update_many(
+        {}, {"$unset": {"complete": True}, "$set": {"seq": computers}}
+    )
+    await database.counters.delete_one({"_id": "assignment"})
+
+
+async def test_older_links_get_a_period_exactly_once_beside_writes(
+    serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_ = 60
+    monkeypatch.setattr(link_periods, "_BATCH_SIZE", 5)
+    await as_before_histories(database, count_)
+    apis = [await serve(catch_up=False) for _ in range(2)]
+    writers = [Registry(api) for api in apis]
+
+    async def move(n: int) -> None:
+        registry = writers[n % 2]
+        with suppress(StorageError):
+            await registry.write(registry.update(("computer", n), owner=n % 4 or None))
+
+    await asyncio.gather(*map(move, range(1, count_, 2)))
+    for registry in writers:
+        await registry.repository.catch_up()
+    found = await periods(database)
+    assert [one["computer"] for one in found if one["since"] == BEGINNING] == [
+        *range(1, count_ + 1)
+    ]
+    moved = [one["computer"] for one in found if one["since"] != BEGINNING]
+    assert len(moved) == len(set(moved))
+    for one in found:
+        assert one["owner"] == one["computer"] % PERSONS + 1 or one["since"] != BEGINNING
+    assert (await check(database, GRAPH)).total == 0
+    response = await apis[0].get(
+        "/assignments?filter[since][null]=true&page[size]=1&page[number]=1"
+    )
+    assert response.document["meta"]["total"] == count_
+    assert response.data[0]["attributes"]["since"] is None
+
+
+async def test_an_interrupted_upgrade_is_continued(
+    serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await as_before_histories(database, 20)
+    monkeypatch.setattr(link_periods, "_BATCH_SIZE", 5)
+    repair, calls = link_periods.LinkPeriods.repair, count()
+    interruption = asyncio.Event()
+
+    async def interrupted(self: Any, ids: Any) -> None:
+        if next(calls) == 2:
+            interruption.set()
+            raise asyncio.CancelledError
+        await repair(self, ids)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(link_periods.LinkPeriods, "repair", interrupted)
+        api = await serve(catch_up=False)
+        await interruption.wait()
+    assert await database.assignments.count_documents({}) == 10
+    await api.client.close()
+    await serve()
+    assert [one["computer"] for one in await periods(database)] == [*range(1, 21)]
+
+
+async def copy_of_first(database: Database) -> None:
+    first = await database.assignments.find_one({"_id": 1})
+    assert first
+    await database.assignments.insert_one(first | {"_id": 2})
+
+
+WRONG: dict[str, tuple[Callable[[Database], Any], str]] = {
+    "a link without a period": (
+        lambda database: database.computers.update_one({"_id": 2}, {"$set": {"person": 1}}),
+        "computers/2: owner has no assignment",
+    ),
+    "a period without a link": (
+        lambda database: database.computers.update_one({"_id": 1}, {"$set": {"person": None}}),
+        "computers/1: assignment 1 is in force without a link",
+    ),
+    "a period of another owner": (
+        lambda database: database.computers.update_one({"_id": 1}, {"$set": {"person": 2}}),
+        "computers/1: assignment 1 is in force without a link; owner has no assignment",
+    ),
+    "a period that was removed": (
+        lambda database: database.assignments.delete_one({"_id": 1}),
+        "computers/1: owner has no assignment",
+    ),
+    "a computer that was removed": (
+        lambda database: database.computers.delete_one({"_id": 1}),
+        "computers/1: assignment 1 is in force without a link",
+    ),
+    "a period without an owner": (
+        lambda database: database.assignments.insert_one(
+            {"_id": 2, "since": MOMENT, "until": LASTING, "computer": 2}
+        ),
+        "computers/2: assignment 2 is in force without a link",
+    ),
+    "a period that overlaps": (
+        lambda database: database.assignments.insert_one(
+            {"_id": 2, "since": MOMENT, "until": LASTING, "computer": 1, "owner": 1}
+        ),
+        "computers/1: assignment 2 overlaps 1",
+    ),
+    "a period that begins twice": (
+        copy_of_first,
+        "computers/1: assignment 1 overlaps 2",
+    ),
+    "a record that names another period": (
+        lambda database: database.computers.update_one({"_id": 1}, {"$set": {"owner_period": 9}}),
+        "computers/1: owner_period is 9 instead of 1",
+    ),
+}
+"""How other programs break the history of a computer that a person owns, and of one without."""
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_wrong_periods_are_reported_and_repaired(
+    api: Api, database: Database, case: str
+) -> None:
+    await api.person("Ada")
+    await api.person("Grace")
+    await api.computer("SN-1", owner="1")
+    await api.computer("SN-2")
+    break_, line = WRONG[case]
+    await break_(database)
+    await database.counters.update_one({"_id": "assignment"}, {"$max": {"seq": 100}})
+    assert lines(await check(database, GRAPH)) == [line]
+    assert lines(await check(database, GRAPH, repair=True)) == [line]
+    assert (await check(database, GRAPH)).total == 0
+    found = await periods(database)
+    lasting = {one["computer"]: one["owner"] for one in found if one["until"] == LASTING}
+    owned = database.computers.find({"person": {"$ne": None}})
+    assert lasting == {one["_id"]: one["person"] async for one in owned}
+
+
+async def test_a_repair_gives_ids_back_if_it_fails(api: Api, database: Database) -> None:
+    await api.person("Ada")
+    await api.computer("SN-1")
+    await database.computers.update_one({"_id": 1}, {"$set": {"person": 1}})
+    await api.client.close()
+    (tracked,) = tracked_links(GRAPH)
+
+    async def fail() -> None:
+        async with open_link_periods(database, GRAPH, tracked) as opened:
+            await opened.repair([1])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await fail()
+    counter = await database.counters.find_one({"_id": "assignment"})
+    assert counter is not None
+    assert counter["seq"] == 1
+
+
+@pytest.mark.parametrize("owner", [None, 2])
+async def test_the_next_change_is_later_than_a_repair(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch, owner: int | None
+) -> None:
+    await insert_fleet(database, PERSONS, COMPUTERS)
+    registry = Registry(api)
+    await registry.write(registry.update(("computer", 1), owner=1))
+    await database.computers.update_one({"_id": 1}, {"$set": {"person": owner}})
+    await check(database, GRAPH, repair=True)
+    module = "registry.storage.writes.unit_of_work.current_time"
+    monkeypatch.setattr(module, lambda: utc_text(MOMENT))  # the clock is behind
+    await registry.write(registry.update(("computer", 1), owner=3))
+    assert [one["owner"] for one in await periods(database)] == (
+        [1, 3] if owner is None else [1, 2, 3]
+    )
+    assert lines(await check(database, GRAPH)) == []
+
+
+class CaseSchema(Schema):
+    serial = Text(required=True)
+
+
+case = ResourceType(
+    type="case",
+    collection="cases",
+    schema=CaseSchema,
+    links=tuple(
+        Link(
+            name, "person", name, f"{name}_cases", History(f"{name}_term", f"{name}_terms", {}, {})
+        )
+        for name in ("owner", "keeper")
+    ),
+)
+
+
+async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
+    serve: Serve, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = await serve((person, case))
+    await database.persons.insert_one(
+        {"_id": 1, "first_name": "Ada", "last_name": "L", "version": 1}
+    )
+    registry = Registry(api)
+    allocate = Counters.allocate
+
+    async def fail(self: Counters, type_name: str, count: int) -> list[int]:
+        if type_name == "keeper_term":
+            raise Unavailable
+        return await allocate(self, type_name, count)
+
+    monkeypatch.setattr(Counters, "allocate", fail)
+    both = registry.create("case", -1, serial="x", owner=1, keeper=1)
+    one = registry.create("case", -1, serial="y", owner=1)
+    failed, done = await registry.write_group([[both], [one]])
+    assert isinstance(failed, Unavailable)
+    assert isinstance(done, list)
+    assert [one["case"] async for one in database.owner_terms.find()] == [done[0].record["_id"]]
+
+
+async def test_a_type_with_two_histories_is_read_once(serve: Serve, commands: CommandLog) -> None:
+    api = await serve((person, case))
+    await api.person("Ada")
+    registry = Registry(api)
+    await registry.write(registry.create("case", -1, serial="x", owner=1))
+    commands.take("all")
+    await registry.write(registry.update(("case", 1), keeper=1))
+    assert commands.take("find").count("cases") == 1
+
+
+async def test_a_deleted_person_is_forgotten(
+    api: Api,
+    mongodb_uri: str,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MONGODB_URI", mongodb_uri)
+    monkeypatch.setenv("REGISTRY_DATABASE", settings.database)
+    ada, grace = await api.person("Ada", "Lovelace"), await api.person()
+    for number in range(2):
+        await api.computer(f"SN-{number}", owner=ada)
+    await api.computer("SN-2", owner=grace)
+    with pytest.raises(SystemExit) as caught:
+        await asyncio.to_thread(forget_command, ["person", ada])
+    assert caught.value.code == 1
+    assert f"person {ada} exists: delete it first, DELETE /persons/{ada}" in capsys.readouterr().err
+    await api.request("DELETE", f"/persons/{ada}")
+    for text in (
+        "Removed the copied attributes of person 1 from 2 assignments in the database ",
+        "No assignment has copied attributes of person 1 in the database ",
+    ):
+        await asyncio.to_thread(forget_command, ["person", ada])
+        assert capsys.readouterr().err.startswith(text)
+    names = [
+        one["attributes"]["owner_name"] for one in (await api.get("/assignments?sort=id")).data
+    ]
+    assert names == [None, None, "Grace Hopper"]
+    assert (await api.get("/assignments?filter[owner_name][null]=true")).ids == ["1", "2"]
+    assert (await api.get(f"/assignments?filter[owner]={ada}")).ids == ["1", "2"]

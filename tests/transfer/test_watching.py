@@ -1,0 +1,296 @@
+"""`registry watch`: which changes are delivered, in which order, and how they are signed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+from bson.timestamp import Timestamp
+from standardwebhooks import Webhook as Verifier
+
+from registry.http.app_keys import FOLLOWERS
+from registry.settings import Settings
+from registry.storage.mongo.positions import Positions
+from registry.transfer import watcher, webhooks
+from registry.transfer.client import TransferError, open_client
+from registry.transfer.watcher import Deliver, PositionFile, watch
+from registry.transfer.webhooks import Webhook, parse_secret
+from tests.conftest import Grant, Serve
+from tests.storage.waiting import eventually
+from tests.support import Api
+from tests.transfer.conftest import RunCommand
+
+SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+
+
+@asynccontextmanager
+async def watching(
+    api: Api, deliver: Deliver, file: PositionFile | None = None, *types: str
+) -> AsyncIterator[asyncio.Task[Any]]:
+    """Watch the service until the context ends."""
+    async with open_client(api.origin, None) as client:
+        task = asyncio.create_task(watch(client, types, deliver, file))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError, TransferError):
+                await task
+
+
+class Inbox:
+    """Keeps what is delivered, by id and in the order of the first delivery."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, Any] = {}
+        self.count = 0
+        self._arrived = asyncio.Condition()
+
+    async def deliver(self, id_: str, body: bytes) -> None:
+        assert self.changes.setdefault(id_, orjson.loads(body)) == orjson.loads(body)
+        self.count += 1
+        async with self._arrived:
+            self._arrived.notify_all()
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30), self._arrived:
+            await self._arrived.wait_for(condition)
+
+    def has(self, serial: str) -> bool:
+        return serial in self.serials
+
+    @property
+    def serials(self) -> list[str]:
+        return [one["data"]["attributes"]["serial"] for one in self.changes.values()]
+
+
+async def wait_for(condition: Callable[[], object]) -> None:
+    async def holds() -> bool:
+        return bool(condition())
+
+    assert await eventually(holds)
+
+
+def serials_of(count: int) -> list[str]:
+    return [f"SN-{number}" for number in range(count)]
+
+
+def add(serial: str) -> Any:
+    return {"op": "add", "data": {"type": "computer", "attributes": {"serial": serial}}}
+
+
+@pytest.fixture
+def position_file(tmp_path: Path) -> PositionFile:
+    return PositionFile(tmp_path / "position")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat at once."""
+    monkeypatch.setattr(watcher, "_MIN_DELAY", 0.01)
+    monkeypatch.setattr(webhooks, "_DELAYS", [0.01] * 1_000)
+
+
+async def begin(api: Api, file: PositionFile) -> None:
+    """Store the present position."""
+    response = await api.get("/computers?page[size]=1")
+    file.store(response.headers["Registry-Position"])
+
+
+async def test_a_watch_that_is_ended_anywhere_continues_without_leaving_out_a_change(
+    api: Api, position_file: PositionFile
+) -> None:
+    choose, inbox, runs = random.Random(7), Inbox(), 0  # noqa: S311 - the same ones
+    await begin(api, position_file)
+    serials = serials_of(60)
+    for start in range(0, 60, 5):
+        await api.operate(*map(add, serials[start : start + choose.randint(1, 5)]))
+    stored = [one["attributes"]["serial"] for one in (await api.get("/computers")).data]
+    while len(inbox.changes) < len(stored):
+        runs += 1
+        left = choose.randint(0, 6)
+        is_before = choose.random() < 0.5
+
+        async def deliver(id_: str, body: bytes) -> None:
+            nonlocal left
+            if is_before and not left:  # noqa: B023 - called in this run only
+                raise asyncio.CancelledError
+            await inbox.deliver(id_, body)
+            if not left or len(inbox.changes) == len(stored):
+                raise asyncio.CancelledError
+            left -= 1
+
+        async with watching(api, deliver, position_file) as task:
+            await asyncio.wait([task])
+    assert inbox.serials == stored
+    assert runs > 5
+
+
+async def test_changes_of_a_transaction_have_ids_of_their_own(
+    api: Api, position_file: PositionFile
+) -> None:
+    inbox = Inbox()
+    await begin(api, position_file)
+    await api.operate(*map(add, serials_of(3)))
+    await api.computer("alone")
+    async with watching(api, inbox.deliver, position_file):
+        await inbox.wait(lambda: len(inbox.changes) == 4)
+    first, second, third, alone = inbox.changes
+    assert [first, second] == [f"{third}-1", f"{third}-2"]
+    assert len({third[:24], alone}) == 2
+    assert position_file.load() == alone
+
+
+async def test_a_first_watch_begins_at_the_present_and_keeps_it(
+    api: Api, position_file: PositionFile
+) -> None:
+    await api.computer("before")
+    async with watching(api, Inbox().deliver, position_file):
+        await wait_for(position_file.load)
+    await api.computer("after")
+    inbox = Inbox()
+    async with watching(api, inbox.deliver, position_file):
+        await inbox.wait(lambda: len(inbox.changes) == 1)
+    assert inbox.serials == ["after"]
+
+
+async def test_a_watch_continues_when_the_service_ends_the_connection(api: Api) -> None:
+    inbox = Inbox()
+    assert api.client.app
+    feed = api.client.app[FOLLOWERS]
+    async with watching(api, inbox.deliver, None, "computer"):
+        for serial in serials_of(5):
+            await wait_for(lambda: feed._groups)
+            await api.person()
+            await api.computer(serial)
+            await inbox.wait(partial(inbox.has, serial))
+            feed._end_all()
+            await wait_for(lambda: not feed._groups)
+    assert inbox.serials == serials_of(5)
+
+
+async def refused(api: Api, file: PositionFile | None, token: str | None = None) -> str:
+    async with open_client(api.origin, token) as client:
+        with pytest.raises(TransferError) as caught:
+            await watch(client, (), Inbox().deliver, file)
+    return str(caught.value)
+
+
+async def test_a_watch_ends_if_its_position_is_refused(
+    api: Api, position_file: PositionFile, tmp_path: Path
+) -> None:
+    position_file.store(Positions(b"else").encode(Timestamp(1_700_000_000, 1)))
+    restored = await refused(api, position_file)
+    assert "is a position of another database" in restored
+    assert restored.endswith("read the resources again, and delete the file with the position")
+    position_file.store("x")
+    assert "`x` is not a complete position" in await refused(api, position_file)
+    position_file.store("")
+    assert "has no position: read the resources again" in await refused(api, position_file)
+    missing = PositionFile(tmp_path / "missing" / "position")
+    assert f"{tmp_path}/missing/position: No such file" in await refused(api, missing)
+
+
+async def test_a_watch_needs_a_token_where_the_service_does(
+    serve: Serve, secured: Settings, grant: Grant
+) -> None:
+    api = await serve(settings=secured)
+    assert "REGISTRY_TOKEN" in await refused(api, None)
+    assert "403" in await refused(api, None, await grant("unknown:read"))
+
+
+class Receiver:
+    """A program that accepts deliveries with their signatures, after some refusals."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+        self.inbox = Inbox()
+        self.ids: list[str] = []
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        Verifier(SECRET).verify(body, dict(request.headers))
+        self.ids.append(request.headers["webhook-id"])
+        status = self.statuses.pop(0) if self.statuses else 204
+        if status == 204:
+            assert request.content_type == "application/json"
+            await self.inbox.deliver(self.ids[-1], body)
+        return web.Response(status=status)
+
+
+@asynccontextmanager
+async def receiving(receiver: Receiver) -> AsyncIterator[Webhook]:
+    app = web.Application()
+    app.router.add_post("/hook", receiver.handle)
+    async with TestServer(app) as server, ClientSession() as session:
+        url = str(server.make_url("/hook?team=it"))
+        yield Webhook(session, url, parse_secret(SECRET))
+
+
+async def test_deliveries_are_signed_in_order_and_repeated_until_they_are_accepted(
+    api: Api, position_file: PositionFile
+) -> None:
+    receiver = Receiver(500, 503, 404, 302, 204, 204, 429)
+    await begin(api, position_file)
+    for serial in serials_of(4):
+        await api.computer(serial)
+    async with receiving(receiver) as webhook, watching(api, webhook.deliver, position_file):
+        await receiver.inbox.wait(lambda: len(receiver.inbox.changes) == 4)
+    first, second, third, fourth = receiver.inbox.changes
+    assert receiver.inbox.serials == serials_of(4)
+    assert receiver.ids == [first] * 5 + [second, third, third, fourth]
+
+
+async def test_a_receiver_that_is_gone_gets_nothing_more(
+    api: Api, position_file: PositionFile
+) -> None:
+    receiver = Receiver(410)
+    await begin(api, position_file)
+    await api.computer()
+    before = position_file.load()
+    async with receiving(receiver) as webhook:
+        with pytest.raises(TransferError, match="410"):
+            async with open_client(api.origin, None) as client:
+                await watch(client, (), webhook.deliver, position_file)
+    assert position_file.load() == before
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["", "whsec_", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD", "whsec_AAAA", "whsec_é", "whsec_==="],
+)
+async def test_what_is_not_a_secret_is_refused(
+    run: RunCommand, tmp_path: Path, secret: str
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(secret)
+    done = await run("watch", "--post", "http://127.0.0.1:1/", "--secret-file", file)
+    assert done.status == 2
+    assert "24 to 64 bytes in base64" in done.errors[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--post", "http://h/"], "give both or none"),
+        (["--secret-file", "/nowhere"], "/nowhere: No such file or directory"),
+        (["--post", "h"], "'h' is not a URL"),
+        (["--type", "printer"], "invalid choice: 'printer'"),
+        (["--url", "http://127.0.0.1:1"], "cannot reach the service"),
+    ],
+)
+async def test_wrong_arguments_are_reported(
+    run: RunCommand, arguments: list[str], message: str
+) -> None:
+    done = await run("watch", *arguments)
+    assert done.status in {1, 2}
+    assert message in done.errors[-1]

@@ -17,6 +17,7 @@ LAYERS = [
     "offloading",
     "printable",
     "start_error",
+    "protocol",
     "metrics",
     "model",
     "resources",

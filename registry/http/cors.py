@@ -3,14 +3,9 @@
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from registry.http.responses import (
-    IDEMPOTENCY_KEY,
-    IDEMPOTENCY_REPLAYED,
-    LAST_EVENT_ID,
-    POSITION,
-    REQUEST_ID,
-)
+from registry.http.responses import POSITION
 from registry.jsonapi.error_types import CrossSiteRequest
+from registry.protocol import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, LAST_EVENT_ID, REQUEST_ID
 
 _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",

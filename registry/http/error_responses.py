@@ -14,10 +14,10 @@ from registry.http.app_keys import PROXIES
 from registry.http.responses import common_headers, request_id
 from registry.http.service_urls import UI_PATH
 from registry.jsonapi import error_types as errors
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import MAX_ERRORS, READ_ONLY, ApiError, ApiErrors, quoted
 from registry.jsonapi.resource_objects import path_of
+from registry.protocol import MEDIA_TYPE
 
 _WITHOUT_DETAILS: Mapping[type[storage.StorageError], Callable[[], ApiError]] = {
     storage.VersionConflict: errors.PreconditionFailed,

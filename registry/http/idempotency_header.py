@@ -8,8 +8,8 @@ from typing import TypeVar
 from aiohttp import hdrs, web
 
 from registry.http.access_control import PRINCIPAL
-from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.jsonapi.error_types import MAX_KEY_LENGTH, InvalidIdempotencyKey
+from registry.protocol import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED
 from registry.storage import IdempotencyKey
 
 _STRING = rf'([ !#-\[\]-~]|\\["\\]){{1,{MAX_KEY_LENGTH}}}'  # RFC 8941, 3.3.3

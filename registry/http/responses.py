@@ -12,15 +12,10 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion, HttpVersion11
 from multidict import istr
 
-IDEMPOTENCY_KEY = "Idempotency-Key"
-IDEMPOTENCY_REPLAYED = "Idempotency-Replayed"
-LAST_EVENT_ID = "Last-Event-ID"
-"""The position from which a client follows the change feed, as server-sent events have it."""
+from registry.protocol import REQUEST_ID
 
 POSITION = "Registry-Position"
 """The position in the change feed of the point in time that a document shows."""
-
-REQUEST_ID = "X-Request-ID"
 
 MAX_WRITE = 2**18
 """Bytes of a body that are passed to the connection at once: those it buffers for a slow client."""

@@ -8,12 +8,9 @@ from typing import TypeAlias
 
 from registry.jsonapi.error_objects import quoted
 from registry.jsonapi.error_types import NotAcceptable, UnsupportedMediaType
-
-MEDIA_TYPE = "application/vnd.api+json"
+from registry.protocol import MEDIA_TYPE, media_type
 
 Parts: TypeAlias = tuple[str, ...]
-
-EVENT_STREAM = "text/event-stream"
 
 HTML = "text/html"
 
@@ -55,11 +52,6 @@ def check_parameters(header: str, extension: str | None = None) -> None:
     name, *parameters = _split(header) or [""]
     if name == MEDIA_TYPE and parameters:
         check_content_type(header, extension)
-
-
-def media_type(extension: str | None = None) -> str:
-    """Return the media type of JSON:API, with the URI of an extension if one is applied."""
-    return MEDIA_TYPE if extension is None else f'{MEDIA_TYPE}; ext="{extension}"'
 
 
 def check_content_encoding(header: str | None) -> None:

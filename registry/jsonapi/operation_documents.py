@@ -28,12 +28,7 @@ from registry.jsonapi.request_documents import (
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
-
-EXTENSION = "https://jsonapi.org/ext/atomic"
-"""The URI of the extension in the media type."""
-
-OPERATIONS = "atomic:operations"
-RESULTS = "atomic:results"
+from registry.protocol import OPERATIONS, RESULTS
 
 MAX_OPERATIONS = 1_000
 """Per request. A longer transaction would keep other writes of its records waiting."""

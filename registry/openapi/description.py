@@ -1,14 +1,13 @@
 """The OpenAPI 3.0.0 document of a service, derived from the graph and the settings."""
 
 import registry
-from registry.http.responses import REQUEST_ID
 from registry.http.service_urls import LIVE_PATH, METRICS_PATH, OPERATIONS_PATH, READY_PATH
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.paths import HEADERS, SECURITY_SCHEME, describe_paths, error_responses
 from registry.openapi.schema_objects import Json, code, title
 from registry.openapi.schemas import schemas
+from registry.protocol import MEDIA_TYPE, REQUEST_ID
 from registry.settings import Settings
 
 _CONVENTIONS = f"""\

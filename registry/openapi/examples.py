@@ -8,7 +8,6 @@ from registry.http.service_urls import CHANGES_PATH
 from registry.jsonapi.change_events import Audience, ChangedRecord, encode_commit
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import JSONAPI, PLAIN, Compound, encode_document
-from registry.jsonapi.operation_documents import OPERATIONS, RESULTS
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import path_of, relationship_links, resource_objects
 from registry.model.authorship import PrincipalName, StoredTime
@@ -16,6 +15,7 @@ from registry.model.graph import Graph
 from registry.model.record import LinkedIds, Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi.schema_objects import Json, absolute
+from registry.protocol import OPERATIONS, RESULTS
 
 POSITION = "AWsD3sUAAAA1TkP-7O_NJ_P0"
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from registry.http.idempotency_header import PATTERN
-from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, LAST_EVENT_ID
 from registry.jsonapi.change_events import AFTER, TYPES
 from registry.jsonapi.filter_parsing import (
     MAX_CONDITIONS,
@@ -26,6 +25,7 @@ from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import StoredField, fieldset_names, moment_fields, stored_fields
 from registry.openapi.schema_objects import POSITIVE, Json, code
+from registry.protocol import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, LAST_EVENT_ID
 
 _STRING: Json = {"type": "string"}
 

@@ -7,17 +7,16 @@ from operator import attrgetter
 
 import orjson
 
-from registry.http.responses import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, POSITION, REQUEST_ID
+from registry.http.responses import POSITION
 from registry.http.routes import endpoints
 from registry.http.views.document_view import Endpoint
 from registry.http.views.feed import FeedView
 from registry.http.views.relationship import RelatedView
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.authorization import required_by_method
-from registry.jsonapi.content_negotiation import EVENT_STREAM, MEDIA_TYPE, media_type
 from registry.jsonapi.documents import encode_errors
 from registry.jsonapi.error_objects import ApiError
-from registry.jsonapi.operation_documents import EXTENSION, MAX_OPERATIONS
+from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.jsonapi.query import QueryScope
 from registry.jsonapi.request_documents import MAX_CONTAINERS
 from registry.jsonapi.resource_objects import path_of
@@ -25,6 +24,15 @@ from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples, parameters
 from registry.openapi.schema_objects import Json, absolute, code, reference, schema_of, title
+from registry.protocol import (
+    EVENT_STREAM,
+    EXTENSION,
+    IDEMPOTENCY_KEY,
+    IDEMPOTENCY_REPLAYED,
+    MEDIA_TYPE,
+    REQUEST_ID,
+    media_type,
+)
 from registry.settings import Settings
 
 SECURITY_SCHEME = "accessToken"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.error_types import error_types
-from registry.jsonapi.operation_documents import MAX_OPERATIONS, OPERATIONS, RESULTS
+from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.jsonapi.resource_objects import path_of
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
@@ -21,6 +21,7 @@ from registry.openapi.schema_objects import (
     text,
     title,
 )
+from registry.protocol import OPERATIONS, RESULTS
 
 _ID: Json = {"type": "string", "pattern": f"^{ID_PATTERN}$", "example": "1"}
 _REFERENCE: Json = {"id": {"oneOf": [_ID, POSITIVE], "example": "1"}}

@@ -10,10 +10,15 @@ from uuid import uuid4
 import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, hdrs
 
-from registry.http.responses import IDEMPOTENCY_KEY, LAST_EVENT_ID
 from registry.jsonapi.change_events import TYPES
-from registry.jsonapi.content_negotiation import EVENT_STREAM, media_type
-from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS
+from registry.protocol import (
+    EVENT_STREAM,
+    EXTENSION,
+    IDEMPOTENCY_KEY,
+    LAST_EVENT_ID,
+    OPERATIONS,
+    media_type,
+)
 
 TOKEN_VARIABLE = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
 

@@ -19,8 +19,7 @@ from aiohttp import (
 from yarl import URL
 
 from benchmark.processes import BenchmarkError, Server
-from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.operation_documents import EXTENSION
+from registry.protocol import EXTENSION, media_type
 
 
 @dataclass(frozen=True)

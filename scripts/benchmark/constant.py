@@ -7,7 +7,7 @@ import sys
 from aiohttp import web
 
 from benchmark.serving import serve
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.protocol import MEDIA_TYPE
 
 
 class Constant:

@@ -22,7 +22,7 @@ from benchmark.processes import BenchmarkError, Server, all_cores
 from benchmark.rounds import Plan
 from benchmark.samples import Followers, Latencies, Part, Results
 from benchmark.testbed import Testbed
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.protocol import MEDIA_TYPE
 
 _FOLLOWERS, _CHANGES_PER_SECOND = 1_000, 100
 

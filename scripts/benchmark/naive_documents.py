@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 from motor.motor_asyncio import AsyncIOMotorDatabase
 
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.protocol import MEDIA_TYPE
 
 Record = dict[str, Any]
 ResourceObject = dict[str, Any]

@@ -22,8 +22,7 @@ from benchmark.naive_documents import (
     person_with_computers,
     respond_with,
 )
-from registry.jsonapi.content_negotiation import media_type
-from registry.jsonapi.operation_documents import EXTENSION, OPERATIONS, RESULTS
+from registry.protocol import EXTENSION, OPERATIONS, RESULTS, media_type
 
 Database = AsyncIOMotorDatabase[Record]
 

@@ -20,7 +20,7 @@ from benchmark.data import COMPUTERS_EACH, fill, prepare
 from benchmark.processes import all_cores
 from benchmark.samples import Latencies, Neighbour, Results
 from benchmark.testbed import Testbed
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.protocol import MEDIA_TYPE
 
 _PERSONS = 66_667
 """With their computers, three each, 200,000 resources to filter."""

@@ -23,7 +23,7 @@ import orjson
 import uvloop
 
 from benchmark.processes import BenchmarkError
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
+from registry.protocol import MEDIA_TYPE
 
 _TICK_SECONDS = 0.001
 

@@ -12,13 +12,13 @@ from openapi_spec_validator import validate
 
 from registry.http.views.document_view import ENDPOINTS
 from registry.http.views.site import TrailingSlashView
-from registry.jsonapi.content_negotiation import EVENT_STREAM
 from registry.jsonapi.error_types import MethodNotAllowed, error_types
 from registry.model.attributes import Date, Enumeration, Integer
 from registry.model.authorship import AUTHORSHIP
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi.description import describe
+from registry.protocol import EVENT_STREAM
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from tests.api.described import DESCRIPTION, operations, parameters, resolve, schema_errors

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from registry.jsonapi.operation_documents import OPERATIONS
+from registry.protocol import OPERATIONS
 from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
 from tests.support import Api, CommandLog, Database, Response, stored_records, to_many

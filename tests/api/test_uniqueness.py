@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from registry.jsonapi.operation_documents import OPERATIONS
+from registry.protocol import OPERATIONS
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.devices import WITH_DEVICES

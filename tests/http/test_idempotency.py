@@ -9,8 +9,8 @@ from multidict import CIMultiDict
 from registry.access.principal import Principal
 from registry.http.access_control import PRINCIPAL
 from registry.http.idempotency_header import idempotency_key
-from registry.http.responses import IDEMPOTENCY_KEY
 from registry.jsonapi.error_types import InvalidIdempotencyKey
+from registry.protocol import IDEMPOTENCY_KEY
 from registry.storage.writes.idempotency import IdempotencyKey
 
 

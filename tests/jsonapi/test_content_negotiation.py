@@ -7,15 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.jsonapi.content_negotiation import (
-    MEDIA_TYPE,
     accepts_gzip,
     check_accept,
     check_content_type,
     check_parameters,
-    media_type,
 )
 from registry.jsonapi.error_types import NotAcceptable, UnsupportedMediaType
-from registry.jsonapi.operation_documents import EXTENSION
+from registry.protocol import EXTENSION, MEDIA_TYPE, media_type
 from tests.support import traced_memory
 
 ATOMIC = media_type(EXTENSION)

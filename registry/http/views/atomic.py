@@ -9,13 +9,13 @@ from registry.http.idempotency_header import with_replay_header
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
-from registry.jsonapi.content_negotiation import media_type
 from registry.jsonapi.documents import written_linkage
 from registry.jsonapi.error_types import PreconditionFailed
-from registry.jsonapi.operation_documents import EXTENSION, encode_results, load_operations
+from registry.jsonapi.operation_documents import encode_results, load_operations
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.offloading import offload
+from registry.protocol import EXTENSION, media_type
 from registry.storage import WriteResult
 
 

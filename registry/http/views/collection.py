@@ -17,7 +17,6 @@ from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers,
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import NEW, Verb, Write
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import encode_collection, encode_document
 from registry.jsonapi.error_types import PreconditionFailed
 from registry.jsonapi.pagination import page_links, page_meta
@@ -25,6 +24,7 @@ from registry.jsonapi.query import Query
 from registry.jsonapi.request_documents import load
 from registry.jsonapi.resource_objects import array, resource_objects
 from registry.model.resource_type import ResourceType
+from registry.protocol import MEDIA_TYPE
 from registry.storage import Listing, Snapshot
 
 

@@ -31,7 +31,6 @@ from registry.jsonapi.authorization import (
     required_by_query,
 )
 from registry.jsonapi.changes import NO_CHANGE, Change, Identifier, Verb, Write
-from registry.jsonapi.content_negotiation import MEDIA_TYPE
 from registry.jsonapi.documents import PLAIN, encode_document, written_linkage
 from registry.jsonapi.error_objects import ErrorCollector
 from registry.jsonapi.error_types import NotFound, PreconditionFailed
@@ -48,6 +47,7 @@ from registry.model.graph import Graph
 from registry.model.record import Record, version_of
 from registry.model.resource_type import Relationship, ResourceType
 from registry.offloading import MAX_INLINE_BYTES, offload, pause
+from registry.protocol import MEDIA_TYPE
 from registry.storage import (
     Bulkhead,
     IdempotencyKey,

@@ -5,13 +5,7 @@ from aiohttp import hdrs, web
 from registry.http.access_control import PRINCIPAL, bearer_token
 from registry.http.app_keys import CORS, FOLLOWERS, GRAPH
 from registry.http.connection import Connection
-from registry.http.responses import (
-    LAST_EVENT_ID,
-    POSITION,
-    DocumentResponse,
-    common_headers,
-    request_id,
-)
+from registry.http.responses import POSITION, DocumentResponse, common_headers, request_id
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_feed
 from registry.jsonapi.change_events import (
@@ -21,9 +15,10 @@ from registry.jsonapi.change_events import (
     parse_feed_query,
     readable_types,
 )
-from registry.jsonapi.content_negotiation import EVENT_STREAM, MEDIA_TYPE, prefers
+from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import encode_meta
 from registry.jsonapi.error_types import PositionRejected
+from registry.protocol import EVENT_STREAM, LAST_EVENT_ID, MEDIA_TYPE
 from registry.storage import ClusterTime, InvalidPosition
 
 

@@ -17,10 +17,11 @@ from registry.http.service_urls import (
     without_trailing_slash,
 )
 from registry.jsonapi.authorization import Requirement
-from registry.jsonapi.content_negotiation import HTML, MEDIA_TYPE, check_accept, prefers
+from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta
 from registry.jsonapi.query import reject_parameters
 from registry.jsonapi.resource_objects import path_of
+from registry.protocol import MEDIA_TYPE
 
 _STOPPING = web.AppKey("stopping", asyncio.Event)
 

@@ -1,0 +1,23 @@
+"""The names that the service and its clients have in common: media types, members, headers."""
+
+MEDIA_TYPE = "application/vnd.api+json"
+
+EVENT_STREAM = "text/event-stream"
+
+EXTENSION = "https://jsonapi.org/ext/atomic"
+"""The URI of the extension Atomic Operations in the media type."""
+
+OPERATIONS = "atomic:operations"
+RESULTS = "atomic:results"
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+IDEMPOTENCY_REPLAYED = "Idempotency-Replayed"
+LAST_EVENT_ID = "Last-Event-ID"
+"""The position from which a client follows the change feed, as server-sent events have it."""
+
+REQUEST_ID = "X-Request-ID"
+
+
+def media_type(extension: str | None = None) -> str:
+    """Return the media type of JSON:API, with the URI of an extension if one is applied."""
+    return MEDIA_TYPE if extension is None else f'{MEDIA_TYPE}; ext="{extension}"'

@@ -23,6 +23,7 @@ LAYERS = [
     "resources",
     "access",
     "jsonapi",
+    "csv_format",
     "settings",
     "capacity",
     "supervision",

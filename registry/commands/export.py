@@ -11,6 +11,7 @@ from registry.capacity import Capacity
 from registry.commands.arguments import add_file, base_url, database_parser, is_csv, settings_of
 from registry.commands.database import open_database, place_of, run
 from registry.commands.output import describe, output_file
+from registry.csv_format import find_column
 from registry.installation import command
 from registry.jsonapi.error_objects import ApiErrors
 from registry.jsonapi.query import QueryScope, parse_query
@@ -22,7 +23,7 @@ from registry.settings import Parser, Settings
 from registry.start_error import StartError
 from registry.storage import InvalidRecord, Repository, StorageError
 from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
-from registry.transfer.csv_files import CsvWriter, find_column
+from registry.transfer.csv_files import CsvWriter
 from registry.transfer.exporter import (
     Selected,
     Selection,
@@ -32,7 +33,7 @@ from registry.transfer.exporter import (
 )
 from registry.transfer.ndjson_files import write_ndjson
 from registry.transfer.progress import counted
-from registry.transfer.rows import ID, to_one
+from registry.transfer.rows import ID
 
 _DESCRIPTION = (
     "Write the resources of the database, as they are at one point in time, to a new file, also "
@@ -81,7 +82,7 @@ def _selection(
     parser: Parser, parsed: argparse.Namespace, resource: ResourceType, graph: Graph
 ) -> Selection:
     """Return what to export of a type; exit with status 2 if an option is wrong."""
-    links = to_one(resource)
+    links = resource.to_one
     names = parsed.fields.split(",") if parsed.fields else [ID, *resource.attributes, *links]
     columns = []
     for name in names:

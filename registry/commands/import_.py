@@ -26,7 +26,7 @@ from registry.transfer.importer import Importer, Ledger
 from registry.transfer.lookups import ImportOptions
 from registry.transfer.ndjson_files import read_ndjson
 from registry.transfer.progress import Tally
-from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded, to_one
+from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded
 
 _DESCRIPTION = (
     "Create the resources of a file in a running service, or update those that it has: found by "
@@ -160,7 +160,7 @@ def _keys(text: str, graph: Graph, types: set[str]) -> dict[str, tuple[str, ...]
     """Return the names of attributes by type: of `serial`, `computer.serial` or `owner.email`."""
     names = [name.rpartition(".") for name in text.split(",")]
     (prefix, *others), fields = {first for first, _, _ in names}, tuple(one for *_, one in names)
-    links = (link for one in types for link in to_one(graph[one]).values() if link.name == prefix)
+    links = (link for one in types for link in graph[one].to_one.values() if link.name == prefix)
     named = types if not prefix else {prefix, *(link.target for link in links)} & graph.keys()
     found = {one: fields for one in named if graph[one].readable.keys() >= {*fields}}
     return {} if others else found

@@ -125,6 +125,11 @@ class ResourceType:
         return {name: one for name, one in self.relationships.items() if not one.read_only}
 
     @cached_property
+    def to_one(self) -> Mapping[str, Relationship]:
+        """The relationships to one resource, by name."""
+        return {name: one for name, one in self.relationships.items() if not one.to_many}
+
+    @cached_property
     def copies(self) -> Mapping[str, CopiedText]:
         """The attributes that are copied from related resources."""
         return {name: one for name, one in self.attributes.items() if isinstance(one, CopiedText)}

@@ -1,17 +1,13 @@
-"""CSV files: a row per resource of one type, as spreadsheets write and read them.
-
-The header names the columns, in any order: `id`, attributes, and for to-one relationships
-`owner.id` or attributes of the target such as `owner.email`.
-"""
+"""CSV files as spreadsheets write and read them, in the format of `csv_format`."""
 
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TextIO
 
-from registry.model.attributes import Attribute, ResourceId, Text
+from registry.csv_format import Column, escaped, find_column, unescaped
+from registry.model.attributes import Attribute, Text
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.printable import note
@@ -26,51 +22,12 @@ from registry.transfer.rows import (
     Values,
     canonical,
     read_lines,
-    to_one,
 )
 
 _DELIMITERS = ",;\t|"
 _SEP = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
 
-# Where a formula begins: at the start of a cell, and after semicolons and line ends, at which some
-# spreadsheets divide it. Before it is one apostrophe if it is escaped; more belong to the value.
-_FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
-_UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
-
-_BLANKS_AROUND = re.compile(r"'*\s|'*\Z|.*\s\Z", re.DOTALL)
-"""Values that would be stripped or empty, unless an apostrophe precedes them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: an attribute of the resource, or of the target of a relationship.
-
-    relationship: None for the resource itself. type: of the one that has the attribute. field: the
-    name of the attribute, or `id`. attribute: that of the values; None if it is not imported.
-    """
-
-    name: str
-    relationship: str | None
-    type: str
-    field: str
-    attribute: Attribute | None
-
-
 _UNNAMED = Column("", None, "", "", None)
-
-
-def find_column(name: str, resource: ResourceType, graph: Graph) -> Column | None:
-    """Return the column with a name such as `serial` or `owner.email`, None if there is none."""
-    first, _, field = name.rpartition(".")
-    if first and first not in to_one(resource):
-        return None
-    target = graph[to_one(resource)[first].target] if first else resource
-    attribute = ResourceId(nullable=True) if field == ID else target.readable.get(field)
-    if attribute is None:
-        return None
-    # By a read-only attribute, such as a full name, a target can be found.
-    is_imported = bool(first) or field == ID or field in target.writable
-    return Column(name, first or None, target.type, field, attribute if is_imported else None)
 
 
 def read_csv(
@@ -170,7 +127,7 @@ def _columns(
 def _names(resource: ResourceType, graph: Graph) -> list[str]:
     """Return the names of the columns that can be imported."""
     names = [name for name in resource.attributes if name in resource.writable]
-    for name, link in to_one(resource).items():
+    for name, link in resource.to_one.items():
         target = graph[link.target]
         fields = [ID, *(one for one in target.attributes if one in target.writable)]
         names += [f"{name}.{one}" for one in fields]
@@ -195,7 +152,7 @@ def _row(
             if column is _UNNAMED and cell.strip():
                 defects.append((None, f"{cell.strip()!r} is in a column without a name"))
             continue
-        text, value = _unescaped(cell), None
+        text, value = unescaped(cell), None
         if text:
             value = canonical(column.attribute, text, column.name, defects, from_text=True)
         if replaces and not text and column.relationship is None and column.attribute.required:
@@ -222,20 +179,13 @@ def _add(row: Row, column: Column, text: str, value: Any) -> None:
         mention.values[column.field] = value
 
 
-def _unescaped(cell: str) -> str:
-    is_verbatim = cell.startswith("'") and _BLANKS_AROUND.match(cell, 1)
-    text = cell[1:] if is_verbatim else cell.strip()
-    return _ESCAPED.sub(lambda found: found[0][:-1], text)
-
-
 def _cell(value: Any, attribute: Attribute | None) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     # A negative number is not a formula.
     if not isinstance(value, str) or not (attribute is None or isinstance(attribute, Text)):
         return value
-    value = _UNESCAPED.sub(r"\g<0>'", value)
-    return f"'{value}" if _BLANKS_AROUND.match(value) else value
+    return escaped(value)
 
 
 def _value(

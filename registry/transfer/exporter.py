@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from yarl import URL
 
+from registry.csv_format import Column
 from registry.jsonapi.pagination import LARGEST_PAGE
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
@@ -15,8 +16,7 @@ from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Repository
 from registry.transfer.client import Client, Document
-from registry.transfer.csv_files import Column
-from registry.transfer.rows import ID, to_one
+from registry.transfer.rows import ID
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Selection:
     def links(self) -> Mapping[str, Relationship]:
         """The relationships among the columns."""
         names = {column.relationship for column in self.columns}
-        return {name: one for name, one in to_one(self.resource).items() if name in names}
+        return {name: one for name, one in self.resource.to_one.items() if name in names}
 
     @property
     def joined(self) -> Mapping[str, Relationship]:
@@ -95,7 +95,7 @@ async def read_database(
 
 def _resource_object(resource: ResourceType, record: Record, names: Collection[str]) -> Document:
     links: dict[str, Any] = {}
-    for name, link in to_one(resource).items():
+    for name, link in resource.to_one.items():
         key = record.get(link.foreign_key)
         links[name] = {"data": None if key is None else {"type": link.target, ID: str(key)}}
     shown = {name: resource.json_value(name, record) for name in resource.readable if name in names}

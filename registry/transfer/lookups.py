@@ -12,7 +12,7 @@ import orjson
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
 from registry.transfer.client import Client, Document
-from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row, Values, to_one
+from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row, Values
 
 _MAX_CONDITIONS = 240
 """Conditions of one request: a filter may have 250."""
@@ -126,7 +126,7 @@ class Lookups:
     async def _read(self, type_name: str, conditions: Sequence[Any]) -> list[Document]:
         resource = self._graph[type_name]
         parameters = [("filter", orjson.dumps(conditions).decode())]
-        if links := to_one(resource):
+        if links := resource.to_one:
             parameters.append(("include", ",".join(links)))
             targets = {link.target for link in links.values()} - {type_name}
             parameters += [(f"fields[{target}]", ID) for target in sorted(targets)]

@@ -17,7 +17,6 @@ from registry.transfer.rows import (
     Row,
     canonical,
     read_lines,
-    to_one,
 )
 
 _MEMBERS = {"type", ID, LID, "attributes", "relationships", "links", "meta"}
@@ -101,7 +100,7 @@ def _add_attributes(
 
 
 def _add_links(row: Row, relationships: Mapping[str, Any], graph: Graph, defects: Defects) -> None:
-    possible = to_one(graph[row.type])
+    possible = graph[row.type].to_one
     for name, value in relationships.items():
         if name not in possible:
             names = ", ".join(possible) or "none"

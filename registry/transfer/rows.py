@@ -1,7 +1,7 @@
 """Rows: what one row of a CSV file, or one line of an NDJSON file, says of resources."""
 
 import codecs
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from io import TextIOWrapper
@@ -10,7 +10,6 @@ from typing import IO, Any, TextIO, TypeAlias
 from marshmallow import ValidationError
 
 from registry.model.attributes import Attribute
-from registry.model.resource_type import Relationship, ResourceType
 
 ID, LID = "id", "lid"
 
@@ -86,11 +85,6 @@ class InvalidRow(Exception):
 
 class InvalidFile(Exception):
     """A file that cannot be imported, or no further; the message says why and what to do."""
-
-
-def to_one(resource: ResourceType) -> Mapping[str, Relationship]:
-    """Return the relationships that rows of a type can have, by name."""
-    return {name: one for name, one in resource.relationships.items() if not one.to_many}
 
 
 def canonical(

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from registry.csv_format import find_column
 from registry.model.graph import Graph
 from registry.transfer import rows
-from registry.transfer.csv_files import CsvWriter, find_column, read_csv
+from registry.transfer.csv_files import CsvWriter, read_csv
 from registry.transfer.ndjson_files import read_ndjson
 from registry.transfer.rows import InvalidFile, InvalidRow, Row, decoded
 from tests.devices import WITH_DEVICES

@@ -35,7 +35,6 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
-from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
 
@@ -43,7 +42,7 @@ from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connec
 def create_app(
     settings: Settings,
     *,
-    resources: Iterable[ResourceType] = RESOURCES,
+    resources: Iterable[ResourceType] | None = None,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     capacity: Capacity | None = None,
     on_failure: Callable[[str], None] = lambda _: None,
@@ -51,6 +50,7 @@ def create_app(
 ) -> web.Application:
     """Return the service, which opens its database at start and closes it at the end.
 
+    resources: by default those of the settings.
     capacity: by default what follows from the settings.
     on_failure: called with the reason if the embedded mongod fails repeatedly.
     scrape: returns the metrics, unless they have a port of their own.
@@ -64,7 +64,8 @@ def create_app(
         app.middlewares.append(access_middleware(app))
     app[DEADLINES] = Deadlines(capacity.response_seconds)
     app[LINKAGE] = Coalescer(name="linkage", max_callers=SHARING_CALLERS)
-    app[GRAPH] = graph = Graph(resources).with_unique(settings.unique)
+    graph = Graph(resources).with_unique(settings.unique) if resources else settings.graph
+    app[GRAPH] = graph
     app.cleanup_ctx.append(partial(_open_repository, capacity, on_failure))
     app.on_shutdown.append(_end_followers)
     endpoints = routes.endpoints(graph, settings.sizes)

@@ -34,7 +34,6 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.mongod import embedded
 from registry.openapi.description import describe
-from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.tokens import Token, Tokens
 from tests.databases import Databases, new_name, prepare
@@ -90,7 +89,10 @@ Grant = Callable[..., Awaitable[str]]
 
 
 def _app(
-    settings: Settings, resources: tuple[ResourceType, ...], limits: Limits, capacity: Capacity
+    settings: Settings,
+    resources: tuple[ResourceType, ...] | None,
+    limits: Limits,
+    capacity: Capacity,
 ) -> web.Application:
     """Create an application. Equal ones share their description, half of the time it takes."""
 
@@ -103,8 +105,8 @@ def _app(
 
 
 @cache
-def _describe(resources: tuple[ResourceType, ...], settings: Settings) -> dict[str, Any]:
-    return describe(Graph(resources), settings)
+def _describe(resources: tuple[ResourceType, ...] | None, settings: Settings) -> dict[str, Any]:
+    return describe(Graph(resources) if resources else settings.graph, settings)
 
 
 def pytest_collection_finish() -> None:
@@ -196,7 +198,7 @@ async def serve(settings: Settings) -> AsyncIterator[Serve]:
     clients: list[TestClient[web.Request, web.Application]] = []
 
     async def start(
-        resources: tuple[ResourceType, ...] = RESOURCES,
+        resources: tuple[ResourceType, ...] | None = None,
         settings: Settings = settings,
         limits: Limits = LIMITS,
         *,

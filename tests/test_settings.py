@@ -26,6 +26,7 @@ SETTINGS = [
     ("--allowed-host", "REGISTRY_ALLOWED_HOST", None),
     ("--cors-origin", "REGISTRY_CORS_ORIGIN", None),
     ("--trusted-proxy", "REGISTRY_TRUSTED_PROXY", None),
+    ("--types", "REGISTRY_TYPES", None),
     ("--unique", "REGISTRY_UNIQUE", None),
     ("--oidc-issuer", "REGISTRY_OIDC_ISSUER", None),
     ("--oidc-audience", "REGISTRY_OIDC_AUDIENCE", None),
@@ -44,6 +45,10 @@ CONTRADICTIONS = [
     (["--oidc-audience=registry"], "--oidc-issuer and --oidc-audience require"),
     (["--tls-certificate=file.pem"], "--tls-certificate and --tls-key: set both or neither"),
     (["--tls-key=file.pem"], "--tls-certificate and --tls-key: set both or neither"),
+    *(
+        ([f"--unique={name}"], f"--unique: {name!r} is not an attribute that can be unique")
+        for name in ("serial", "computer.serial.x", "Computer.serial")
+    ),
 ]
 
 PUBLISHED = [
@@ -59,7 +64,8 @@ INVALID = {
     "--access-log": ["yes", ""],
     "--log-format": ["xml"],
     "--workers": ["0", "65", "two", "\uff12"],
-    "--unique": ["serial", "computer.serial.x", "Computer.serial", ""],
+    "--types": ["", "missing.toml", "."],
+    "--unique": [""],
     "--database": ["a b", "a.b", "a/b", "$a", "x" * 64, "ä" * 32, "admin", "Local"],
     "--public-url": [
         "registry.example.com",
@@ -173,6 +179,7 @@ def test_flags_and_environment_variables_are_equivalent() -> None:
         "--allowed-host": "Fleet.example",
         "--cors-origin": "HTTPS://App.example:443",
         "--trusted-proxy": "10.0.0.1",
+        "--types": str(Path(__file__).parents[1] / "docs/fleet.toml"),
         "--unique": "computer.serial",
         "--oidc-issuer": "https://id.example.com/realms/fleet/",
         "--oidc-audience": "urn:fleet registry",

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import PurePath
 from typing import TypeVar
@@ -10,7 +10,16 @@ from typing import TypeVar
 from yarl import URL
 
 from registry.installation import program
-from registry.settings import VARIABLES, Parser, Settings, add_setting, flag, parse_settings
+from registry.model.graph import Graph
+from registry.settings import (
+    VARIABLES,
+    Parser,
+    Settings,
+    add_setting,
+    flag,
+    parse_settings,
+    variable,
+)
 from registry.transfer.client import TOKEN_VARIABLE
 
 _Value = TypeVar("_Value")
@@ -18,7 +27,8 @@ _Value = TypeVar("_Value")
 CSV, NDJSON = "csv", "ndjson"
 _SUFFIXES = {".csv": CSV, ".ndjson": NDJSON, ".jsonl": NDJSON}
 
-_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod")
+_TYPES = "types"
+_SETTINGS = ("mongodb_uri", "database", "data_dir", "mongod", _TYPES)
 
 _URL, _DEFAULT_URL = "REGISTRY_URL", "http://127.0.0.1:8080"
 
@@ -60,12 +70,25 @@ def settings_of(parsed: argparse.Namespace) -> Settings:
     return parse_settings(list(chain.from_iterable(given)), os.environ)
 
 
+def declared_graph(arguments: Sequence[str]) -> Graph:
+    """Return the types that a command knows, before all of its arguments are parsed.
+
+    Exits with status 2 and one line if the file of types is not valid.
+    """
+    parser = Parser(prog=program(), add_help=False, allow_abbrev=False)
+    add_setting(parser, _TYPES)
+    given, _ = parser.parse_known_args(arguments)
+    flags = [part for text in given.types or () for part in (flag(_TYPES), text)]
+    return parse_settings(flags, {variable(_TYPES): os.environ.get(variable(_TYPES), "")}).graph
+
+
 def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") -> Parser:
     """Return the parser of a command with the option of the service that it uses."""
     parser = command_parser(command, description, arguments, _OF_CLIENTS)
     shown = f"base URL of the service [{_URL}, default: {_DEFAULT_URL}]"
     default = os.environ.get(_URL) or _DEFAULT_URL
     parser.add_argument("--url", metavar="URL", type=base_url, default=default, help=shown)
+    add_setting(parser, _TYPES)
     return parser
 
 

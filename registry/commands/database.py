@@ -22,7 +22,6 @@ from registry.operations.backups import restore as restore_backup
 from registry.operations.consistency import Report
 from registry.operations.consistency import check as check_database
 from registry.printable import note
-from registry.resources import RESOURCES
 from registry.settings import Settings, without_credentials
 from registry.start_error import StartError
 from registry.storage import (
@@ -60,7 +59,7 @@ async def _back_up(settings: Settings, file: str) -> None:
         async with open_database(settings) as database:
             with output_file(file) as opened:
                 manifest = await back_up(database, opened)
-    note(f"Wrote {_summary(manifest)} of {place_of(settings)} to {file}")
+    note(f"Wrote {_summary(manifest, settings)} of {place_of(settings)} to {file}")
 
 
 def restore(arguments: Sequence[str]) -> None:
@@ -90,7 +89,7 @@ async def _restore(settings: Settings, name: str, omitted: Container[str]) -> No
             directory = None if settings.mongodb_uri else settings.data_dir
             manifest = await restore_backup(database, opened, directory, omitted)
             tokens, _ = await Tokens(database).find_all()
-    restored = f"{_summary(manifest)} from the backup of {manifest.time}"
+    restored = f"{_summary(manifest, settings)} from the backup of {manifest.time}"
     note(f"Restored {restored} into {place_of(settings)}")
     note(f"Valid access tokens: {_listed([one.name for one in tokens if one.state == 'valid'])}")
 
@@ -119,7 +118,7 @@ def check(arguments: Sequence[str]) -> None:
 
 async def _check(settings: Settings, *, repair: bool) -> bool:
     """Check, and if `repair` is set and necessary, check again; return whether all is right."""
-    graph = Graph(RESOURCES)
+    graph = settings.graph
     try:
         async with open_database(settings) as database:
             await require_complete(database)
@@ -189,7 +188,7 @@ async def open_database(
                     "REGISTRY_DATA_DIR, or start the service, which creates it"
                 )
             settings = replace(settings, mongodb_uri=uri)
-        yield await stack.enter_async_context(connect(settings, Graph(RESOURCES)))
+        yield await stack.enter_async_context(connect(settings, settings.graph))
 
 
 def run(command: Coroutine[Any, Any, _Result]) -> _Result:
@@ -209,10 +208,10 @@ def _reported_errors(action: str) -> Iterator[None]:
         raise StartError(f"cannot {action} the backup: {describe(error)}") from error
 
 
-def _summary(manifest: Manifest) -> str:
+def _summary(manifest: Manifest, settings: Settings) -> str:
     """Return the number of documents in each collection of a backup that is not empty."""
     counts = {one.name: one.documents for one in manifest.collections if one.documents}
-    return ", ".join(counted(Graph(RESOURCES), counts)) or "no documents"
+    return ", ".join(counted(settings.graph, counts)) or "no documents"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,7 +8,14 @@ from contextlib import AsyncExitStack, aclosing
 from io import TextIOWrapper
 
 from registry.capacity import Capacity
-from registry.commands.arguments import add_file, base_url, database_parser, is_csv, settings_of
+from registry.commands.arguments import (
+    add_file,
+    base_url,
+    database_parser,
+    declared_graph,
+    is_csv,
+    settings_of,
+)
 from registry.commands.database import open_database, place_of, run
 from registry.commands.output import describe, output_file
 from registry.csv_format import find_column
@@ -18,7 +25,6 @@ from registry.jsonapi.query import QueryScope, parse_query
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.printable import note
-from registry.resources import RESOURCES
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
 from registry.storage import InvalidRecord, Repository, StorageError
@@ -44,7 +50,7 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if it fails, with 2 if the arguments are wrong."""
-    graph = Graph(RESOURCES)
+    graph = declared_graph(arguments)
     parser = _parser(graph)
     parsed = parser.parse_args(arguments)
     types = [one for one in by_dependency(graph) if not one.read_only]

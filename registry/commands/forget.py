@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from registry.commands.arguments import database_parser, settings_of
+from registry.commands.arguments import database_parser, declared_graph, settings_of
 from registry.commands.database import open_database, place_of, run
 from registry.jsonapi.resource_objects import path_of
 from registry.model.attributes.identifier import parse_id
@@ -10,14 +10,13 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.operations.histories import forget
 from registry.printable import note
-from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command; exit with status 1 if the resource exists, with 2 if it cannot."""
-    graph = Graph(RESOURCES)
+    graph = declared_graph(arguments)
     parser = database_parser(
         "forget",
         "Remove what the history keeps of a resource that was deleted, such as the name of a "

@@ -14,11 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from registry.commands.arguments import add_file, checked, client_parser, is_csv
+from registry.commands.arguments import add_file, checked, client_parser, declared_graph, is_csv
 from registry.commands.output import input_file, output
 from registry.model.graph import Graph
 from registry.printable import note
-from registry.resources import RESOURCES
 from registry.settings import Parser
 from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
 from registry.transfer.csv_files import read_csv
@@ -37,7 +36,8 @@ _DESCRIPTION = (
 
 def import_file(arguments: Sequence[str]) -> None:
     """Import a file; exit with status 1 if rows are invalid, with 2 if the file is."""
-    graph, parser = Graph(RESOURCES), _import_parser()
+    graph = declared_graph(arguments)
+    parser = _import_parser(graph)
     parsed = parser.parse_args(arguments)
     if is_csv(parsed) and parsed.type is None:
         parser.error(f"--type: name the type of a CSV file: {' or '.join(_types(graph))}")
@@ -67,7 +67,7 @@ def seed(arguments: Sequence[str]) -> None:
     add("--computers", help="number to create [default: 3 per person]")
     seed_help = "the same seed and counts produce the same data [default: 1]"
     parser.add_argument("--seed", type=int, default=1, metavar="NUMBER", help=seed_help)
-    parsed, graph = parser.parse_args(arguments), Graph(RESOURCES)
+    parsed, graph = parser.parse_args(arguments), declared_graph(arguments)
     computers = 3 * parsed.persons if parsed.computers is None else parsed.computers
     tally = Tally(graph, parsed.url)
     # Imported late: loading Faker takes longer than to report wrong arguments.
@@ -112,12 +112,11 @@ def _interrupt(tally: Tally, number: int, _: FrameType | None) -> NoReturn:
     os._exit(128 + number)
 
 
-def _import_parser() -> Parser:
+def _import_parser(graph: Graph) -> Parser:
     parser = client_parser("import", _DESCRIPTION, "[OPTIONS] FILE")
     add_file(parser, "the file to read, or - for standard input")
     add, repeatable = parser.add_argument, partial(parser.add_argument, action="append", default=[])
-    types = [each.type for each in RESOURCES]
-    add("--type", choices=types, help="type of the rows of a CSV file")
+    add("--type", choices=_types(graph), help="type of the rows of a CSV file")
     key_help = (
         "what tells resources apart: serial, owner.email, or first_name,last_name; repeatable"
     )

@@ -7,11 +7,16 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from registry.access.token_form import check_name, check_scopes, digest_of, new_token
-from registry.commands.arguments import add_database, checked, command_parser, settings_of
+from registry.commands.arguments import (
+    add_database,
+    checked,
+    command_parser,
+    declared_graph,
+    settings_of,
+)
 from registry.commands.database import open_database, place_of, run
 from registry.commands.output import output, require_output
 from registry.printable import note
-from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage import Token, TokenNameTaken, TokenNotFound, Tokens
@@ -28,6 +33,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    graph = declared_graph(arguments)
     parser = command_parser(
         "token", "Create, list and revoke access tokens, also while the service runs."
     )
@@ -47,7 +53,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         required=True,
         action="append",
         dest="scopes",
-        type=checked(lambda one: check_scopes([one], RESOURCES)),
+        type=checked(lambda one: check_scopes([one], graph.writable)),
         help="read, write (implies read), or for one collection: persons:read; repeatable",
     )
     expires_help = "such as 12h or 90d from now [default: never]"

@@ -10,10 +10,9 @@ from typing import Any
 from aiohttp import ClientSession
 from yarl import URL
 
-from registry.commands.arguments import checked, client_parser
+from registry.commands.arguments import checked, client_parser, declared_graph
 from registry.commands.output import output
 from registry.printable import note
-from registry.resources import RESOURCES
 from registry.transfer.client import TOKEN_VARIABLE, Gone, TransferError, open_client
 from registry.transfer.watcher import Deliver, PositionFile, watch
 from registry.transfer.webhooks import Webhook, parse_secret
@@ -36,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     """
     parser = client_parser("watch", _DESCRIPTION)
     add = parser.add_argument
-    types = [each.type for each in RESOURCES]
+    types = [each.type for each in declared_graph(arguments).writable]
     type_help = "type whose changes to follow, repeatable [default: all]"
     add("--type", choices=types, action="append", default=[], help=type_help)
     post_help = "send changes there instead of printing them"

@@ -1,9 +1,9 @@
 """The graph of all types: adds the inverses of links and validates the declarations."""
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from marshmallow import ValidationError
 
@@ -12,12 +12,34 @@ from registry.model.authorship import AUTHORSHIP
 from registry.model.history import history_types
 from registry.model.record import LAST_WRITE, OBSOLETE_FIELDS, TEXT_BLOCK, VERSION
 from registry.model.resource_type import Relationship, ResourceType
+from registry.model.stored_fields import ID, indexed_fields
 
-_MEMBER_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_MEMBER_NAME = re.compile(r"[a-z]([a-z0-9_]{0,61}[a-z0-9])?")
+
+_MEMBERS = ("attributes", "data", "errors", "id", "included", "jsonapi", "lid", "links", "meta")
+_RESERVED = {*_MEMBERS, "relationships", "type", *AUTHORSHIP}
+_RESERVED |= {VERSION, LAST_WRITE, TEXT_BLOCK, *OBSOLETE_FIELDS}
+"""Members of JSON:API documents, and what every type or record has."""
+
+_MAX_TYPES = 50
+"""Types with those of histories: what is derived from each is kept in caches of 64."""
+
+_MAX_INDEXES = 64
+"""Those of a collection of MongoDB."""
+
+_UNDECLARED_INDEXES = 2
+"""Those of the ids and of the text blocks."""
+
+DeclarationPath: TypeAlias = tuple[str, ...]
+"""The name of a type, or of a type and one of its attributes or links."""
 
 
 class InvalidDeclaration(ValueError):
-    """A declaration that cannot work; the message names it and the reason."""
+    """A declaration that cannot work; the message names it and the reason. path: where it is."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path: DeclarationPath = path
 
 
 class Graph(dict[str, ResourceType]):
@@ -28,11 +50,19 @@ class Graph(dict[str, ResourceType]):
 
     def __init__(self, declared: Iterable[ResourceType]) -> None:
         resources = tuple(declared)
-        resources += tuple(history_types(resources))
-        _check_unique("type", [one.type for one in resources])
-        _check_unique("collection", [one.collection for one in resources])
+        histories = tuple(history_types(resources))
+        paths = [(one, _path_of(one)) for one in (*histories, *resources)]
+        resources += histories
+        if len(resources) > _MAX_TYPES:
+            raise InvalidDeclaration(
+                f"there are {len(resources)} types, with those of histories; allowed are "
+                f"{_MAX_TYPES}"
+            )
+        _check_unique("type", [(one.type, path) for one, path in paths])
+        _check_unique("collection", [(one.collection, path) for one, path in paths])
         for resource_type in resources:
             _check_attributes(resource_type)
+            _check_indexes(resource_type)
         _check_links(resources)
         super().__init__(
             (one.type, replace(one, relationships=_relationships(one, resources)))
@@ -72,46 +102,79 @@ class Graph(dict[str, ResourceType]):
 def _relationships(
     resource_type: ResourceType, resources: tuple[ResourceType, ...]
 ) -> dict[str, Relationship]:
-    relationships = [
-        Relationship(link.name, link.target, link.foreign_key, False, resource_type.read_only)
-        for link in resource_type.links
-    ]
-    relationships += [
-        Relationship(link.inverse, other.type, link.foreign_key, True, other.read_only)
-        for other in resources
-        for link in other.links
-        if link.target == resource_type.type
-    ]
-    _check_names(resource_type, [relationship.name for relationship in relationships])
+    relationships, declared = [], []
+    for link in resource_type.links:
+        is_read_only = resource_type.read_only
+        relationships.append(
+            Relationship(link.name, link.target, link.foreign_key, False, is_read_only)
+        )
+        declared.append((link.name, _path_of(resource_type, link.name)))
+    for other in resources:
+        for link in other.links:
+            if link.target == resource_type.type:
+                relationships.append(
+                    Relationship(link.inverse, other.type, link.foreign_key, True, other.read_only)
+                )
+                declared.append((link.inverse, _path_of(other, link.name)))
+    _check_names(resource_type, declared)
     return {relationship.name: relationship for relationship in relationships}
 
 
-def _check_names(resource_type: ResourceType, relationships: list[str]) -> None:
+def _path_of(resource_type: ResourceType, *names: str) -> DeclarationPath:
+    """Return the path of a declaration: of a history, that of its link."""
+    if resource_type.history_of is not None:
+        return resource_type.links[0].target, resource_type.history_of.name
+    return resource_type.type, *names
+
+
+def _check_names(
+    resource_type: ResourceType, relationships: Sequence[tuple[str, DeclarationPath]]
+) -> None:
     """JSON:API 1.0: attributes and relationships share one namespace with `type` and `id`.
 
     They also share one with the authorship, which filters and sorts name in the same way.
     """
-    stored = [link.foreign_key for link in resource_type.links]
-    stored += resource_type.tracking_fields
-    fields = ["type", "id", *AUTHORSHIP, *resource_type.attributes, *relationships]
-    reserved = ["_id", VERSION, LAST_WRITE, TEXT_BLOCK, *OBSOLETE_FIELDS, *AUTHORSHIP]
-    stored_names = [*reserved, *resource_type.attributes, *resource_type.hidden, *stored]
+    own = _path_of(resource_type)
+    attributes = [(name, _path_of(resource_type, name)) for name in resource_type.attributes]
+    links = [(one.foreign_key, _path_of(resource_type, one.name)) for one in resource_type.links]
+    hidden = [(name, own) for name in (*resource_type.hidden, *resource_type.tracking_fields)]
+    fields, stored = [*attributes, *relationships], [*hidden, *attributes, *links]
     _check_unique(f"field of {resource_type.type}", fields)
-    _check_unique(f"stored field of {resource_type.type}", stored_names)
-    for name in [resource_type.type, resource_type.collection, *fields]:
+    _check_unique(f"stored field of {resource_type.type}", stored)
+    for name, path in [
+        (resource_type.type, own),
+        (resource_type.collection, own),
+        *fields,
+        *links,
+    ]:
         if not _MEMBER_NAME.fullmatch(name):
-            reason = "is not a valid name: use a-z, 0-9 and _"
-            raise InvalidDeclaration(f"`{name}` of {resource_type.type} {reason}")
+            reason = "is not a valid name: use at most 63 of a-z, 0-9 and _, and begin with a-z"
+            raise InvalidDeclaration(f"`{name}` of {resource_type.type} {reason}", *path)
+        if name in _RESERVED:
+            reason = "is not a valid name: it is reserved"
+            raise InvalidDeclaration(f"`{name}` of {resource_type.type} {reason}", *path)
 
 
 def _check_attributes(resource_type: ResourceType) -> None:
     for name, attribute in resource_type.attributes.items():
+        path = _path_of(resource_type, name)
         if defect := _defect(attribute, resource_type) or _unique_defect(attribute):
-            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}")
+            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {defect}", *path)
     for name, copy in resource_type.copies.items():
         if copy.metadata["example"] is None:
+            path = _path_of(resource_type, name)
             reason = f"copies {copy.source} of {copy.end}, which must be a text attribute"
-            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {reason}")
+            raise InvalidDeclaration(f"attribute {resource_type.type}.{name} {reason}", *path)
+
+
+def _check_indexes(resource_type: ResourceType) -> None:
+    count = len(indexed_fields(resource_type) - {ID}) + len(resource_type.unique_attributes)
+    if count > _MAX_INDEXES - _UNDECLARED_INDEXES:
+        reason = (
+            f"needs {count} indexes, one for each attribute and link and another for each unique "
+            f"attribute; allowed are {_MAX_INDEXES - _UNDECLARED_INDEXES}"
+        )
+        raise InvalidDeclaration(f"{resource_type.type} {reason}", *_path_of(resource_type))
 
 
 def _defect(attribute: object, resource_type: ResourceType) -> str | None:
@@ -155,15 +218,17 @@ def _check_links(resources: Iterable[ResourceType]) -> None:
     for (type_name, name), link in links.items():
         if link.target not in types:
             target = f"the target of {type_name}.{name}, `{link.target}`,"
-            raise InvalidDeclaration(f"{target} is not declared")
+            raise InvalidDeclaration(f"{target} is not declared", type_name, name)
         opposite = links.get((link.target, link.inverse))
         if opposite and (opposite.target, opposite.inverse) == (type_name, name):
             pair = f"{type_name}.{name} and {link.target}.{link.inverse}"
             reason = "many-to-many links are not supported; declare the link on one side"
-            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}")
+            raise InvalidDeclaration(f"{pair} are each other's inverse: {reason}", type_name, name)
 
 
-def _check_unique(kind: str, names: list[str]) -> None:
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise InvalidDeclaration(f"{kind} declared twice: {', '.join(repeated)}")
+def _check_unique(kind: str, declared: Iterable[tuple[str, DeclarationPath]]) -> None:
+    names = set[str]()
+    for name, path in declared:
+        if name in names:
+            raise InvalidDeclaration(f"{kind} declared twice: {name}", *path)
+        names.add(name)

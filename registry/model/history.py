@@ -94,7 +94,10 @@ def _history_type(
                 name=link.name,
                 target=target.type,
                 foreign_key=link.name,
-                inverse=history.collection,
+                # Of a link from a type to itself, both ends would have the same name.
+                inverse=history.collection
+                if target is not source
+                else f"{history.collection}_as_{link.name}",
             ),
         ),
         authorship=PERIOD_AUTHORSHIP,

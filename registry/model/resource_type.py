@@ -84,6 +84,7 @@ class ResourceType:
     type: JSON:API type, `person`. collection: path segment and MongoDB collection, `persons`.
     schema: of the attributes. hidden: stored fields that are never returned, with their default at
     creation. unique: the names of attributes that are unique without being declared so.
+    added: the names of attributes and links that a file of types declares.
     authorship: further attributes, which responses have only if `fields` names them.
     relationships, history_of: derived by the graph, never declared. The latter is the link of whose
     history the resources are the periods; the service alone writes them.
@@ -95,6 +96,7 @@ class ResourceType:
     links: tuple[Link, ...] = ()
     hidden: Mapping[str, Attribute] = field(default_factory=dict)
     unique: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
     authorship: Mapping[str, Attribute] = field(default_factory=lambda: AUTHORSHIP)
     history_of: Link | None = None
     relationships: Mapping[str, Relationship] = field(default_factory=dict)

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from registry.access.urls import is_loopback
 from registry.installation import DATA_DIR
 from registry.jsonapi.pagination import LARGEST_PAGE, PageSizes
+from registry.model.graph import Graph, InvalidDeclaration
+from registry.resources.types_file import TypesFile, declared_types, read_types
 from registry.settings.parser import flag
 from registry.settings.values import (
     MAX_WORKERS,
@@ -23,7 +25,6 @@ from registry.settings.values import (
     one_of,
     origin,
     seconds,
-    unique_attribute,
     worker_count,
 )
 
@@ -59,9 +60,8 @@ class Settings:
     trusted_proxy: Annotated[
         tuple[IPv4Network | IPv6Network, ...], ip_network, "proxy, address or network; repeatable"
     ] = ()
-    unique: Annotated[
-        tuple[str, ...], unique_attribute, "unique attribute, as person.email; repeatable"
-    ] = ()
+    types: Annotated[TypesFile | None, read_types, "TOML file with types and attributes"] = None
+    unique: Annotated[tuple[str, ...], str, "unique attribute, as person.email; repeatable"] = ()
 
     oidc_issuer: Annotated[str | None, issuer_url, "URL of the OpenID Connect issuer"] = None
     oidc_audience: Annotated[str | None, str, "audience of its access tokens"] = None
@@ -94,8 +94,17 @@ class Settings:
         """The default and maximum page size."""
         return PageSizes(self.page_size)
 
+    @property
+    def graph(self) -> Graph:
+        """All types: those of this package and of the file. Raises InvalidDeclaration."""
+        return Graph(declared_types(self.types)).with_unique(self.unique)
+
     def contradiction(self) -> str | None:
         """Return what is wrong with settings that are valid one by one."""
+        try:
+            _ = self.graph
+        except InvalidDeclaration as error:
+            return f"--unique: {error}"
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
             return "--oidc-issuer and --oidc-audience require each other"
         if bool(self.tls_certificate) != bool(self.tls_key):

@@ -7,8 +7,6 @@ from ipaddress import IPv6Address
 from urllib.parse import urlsplit
 
 from registry.access.urls import secure_url
-from registry.model.graph import Graph, InvalidDeclaration
-from registry.resources import RESOURCES
 
 MAX_WORKERS = 64
 
@@ -121,12 +119,3 @@ def origin(text: str) -> str:
         raise ValueError(f"{text!r} is not an origin such as https://app.example.com, nor *")
     # Without the default port.
     return re.sub(r"^(http:.*):80$|^(https:.*):443$", r"\1\2", match[0])
-
-
-def unique_attribute(text: str) -> str:
-    """Return the name of an attribute that can be unique, after that of its type and a dot."""
-    try:
-        Graph(RESOURCES).with_unique((text,))
-    except InvalidDeclaration as error:
-        raise ValueError(str(error)) from error
-    return text

@@ -46,8 +46,7 @@ ATTRIBUTES = st.fixed_dictionaries(
 @pytest.fixture
 def _with_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands know the type that only tests declare."""
-    for module in ("import_", "export", "database"):
-        monkeypatch.setattr(f"registry.commands.{module}.RESOURCES", WITH_DEVICES)
+    monkeypatch.setattr("registry.resources.types_file.RESOURCES", WITH_DEVICES)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,298 @@
+"""Types and attributes that a file in TOML declares, beside those of this package."""
+
+import datetime
+import decimal
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from marshmallow import Schema, ValidationError
+
+from registry.model.attributes import (
+    Attribute,
+    Boolean,
+    Date,
+    DateTime,
+    Decimal,
+    Email,
+    Enumeration,
+    Integer,
+    Text,
+)
+from registry.model.attributes.date import utc_text
+from registry.model.graph import DeclarationPath, Graph, InvalidDeclaration
+from registry.model.resource_type import History, Link, ResourceType
+from registry.resources import RESOURCES
+
+Table: TypeAlias = Mapping[str, Any]
+
+_MAX_BYTES = 2**18
+
+_MAX_VALUES = 100
+"""Values of an enumeration, which error messages list."""
+
+_MAX_LINES = 200
+"""Lines of a statement that is searched for a mistake."""
+
+_KINDS: Mapping[str, type[Attribute]] = {
+    "text": Text,
+    "email": Email,
+    "integer": Integer,
+    "decimal": Decimal,
+    "boolean": Boolean,
+    "date": Date,
+    "datetime": DateTime,
+}
+
+_ATTRIBUTE: Mapping[str, type] = {
+    "type": str,
+    "enum": list,
+    "required": bool,
+    "default": object,
+    "nullable": bool,
+    "unique": bool,
+    "example": object,
+    "description": str,
+}
+_LINK: Mapping[str, type] = {"link": str, "inverse": str}
+"""The options of an attribute and of a link, with the class of their values."""
+
+_FORMS: Mapping[type, str] = {str: "text", bool: "true or false", list: "a list of texts"}
+
+RESERVED_COLLECTIONS = frozenset(
+    {
+        *("api", "changes", "health", "metrics", "operations"),
+        *("counters", "idempotency_keys", "incomplete_restore", "services", "tokens"),
+    }
+)
+"""The paths of the service, and the collections of what is no resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypesFile:
+    """A valid file of types. name: for messages. text: its content."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def resources(self) -> tuple[ResourceType, ...]:
+        """Return the types of this package and of the file."""
+        return _declared(_parsed(self.text))
+
+
+def read_types(name: str) -> TypesFile:
+    """Read a file of types. Raises ValueError with one line, which names the file and the line."""
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"larger than {_MAX_BYTES:,} bytes")
+        # With a last line that ends, as errors otherwise name the end instead of the line.
+        types = TypesFile(name, content.decode("utf-8-sig").replace("\r\n", "\n") + "\n")
+        Graph(types.resources())
+    except OSError as error:
+        raise ValueError(f"{name}: {error.strerror}") from None
+    except InvalidDeclaration as error:
+        line = _line_of(error.path, types.text)
+        place = name if line is None else f"{name}, line {line}"
+        raise ValueError(f"{place}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: nested too deeply") from None
+    except ValueError as error:  # of TOML, with the line, or of UTF-8
+        raise ValueError(f"{name}: {error}") from None
+    return types
+
+
+def declared_types(types: TypesFile | None) -> tuple[ResourceType, ...]:
+    """Return the types of this package, and of a file if there is one."""
+    return types.resources() if types else RESOURCES
+
+
+def digest_of_types(types: TypesFile | None) -> str:
+    """Return what is equal for files that declare the same, whatever their comments and layout."""
+    tables = _parsed(types.text) if types else {}
+    return sha256(json.dumps(tables, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _parsed(text: str) -> Table:
+    return tomllib.loads(text, parse_float=decimal.Decimal)
+
+
+def _line_of(path: DeclarationPath, text: str) -> int | None:
+    """Return the first line of the statement that declares what has a path, or what has that."""
+    for end in range(len(path), 0, -1):
+        for line, tables in _statements(text):
+            if _has(tables, path[:end]):
+                return line
+    return None
+
+
+def _statements(text: str) -> Iterator[tuple[int, Table]]:
+    """Yield the first line of each statement of valid TOML, and the tables that it is alone."""
+    header, lines = "", list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
+        lines.append(line)
+        try:
+            _parsed("\n".join(lines))
+        except ValueError:  # the statement continues on the next line
+            if len(lines) < _MAX_LINES:
+                continue
+            return
+        if lines[0].lstrip().startswith("["):
+            header = line
+            yield number, _parsed(line)
+        else:
+            yield number - len(lines) + 1, _parsed("\n".join([header, *lines]))
+        lines.clear()
+
+
+def _has(tables: Any, path: DeclarationPath) -> bool:
+    for name in path:
+        if not isinstance(tables, dict) or name not in tables:
+            return False
+        tables = tables[name]
+    return True
+
+
+def _declared(tables: Table) -> tuple[ResourceType, ...]:
+    """Return the types of this package and of parsed tables. Raises InvalidDeclaration."""
+    types = {one.type: one for one in RESOURCES}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise InvalidDeclaration(f"`{name}` is no type: declare one as [{name}]", name)
+        types[name] = _with_attributes(name, table, types.get(name))
+    for name, table in tables.items():
+        # After all attributes, as histories copy some of the targets.
+        links = tuple(_link(types, name, *one) for one in table.items() if _is_link(one[1]))
+        types[name] = replace(types[name], links=(*types[name].links, *links))
+    return tuple(types.values())
+
+
+def _with_attributes(name: str, table: Table, existing: ResourceType | None) -> ResourceType:
+    """Return a type with the attributes of its table: a new one, or one of this package."""
+    fields = dict(table)
+    if existing is None:
+        collection = fields.pop("collection", None)
+        if not isinstance(collection, str):
+            advice = f'such as collection = "{name}s"'
+            raise InvalidDeclaration(f"the new type {name} needs its collection, {advice}", name)
+        if collection in RESERVED_COLLECTIONS:
+            reserved = f"the collection {collection} is reserved: choose another"
+            raise InvalidDeclaration(reserved, name, "collection")
+        existing = ResourceType(name, collection, Schema)
+    elif "collection" in fields:
+        reason = f"the collection of {name} is {existing.collection}: leave it out"
+        raise InvalidDeclaration(reason, name, "collection")
+    taken = {*existing.attributes, *(link.name for link in existing.links)}
+    for field in fields:
+        if field in taken:
+            raise InvalidDeclaration(f"{name}.{field} exists: choose another name", name, field)
+    attributes = {
+        field: _attribute(name, field, options)
+        for field, options in fields.items()
+        if not _is_link(options)
+    }
+    schema = existing.schema.from_dict({**attributes})
+    return replace(existing, schema=schema, added=frozenset(fields))
+
+
+def _is_link(options: Any) -> bool:
+    return isinstance(options, dict) and "link" in options
+
+
+def _attribute(type_name: str, name: str, declared: Any) -> Attribute:
+    path = type_name, name
+    options = declared if isinstance(declared, dict) else {"type": declared}
+    _check_options(options, _ATTRIBUTE, path)
+    make = _maker(options, path)
+    values = {}
+    for option in ("default", "example"):
+        if option in options:
+            try:
+                values[option] = make(nullable=True).load(_json_value(options[option]))
+            except ValidationError as error:
+                reason = f"the {option} of {type_name}.{name}: {' '.join(map(str, error.messages))}"
+                raise InvalidDeclaration(reason, *path, option) from None
+    if "default" in options and options.get("required"):
+        reason = "has a default, so it cannot be required"
+        raise InvalidDeclaration(f"{type_name}.{name} {reason}", *path)
+    further = {key: one for key, one in options.items() if key not in {"type", "enum", "example"}}
+    if "example" in values:
+        further["example"] = make(nullable=True).to_json(values["example"])
+    return make(**further | ({"default": values["default"]} if "default" in values else {}))
+
+
+def _maker(options: Table, path: DeclarationPath) -> Callable[..., Attribute]:
+    """Return what makes the attribute of some options, without these."""
+    kind, values = options.get("type", "text"), options.get("enum")
+    if kind not in _KINDS or (values is None and "type" not in options):
+        found = repr(kind) if "type" in options else "no type"
+        reason = f"has {found}: use {', '.join(_KINDS)}, or enum or link"
+        raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path)
+    if values is None:
+        return _KINDS[kind]
+    is_valid = kind == "text" and all(isinstance(one, str) and 0 < len(one) < 256 for one in values)
+    if not is_valid or not 0 < len(values) <= _MAX_VALUES or len({*values}) < len(values):
+        reason = f"the enum of {'.'.join(path)} must be 1 to {_MAX_VALUES} different texts"
+        raise InvalidDeclaration(reason, *path, "enum")
+    return partial(Enumeration, *values)
+
+
+def _check_options(options: Table, known: Mapping[str, type], path: DeclarationPath) -> None:
+    for option, value in options.items():
+        if option not in known:
+            reason = f"has no option {option!r}; choose from {', '.join(known)}"
+            raise InvalidDeclaration(f"{'.'.join(path)} {reason}", *path, option)
+        if not isinstance(value, known[option]):
+            reason = f"must be {_FORMS[known[option]]}"
+            raise InvalidDeclaration(f"{option} of {'.'.join(path)} {reason}", *path, option)
+
+
+def _json_value(value: Any) -> Any:
+    """Return what JSON has for a value of TOML: text for times, dates and decimal numbers."""
+    match value:
+        case datetime.datetime() if value.tzinfo:
+            return utc_text(value.astimezone(datetime.UTC))
+        case datetime.date() | decimal.Decimal():
+            return str(value)
+    return value
+
+
+def _link(types: Mapping[str, ResourceType], type_name: str, name: str, options: Table) -> Link:
+    """Return a link with a history, whose periods copy what people know both ends by."""
+    path = type_name, name
+    _check_options(options, _LINK, path)
+    if missing := _LINK.keys() - options:
+        reason = f"needs {missing.pop()}, the name of the relationship of the target"
+        raise InvalidDeclaration(f"the link {'.'.join(path)} {reason}", *path)
+    target = types.get(options["link"])
+    if target is None:
+        reason = f"the target of {'.'.join(path)}, {options['link']!r}, is not declared"
+        raise InvalidDeclaration(f"{reason}; choose from {', '.join(types)}", *path)
+    return Link(
+        name=name,
+        target=target.type,
+        foreign_key=name,
+        inverse=options["inverse"],
+        history=History(
+            type=f"{type_name}_{name}_period",
+            collection=f"{type_name}_{name}_periods",
+            source_copies=_copies(type_name, types[type_name]),
+            target_copies=_copies(name, target),
+        ),
+    )
+
+
+def _copies(end: str, resource: ResourceType) -> dict[str, str]:
+    """Return the text that tells people which resource it is: computed, or the first required."""
+    texts = {name: one for name, one in resource.attributes.items() if type(one) in {Text, Email}}
+    named = [*resource.computed, *(name for name, one in texts.items() if one.required)]
+    return {f"{end}_{name}": name for name in named[:1]}

@@ -346,10 +346,3 @@ async def test_keys_of_different_types_may_have_the_same_id(
     for algorithm in keys:
         token = Provider(issuer.url, keys).signed(algorithm, header={"kid": "shared"})
         assert await verifier.verify(token)
-
-
-async def test_an_issuer_without_keys_is_available(
-    issuer: Issuer, start_verifier: StartVerifier
-) -> None:
-    issuer.key_set = {"keys": []}
-    assert not await is_accepted(await start_verifier(issuer.url), issuer.token())

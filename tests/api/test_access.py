@@ -221,24 +221,6 @@ async def test_parameters_require_the_scopes_of_the_types_they_read(
     assert (await api.get(path, **await header(*scopes))).status in {200, 404}
 
 
-async def test_each_parameter_is_named_as_it_was_sent(api: Api, header: Header) -> None:
-    path = "/computers?filter[serial]=SN-1&filter[owner.email]=a&filter[owner][ne]=1&include=owner"
-    response = await api.get(path, **await header("computers:read"))
-    assert response.errors == [
-        (403, "include"),
-        (403, "filter[owner.email]"),
-        (403, "filter[owner][ne]"),
-    ]
-    details = [error["detail"] for error in response.document["errors"]]
-    assert "`filter[owner.email]`" in details[1]
-
-
-async def test_own_parameters_require_no_other_scope(api: Api, header: Header) -> None:
-    sent = await header("computers:read")
-    path = "/computers?sort=-serial,id&filter[serial][prefix]=SN&page[size]=1&fields[person]=email"
-    assert (await api.get(path, **sent)).status == 200
-
-
 async def test_a_changed_link_requires_write_scopes_of_both_types(api: Api, header: Header) -> None:
     one, both = await header("computers:write"), await header("computers:write", "persons:write")
     person = {"type": "person", "attributes": {"first_name": "Ada", "last_name": "Lovelace"}}
@@ -313,14 +295,6 @@ async def test_headers_need_one_token(lines: list[bytes], status: int, code: str
     head = b"\r\n".join([b"GET /persons HTTP/1.1", b"Host: h", b"Connection: close", *lines])
     found, document = await api.raw(head + b"\r\n\r\n")
     assert (found, document["errors"][0]["code"]) == (status, code)
-
-
-async def test_a_token_of_100_kb_is_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    response = await api.get("/persons", Authorization="Bearer reg_" + "x" * 100_000)
-    assert response.status in {400, 401}
-    assert "xxx" not in caplog.text
-    assert "xxx" not in str(response.document)
 
 
 async def test_no_token_in_a_url_is_logged(
@@ -429,12 +403,6 @@ async def test_the_verification_of_a_token_counts_towards_the_time_of_a_request(
     api = await serve(settings=secured, response_seconds=0.1)
     monkeypatch.setattr(TokenLookups, "find", lambda *_: asyncio.Event().wait())
     assert (await api.get("/persons", **await header("read"))).errors == [(503, "")]
-
-
-async def test_the_scheme_is_read_in_any_case_and_spacing(api: Api, header: Header) -> None:
-    sent = await header("read")
-    token = sent["Authorization"].removeprefix("Bearer ")
-    assert (await api.get("/persons", Authorization=f"BEARER   {token} ")).status == 200
 
 
 async def test_without_authentication_tokens_are_ignored(serve: Serve) -> None:

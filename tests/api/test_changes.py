@@ -456,18 +456,6 @@ async def test_a_last_event_id_that_is_not_a_position_is_refused(api: Api) -> No
     assert code == (400, "malformed_request")
 
 
-async def test_every_change_of_a_position_is_noticed(api: Api) -> None:
-    position = await present(api)
-    for index in range(len(position)):
-        other = "A" if position[index] != "A" else "B"
-        tampered = position[:index] + other + position[index + 1 :]
-        for sent in (tampered, position[:index]):
-            if sent:
-                assert (await api.get(f"/changes?page[after]={sent}")).status == 400, sent
-    async with api.client.get(f"/changes?page[after]={position}") as response:
-        assert response.status == 200
-
-
 async def test_a_position_of_another_database_is_refused(api: Api, database: Database) -> None:
     positions = await Positions.of(database, "persons")
     other = positions.encode(Timestamp(1_700_000_000, 1))
@@ -687,13 +675,6 @@ async def test_a_stop_ends_followers_first(serve: Serve) -> None:
         assert (await api.get("/changes", **STREAM)).status == 503
 
 
-async def test_pages_of_other_origins_can_follow(serve: Serve, settings: Settings) -> None:
-    api = await serve(settings=replace(settings, cors_origin=("https://a.example",)))
-    origin = {"Origin": "https://a.example"}
-    async with following(api, headers=origin) as feed:
-        assert feed.response.headers["Access-Control-Allow-Origin"] == origin["Origin"]
-
-
 async def test_changes_that_are_dropped_while_a_follower_catches_up_are_not_left_out(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -730,34 +711,6 @@ async def write_one_by_one(api: Api, follower: Stream) -> list[str]:
 def feed_of(api: Api) -> Followers:
     assert api.client.app
     return api.client.app[FOLLOWERS]
-
-
-async def test_what_followers_that_connect_again_get_is_encoded_once(api: Api) -> None:
-    start = await present(api)
-    await api.person()
-    async with following(api) as other:
-        for _ in range(5):
-            async with following(api, "?filter[type]=person", after=start) as feed:
-                await feed.changes(1)
-            await wait_for(lambda: number_of_followers(api) == 1)
-        await api.person()
-        await other.changes(1)
-        assert {len(one.encoded) for one in feed_of(api)._batches} <= {1, 2}
-
-
-async def test_the_feed_of_a_follower_that_joins_while_it_stops_ends(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    follow = Followers.follow
-
-    async def stop_and_follow(self: Followers, *arguments: Any) -> None:
-        await self.close()
-        await follow(self, *arguments)
-
-    monkeypatch.setattr(Followers, "follow", stop_and_follow)
-    async with api.client.get("/changes", headers=STREAM) as response:
-        assert response.status == 200
-        assert await asyncio.wait_for(response.read(), 30) == b""
 
 
 async def test_a_change_stream_that_starts_during_a_stop_is_closed(
@@ -830,20 +783,3 @@ async def test_a_position_is_not_sent_after_a_later_one(
         await feed._keep_alive(group, float("inf"))
         await api.person()
         assert [(await one.next()).name for one in (first, second)] == ["message", "message"]
-
-
-async def test_a_defect_does_not_end_comments(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followers, "_TICK_SECONDS", 0.02)
-    monkeypatch.setattr(followers, "_POSITION_SECONDS", 0.02)
-    monkeypatch.setattr(followers, "_COMMENT_SECONDS", 0.02)
-    keep_alive, defects = Followers._keep_alive, [RuntimeError("a defect")]
-
-    async def fail_once(*arguments: Any) -> None:
-        if defects:
-            raise defects.pop()
-        await keep_alive(*arguments)
-
-    monkeypatch.setattr(Followers, "_keep_alive", fail_once)
-    async with following(api) as feed:
-        assert (await feed.next()).name == "position"
-    assert not defects

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -21,14 +20,6 @@ async def test_creating_a_person_returns_its_attributes_and_id(api: Api) -> None
         "links": {"self": "/persons/1"},
     }
     assert response.headers["Location"] == "/persons/1"
-
-
-async def test_concurrent_creations_get_distinct_ids(api: Api) -> None:
-    ids = await asyncio.gather(*(api.person(str(number)) for number in range(50)))
-    assert sorted(map(int, ids)) == list(range(1, 51))
-    for number, identifier in enumerate(ids):
-        read = await api.get(f"/persons/{identifier}")
-        assert read.data["attributes"]["first_name"] == str(number)
 
 
 async def test_any_client_generated_id_is_ignored(api: Api) -> None:

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from registry.protocol import OPERATIONS
 from tests.conftest import Serve
 from tests.devices import WITH_DEVICES
-from tests.support import Api, CommandLog, Database, Response, stored_records, to_many
+from tests.support import Api, Database, Response, stored_records, to_many
 
 KEY = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
 
@@ -201,32 +201,6 @@ async def test_one_of_other_requests_with_one_key_is_executed(api: Api, database
     replies = await asyncio.gather(*(send(api, "/persons", one, KEY) for one in everyone))
     assert sorted(reply.status for reply in replies) == [201, *[422] * 5]
     assert await database.persons.count_documents({}) == 1
-
-
-async def test_creations_with_keys_share_transactions_even_if_some_are_repeated(
-    api: Api, database: Database, commands: CommandLog
-) -> None:
-    async def create(number: int) -> Response:
-        attributes = {"first_name": "Ada", "last_name": f"L{number}"}
-        return await send(api, "/persons", PERSON | {"attributes": attributes}, f"key-{number}")
-
-    first = await asyncio.gather(*map(create, range(20)))
-    commands.take("all")
-    second = await asyncio.gather(*map(create, range(10, 40)))
-    # 30 if nothing was batched; how full batches are depends on the speed of the machine.
-    assert len(commands.take("commitTransaction")) < 10
-    assert [is_replayed(reply) for reply in second] == [True] * 10 + [False] * 20
-    assert [reply.data for reply in second[:10]] == [reply.data for reply in first[10:]]
-    assert await database.persons.count_documents({}) == 40
-
-
-async def test_a_creation_with_a_key_skips_used_ids(api: Api, database: Database) -> None:
-    await api.person()
-    await database.persons.insert_many(
-        {"_id": number, "first_name": "x", "last_name": "y"} for number in (2, 3)
-    )
-    assert (await send(api, "/persons", PERSON, KEY)).id == "4"
-    assert is_replayed(await send(api, "/persons", PERSON, KEY))
 
 
 async def test_results_expire_and_have_no_hidden_fields(api: Api, database: Database) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -15,8 +13,7 @@ import pytest
 from registry.http.views import collection, document_view, relationship
 from registry.jsonapi import documents
 from registry.offloading import MAX_INLINE_OBJECTS
-from registry.storage.mongo.batching import Coalescer
-from registry.storage.reads.listings import CHUNK, Listing
+from registry.storage.reads.listings import CHUNK
 from registry.storage.writes.unit_of_work import UnitOfWork
 from tests.support import Api, Database, to_many
 
@@ -101,38 +98,6 @@ async def test_large_linkage_is_encoded_while_it_is_read(
         tracemalloc.stop()
     assert len(response.data) == 10 * CHUNK - 1
     assert held[-1] < 2 * len(orjson.dumps(response.document))
-
-
-async def test_equal_requests_share_a_document(fleet: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed, requested, gate = 0, 0, asyncio.Event()
-    load, chunks_of = Coalescer.load, Listing.chunks
-
-    async def counted_load(*arguments: Any) -> Any:
-        nonlocal requested
-        requested += 1
-        return await load(*arguments)
-
-    @asynccontextmanager
-    async def gated_chunks(listing: Listing) -> AsyncIterator[AsyncIterator[list[Any]]]:
-        nonlocal listed
-        listed += 1
-        await gate.wait()
-        async with chunks_of(listing) as chunks:
-            yield chunks
-
-    monkeypatch.setattr(Coalescer, "load", counted_load)
-    monkeypatch.setattr(Listing, "chunks", gated_chunks)
-    path = "/persons/1/relationships/computers"
-    requests = [asyncio.create_task(fleet.get(path))]
-    while not listed:  # noqa: ASYNC110 - nothing announces it
-        await asyncio.sleep(0.01)
-    requests += [asyncio.create_task(fleet.get(path)) for _ in range(23)]
-    while requested < len(requests):  # noqa: ASYNC110 - nothing announces it
-        await asyncio.sleep(0.01)
-    gate.set()
-    responses = await asyncio.gather(*requests)
-    assert listed == 2, "a request never joins an earlier read"
-    assert {len(one.data) for one in responses} == {COUNT}
 
 
 async def test_a_chunk_of_a_stream_with_much_linkage_is_built_in_a_thread(

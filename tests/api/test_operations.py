@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-from collections.abc import Awaitable
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from tests.jsonapi.test_operation_documents import COMPUTER, DOCUMENT, PERSON
@@ -16,7 +12,6 @@ from tests.support import (
     ATOMIC,
     OPERATIONS,
     Api,
-    CommandLog,
     Database,
     Response,
     linkage_of,
@@ -199,96 +194,12 @@ async def test_operations_change_the_etags_of_the_resources_they_write(api: Api)
         assert rejected.status == 412
 
 
-async def test_a_thousand_operations_take_few_commands(commands: CommandLog, api: Api) -> None:
-    added = [{"op": "add", "data": {**PERSON, "lid": f"p{number}"}} for number in range(500)]
-    owned = [
-        {
-            "op": "add",
-            "data": {
-                **COMPUTER,
-                "relationships": {"owner": {"data": {"type": "person", "lid": f"p{number}"}}},
-            },
-        }
-        for number in range(500)
-    ]
-    commands.names()
-    response = await api.operate(*added, *owned)
-    sent = commands.names()
-    # For each type, assignments among them: a block, and the next one ahead of its use.
-    assert sent.count("findAndModify") <= 2 * 3, "ids are allocated in blocks"
-    # At most find, insert and update for each operation: the time grows linearly.
-    assert len(sent) <= 3 * 1000
-    assert response.status == 200
-    numbers = [result["data"]["id"] for result in response.results]
-    assert numbers == [*map(str, range(1, 501))] * 2
-    owners = [
-        linkage_of(result["data"])["owner"]["data"]["id"] for result in response.results[500:]
-    ]
-    assert owners == numbers[:500]
-
-
 async def test_operations_have_no_parameters(api: Api) -> None:
     for name in ("include", "fields[person]", "x", "page[size]"):
         document = {OPERATIONS: [{"op": "add", "data": PERSON}]}
         response = await api.request("POST", f"/operations?{name}=", document)
         assert response.errors == [(400, name)]
     assert (await api.get("/persons")).data == []
-
-
-async def test_concurrent_operations_on_the_same_resource_are_isolated(
-    api: Api, database: Database, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each request links the computer and unlinks it again; no intermediate state may remain."""
-    caplog.set_level(logging.ERROR, "registry")
-    await api.person()
-    await api.computer()
-    computers, owner = reference("person", "1", "computers"), reference("computer", "1", "owner")
-    operations = [
-        {"op": "update", "href": "/persons/1", "data": {"type": "person", "attributes": {}}},
-        {"op": "add", **computers, "data": to_many("1")["data"]},
-        {"op": "update", **owner, "data": None},
-        {"op": "add", "data": COMPUTER},
-    ]
-    responses = await asyncio.gather(*(api.operate(*operations) for _ in range(20)))
-    # 503: the transaction was retried too often.
-    assert {response.status for response in responses} <= {200, 503}
-    done = sum(response.status == 200 for response in responses)
-    persons, computers = await stored_records(database)
-    assert done
-    assert len(computers) == 1 + done
-    assert computers[0]["person"] is None
-    assert persons[0]["version"] == 1 + 2 * done
-    assert "Traceback" not in caplog.text
-
-
-async def test_operations_in_opposite_orders_all_succeed(api: Api, database: Database) -> None:
-    await api.person()
-    await api.person()
-
-    def update_both(name: str, *order: int) -> Awaitable[Response]:
-        data = {"type": "person", "attributes": {"last_name": name}}
-        paths = [f"/persons/{number}" for number in order]
-        return api.operate(*({"op": "update", "href": path, "data": data} for path in paths))
-
-    orders = [(1, 2), (2, 1)] * 10
-    responses = await asyncio.gather(
-        *(update_both(f"L{number}", *order) for number, order in enumerate(orders))
-    )
-    assert {response.status for response in responses} == {200}
-    persons, _ = await stored_records(database)
-    assert [record["version"] for record in persons] == [21, 21]
-
-
-async def test_attribute_values_are_never_evaluated_as_mongodb_operators(api: Api) -> None:
-    for value in ("$serial", "$$ROOT", "{$gt: 0}"):
-        change = {"type": "computer", "attributes": {"serial": value}}
-        response = await api.operate(
-            {"op": "add", "data": {**COMPUTER, "lid": "a"}},
-            {"op": "update", "ref": {"type": "computer", "lid": "a"}, "data": change},
-            {"op": "add", "data": change},
-        )
-        serials = [result["data"]["attributes"]["serial"] for result in response.results[1:]]
-        assert serials == [value] * 2
 
 
 @given(document=DOCUMENT)

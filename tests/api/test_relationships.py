@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -219,20 +218,6 @@ async def test_malformed_linkage_is_reported_with_its_pointer(api: Api) -> None:
         response = await api.request("PATCH", OWNER, body)
         assert (response.status, response.errors[0]) == (400, (400, pointer)), body
     assert await members(api) == ["1", "2"]
-
-
-async def test_concurrently_added_members_are_all_stored(api: Api) -> None:
-    count = 20
-    await fleet(api, computers=count)
-    responses = await asyncio.gather(
-        *(send(api, "POST", COMPUTERS, [computer(number)]) for number in range(1, count + 1, 2)),
-        *(
-            send(api, "PATCH", f"/computers/{number}/relationships/owner", person("1"))
-            for number in range(2, count + 1, 2)
-        ),
-    )
-    assert {response.status for response in responses} == {204}
-    assert await members(api) == [str(number) for number in range(1, count + 1)]
 
 
 async def test_many_members_are_changed_in_one_request(api: Api, database: Database) -> None:

@@ -208,31 +208,6 @@ async def test_one_of_concurrent_creations_with_one_serial_succeeds(
             check_taken(response, SERIAL, f"/computers/{created[name]}")
 
 
-async def test_one_of_several_updates_to_a_serial_succeeds(api: Api, database: Database) -> None:
-    ids = [await api.computer(f"SN-{number}") for number in range(20)]
-    responses = await asyncio.gather(*(rename(api, id_, "new") for id_ in ids))
-    assert Counter(one.status for one in responses) == {200: 1, 409: 19}
-    (winner,) = [one.id for one in responses if one.status == 200]
-    for response in responses:
-        if response.status == 409:
-            check_taken(response, SERIAL, f"/computers/{winner}")
-    assert (await serials(database)).count("new") == 1
-
-
-async def test_concurrent_updates_are_checked_one_by_one(api: Api, database: Database) -> None:
-    await api.person()
-    await api.computer("taken")
-    id_ = await api.computer("SN-2")
-    values = ["A", "taken", "B", "TAKEN", "taken", "C"]
-    for more in ({}, OWNER):
-        responses = await asyncio.gather(*(rename(api, id_, one, **more) for one in values))
-        for value, response in zip(values, responses, strict=True):
-            assert response.status == (409 if value == "taken" else 200)
-            assert value == "taken" or response.data["attributes"]["serial"] == value
-        (_, stored) = await serials(database)
-        assert stored in values
-
-
 async def test_a_writer_may_follow_the_link(serve: Serve, unique: Settings, grant: Grant) -> None:
     api = await serve(settings=replace(unique, auth="on"))
     headers = {"Authorization": f"Bearer {await grant('computers:write')}"}

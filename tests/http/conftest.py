@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,12 +22,17 @@ from registry.settings import Settings
 Client = TestClient[web.Request, web.Application]
 Start = Callable[..., Awaitable[Client]]
 
-SHORT_LIMITS = Limits(
-    arrival_seconds=0.3, linger_seconds=0.3, stop_idle_seconds=0.3, send_seconds=0.5
-)
+PATIENT_LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.3, stop_idle_seconds=0.3)
+"""A busy machine may be slow where a limit is not what is tested."""
 
-LONG_LIMITS = Limits(arrival_seconds=60.0, stop_idle_seconds=60.0)
-"""For what must not wait for a limit: the machine may be slow, but not that slow."""
+SHORT_LIMITS = replace(PATIENT_LIMITS, arrival_seconds=0.3, send_seconds=0.5)
+"""For clients that are too slow."""
+
+LONG_LIMITS = replace(PATIENT_LIMITS, stop_idle_seconds=60.0)
+"""For connections that are used again while the server stops."""
+
+SECONDS = 60.0
+"""For what takes a few milliseconds on an idle machine."""
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -67,7 +73,7 @@ class Gate:
         return response
 
 
-def new_app(handler: Handler, path: str = "/", limits: Limits = SHORT_LIMITS) -> web.Application:
+def new_app(handler: Handler, path: str = "/", limits: Limits = PATIENT_LIMITS) -> web.Application:
     """Return an application whose only route, any method at the path, has this handler."""
     app = new_application(Settings(allowed_host=("h",)), limits, Cors(()))
     app.router.add_route("*", path, handler)
@@ -91,13 +97,13 @@ async def start_app() -> AsyncIterator[Callable[[web.Application], Awaitable[Cli
 
 @pytest.fixture
 def start(start_app: Callable[[web.Application], Awaitable[Client]]) -> Start:
-    """Serve a handler until the test ends, with short limits unless others are given."""
-    return lambda handler, limits=SHORT_LIMITS: start_app(new_app(handler, limits=limits))
+    """Serve a handler until the test ends."""
+    return lambda handler, limits=PATIENT_LIMITS: start_app(new_app(handler, limits=limits))
 
 
 async def eventually(condition: Callable[[], object]) -> None:
     """Wait until a condition holds of which no event tells."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
 
@@ -109,6 +115,6 @@ async def exchange(client: Client, *parts: bytes) -> bytes:
         if number:
             await asyncio.sleep(0.05)
         writer.write(part)
-    received = await asyncio.wait_for(reader.read(), timeout=10)
+    received = await asyncio.wait_for(reader.read(), SECONDS)
     writer.close()
     return received

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -18,7 +19,15 @@ from registry.http.proxies import TrustedProxies
 from registry.http.request_recorder import Entry
 from registry.http.responses import DocumentResponse
 from registry.http.server import Runner
-from tests.http.conftest import Client, Server, eventually, exchange, new_app
+from tests.http.conftest import (
+    PATIENT_LIMITS,
+    SECONDS,
+    Client,
+    Server,
+    eventually,
+    exchange,
+    new_app,
+)
 from tests.support import reset
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -52,7 +61,7 @@ async def respond(request: web.Request) -> web.StreamResponse:
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    app = new_app(respond, "/persons/{id}")
+    app = new_app(respond, "/persons/{id}", replace(PATIENT_LIMITS, arrival_seconds=1.0))
     app[PROXIES] = TrustedProxies((ip_network("127.0.0.1"),))
     async with Client(LoggingServer(app)) as client:
         yield client
@@ -130,7 +139,7 @@ async def test_a_response_that_breaks_is_aborted(
 async def test_a_disconnect_aborts(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(b"GET /persons/wait HTTP/1.1\r\nHost: h\r\n\r\n")
-    await asyncio.wait_for(WAITING.wait(), 10)
+    await asyncio.wait_for(WAITING.wait(), SECONDS)
     reset(writer)
     await eventually(lambda: entries(caplog))
     assert [(one["status"], one["aborted"]) for one in entries(caplog)] == [(None, True)]

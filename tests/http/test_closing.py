@@ -11,8 +11,16 @@ from functools import partial
 import pytest
 from aiohttp import web
 
-from registry.http.responses import DocumentResponse
-from tests.http.conftest import LONG_LIMITS, Client, Gate, Start, eventually
+from registry.http.limits import Limits
+from tests.http.conftest import (
+    LONG_LIMITS,
+    PATIENT_LIMITS,
+    SECONDS,
+    Client,
+    Gate,
+    Start,
+    eventually,
+)
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[Client], Awaitable[Streams]]
@@ -50,10 +58,10 @@ def begin(start: Start, connect: Connect) -> Begin:
     """Send requests, and wait until their handler has begun with the first."""
 
     async def begin(
-        handle: Handle = Gate.handle, requests: bytes = GET
+        handle: Handle = Gate.handle, requests: bytes = GET, limits: Limits = PATIENT_LIMITS
     ) -> tuple[Gate, Client, *Streams]:
         gate = Gate()
-        client = await start(partial(handle, gate))
+        client = await start(partial(handle, gate), limits)
         reader, writer = await connect(client)
         writer.write(requests)
         await gate.entered.wait()
@@ -63,7 +71,7 @@ def begin(start: Start, connect: Connect) -> Begin:
 
 
 async def read_all(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         return await reader.read()
 
 
@@ -119,7 +127,7 @@ async def test_a_connection_that_is_closed_at_once_is_not_kept(start: Start) -> 
     client = await start(echo, LONG_LIMITS)
     with socket.create_connection(("127.0.0.1", client.port)):
         pass
-    await asyncio.wait_for(stop(client), 10)
+    await asyncio.wait_for(stop(client), SECONDS)
 
 
 async def test_the_end_of_a_closed_connection_is_noticed_with_its_response(begin: Begin) -> None:
@@ -137,7 +145,7 @@ async def test_the_end_of_a_closed_connection_is_noticed_with_its_response(begin
 
 
 async def test_a_response_during_a_stop_closes_its_connection(begin: Begin) -> None:
-    gate, client, reader, _ = await begin()
+    gate, client, reader, _ = await begin(limits=LONG_LIMITS)
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()
@@ -148,7 +156,7 @@ async def test_a_response_during_a_stop_closes_its_connection(begin: Begin) -> N
 
 
 async def test_an_idle_connection_gets_a_response_in_a_stop(start: Start, connect: Connect) -> None:
-    client = await start(echo)
+    client = await start(echo, LONG_LIMITS)
     reader, writer = await connect(client)
     writer.write(GET)
     await reader.readuntil(b"\r\n\r\n")
@@ -171,7 +179,7 @@ async def test_an_unused_connection_is_closed_by_a_stop(start: Start, connect: C
 
 
 async def test_pipelined_requests_are_all_answered_while_the_server_stops(begin: Begin) -> None:
-    gate, client, reader, _ = await begin(requests=3 * GET)
+    gate, client, reader, _ = await begin(requests=3 * GET, limits=LONG_LIMITS)
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()
@@ -182,7 +190,7 @@ async def test_pipelined_requests_are_all_answered_while_the_server_stops(begin:
 
 
 async def test_a_stream_that_ends_during_a_stop_is_not_the_last_response(begin: Begin) -> None:
-    gate, client, reader, writer = await begin(Gate.stream)
+    gate, client, reader, writer = await begin(Gate.stream, limits=LONG_LIMITS)
     stopping = stop(client)
     await asyncio.sleep(0.1)
     gate.open()
@@ -208,17 +216,6 @@ async def test_a_stream_nobody_reads_is_reset_by_a_stop(start: Start, connect: C
     await stop(client)
     with pytest.raises(ConnectionResetError):
         await read_all(reader)
-
-
-async def test_a_response_can_force_the_connection_to_close(start: Start, connect: Connect) -> None:
-    async def handle(_: web.Request) -> DocumentResponse:
-        response = DocumentResponse(200, b"{}", {})
-        response.force_close()
-        return response
-
-    reader, writer = await connect(await start(handle))
-    writer.write(2 * GET)
-    assert (await read_all(reader)).count(b"HTTP/1.1 200 OK") == 1
 
 
 async def test_an_endless_response_is_reset_when_the_server_has_to_stop(begin: Begin) -> None:

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from registry.http import connection
 from registry.http.connection import Connection
-from tests.http.conftest import LONG_LIMITS, Start, eventually, exchange
+from tests.http.conftest import SECONDS, SHORT_LIMITS, Start, eventually, exchange
 
 POST = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -70,7 +70,7 @@ async def test_the_error_for_what_is_not_valid_http_does_not_quote_it(
     parts: list[bytes], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "registry")
-    received = await exchange(await start(echo, LONG_LIMITS), *parts)
+    received = await exchange(await start(echo), *parts)
     assert received.startswith(b"HTTP/1.0 400 ")
     assert "not valid HTTP" in caplog.text
     assert "secret" not in received.decode() + caplog.text
@@ -87,7 +87,7 @@ async def test_another_version_gets_a_response_of_http_1_1(start: Start, version
 @pytest.mark.parametrize("before", [b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"])
 @pytest.mark.parametrize("head", [b"GET /per", b"GET / HTTP/1.1\r\nHost: h\r\n"])
 async def test_a_head_that_is_too_late_gets_408(start: Start, before: bytes, head: bytes) -> None:
-    received = await exchange(await start(echo), before, head)
+    received = await exchange(await start(echo, SHORT_LIMITS), before, head)
     assert received.count(b"HTTP/1.1 ") == 1 + bool(before)
     assert b"HTTP/1.1 408 Request timeout\r\n" in received
     assert b'"code":"request_timeout"' in received
@@ -95,7 +95,7 @@ async def test_a_head_that_is_too_late_gets_408(start: Start, before: bytes, hea
 
 async def test_a_head_in_parts_is_in_time(start: Start) -> None:
     parts = b"GET / HTTP/1.1\r\n", b"Host: h\r\n", b"Connection: close\r\n\r\n"
-    received = await exchange(await start(echo, LONG_LIMITS), *parts)
+    received = await exchange(await start(echo), *parts)
     assert received.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
@@ -116,7 +116,7 @@ async def test_a_body_in_progress_is_received_while_the_server_stops(start: Star
     await asyncio.sleep(0.1)
     assert not stopping.done()
     writer.write(b"34")
-    received = await asyncio.wait_for(reader.read(), timeout=10)
+    received = await asyncio.wait_for(reader.read(), SECONDS)
     assert received.endswith(b"1234")
     writer.close()
     await stopping
@@ -141,7 +141,7 @@ async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -
         return web.Response(body=await request.read())
 
     body = bytes(1_000_000)
-    client = await start(wait, LONG_LIMITS)
+    client = await start(wait)
     async with client.post("/", data=io.BytesIO(body)) as response:
         assert await response.read() == body
     assert received[0] <= 2**17 + 256_000
@@ -149,7 +149,7 @@ async def test_a_body_that_nothing_reads_yet_takes_little_memory(start: Start) -
 
 @pytest.mark.parametrize("handler", [said, stream])
 async def test_a_trailer_does_not_reach_the_next_request(start: Start, handler: Handler) -> None:
-    client = await start(handler, LONG_LIMITS)
+    client = await start(handler)
     received = await exchange(client, TRAILER + b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert received.count(b"HTTP/1.1 200 OK\r\n") == 1
     assert b"connection: close\r\n" in received.lower()

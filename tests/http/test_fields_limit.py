@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from registry.http.compression import compress
 from registry.http.limits import Limits
-from tests.http.conftest import Client, Start, exchange
+from tests.http.conftest import SECONDS, Client, Start, exchange
 from tests.support import traced_memory
 
 LIMITS = Limits(arrival_seconds=60.0, linger_seconds=0.5)
@@ -77,12 +77,12 @@ async def test_requests_that_arrive_at_once_are_counted_one_by_one(start: Start)
 
 async def test_a_client_that_goes_on_sending_a_head_reads_why_it_is_refused(start: Start) -> None:
     """Closed at once, the connection would be reset, and the response lost."""
-    client = await start(respond, LIMITS)
+    client = await start(respond, replace(LIMITS, linger_seconds=2.0))
     reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
     writer.write(GET + MOST[:70_000])
     await asyncio.sleep(0.1)
-    writer.write(MOST * 8)
-    received = await asyncio.wait_for(reader.read(), timeout=10)
+    writer.write(MOST * 4)
+    received = await asyncio.wait_for(reader.read(), SECONDS)
     writer.close()
     assert status_lines(received) == [b"HTTP/1.0 431 Request Header Fields Too Large"]
     assert received.endswith(b'"version":"1.0"}}')
@@ -115,22 +115,6 @@ async def memory_for(client: Client, sent: bytes) -> int:
         with suppress(ConnectionError):
             await writer.wait_closed()
     return result
-
-
-@pytest.mark.slow
-async def test_long_values_of_accept_encoding_are_not_kept(start: Start) -> None:
-    async def respond(request: web.Request) -> web.Response:
-        response = web.Response(body=bytes(2_000))
-        await compress(request, response)
-        return response
-
-    client = await start(respond)
-    with traced_memory() as size:
-        for number in range(30):
-            field = b"Accept-Encoding: gzip, %d%s\r\n" % (number, b"a" * 8_000)
-            received = await exchange(client, LAST_GET + field * 7 + b"\r\n")
-            assert b"Content-Encoding: gzip" in received
-        assert size() < 2**20
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from registry.http.responses import MAX_WRITE, DocumentResponse
-from tests.http.conftest import SHORT_LIMITS, Client, Start, eventually
+from tests.http.conftest import PATIENT_LIMITS, SECONDS, SHORT_LIMITS, Client, Start, eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 BODY = bytes(50_000)
@@ -92,10 +92,10 @@ async def test_a_client_that_does_not_read_is_cut(
             ended.set()
 
     caplog.set_level(logging.INFO)
-    client = await start(handle)
+    client = await start(handle, SHORT_LIMITS)
     async with connection(client) as opened:
         await asyncio.get_running_loop().sock_sendall(opened, GET)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), SECONDS)
         opened.setblocking(True)
         with pytest.raises(ConnectionResetError):
             list(iter(partial(opened.recv, 100_000), b""))
@@ -103,7 +103,7 @@ async def test_a_client_that_does_not_read_is_cut(
 
 
 async def test_a_client_that_reads_slowly_gets_its_whole_response(start: Start) -> None:
-    size, limits = 8_000_000, replace(SHORT_LIMITS, send_seconds=2.0)
+    size, limits = 8_000_000, replace(PATIENT_LIMITS, send_seconds=2.0)
 
     async def handle(_: web.Request) -> web.StreamResponse:
         return DocumentResponse(200, bytes(size), {})
@@ -131,8 +131,8 @@ async def test_a_client_that_reads_a_part_of_a_stream_too_slowly_is_disconnected
             await response.write(BODY)
 
     caplog.set_level(logging.INFO)
-    client = await start(handle)
-    async with connection(client) as opened, asyncio.timeout(30):
+    client = await start(handle, SHORT_LIMITS)
+    async with connection(client) as opened, asyncio.timeout(SECONDS):
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(opened, GET)
         with suppress(ConnectionResetError):

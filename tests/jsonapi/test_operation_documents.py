@@ -209,12 +209,6 @@ def test_a_local_id_that_no_preceding_operation_adds_is_rejected() -> None:
     ]
 
 
-def test_a_local_id_cannot_be_used_in_the_operation_that_adds_it() -> None:
-    itself = {"computers": {"data": [{"type": "computer", "lid": "a"}]}}
-    sent = {"op": "add", "data": {**PERSON, "lid": "a", "relationships": itself}}
-    assert errors_of(sent) == [(400, "/0/data/relationships/computers/data/0/lid")]
-
-
 def test_local_ids_are_unique_per_type() -> None:
     added = {"op": "add", "data": {**PERSON, "lid": "a"}}
     load(added, {"op": "add", "data": {**COMPUTER, "lid": "a"}})

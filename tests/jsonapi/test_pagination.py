@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -35,10 +35,7 @@ SIZES = PageSizes(default=50, largest=1000)
 BY_NAME = parse_sort("last_name", PERSON, GRAPH)
 CURSORS = Cursors("person", BY_NAME)
 
-URL = "http://localhost/persons?sort=last_name"
 PROFILE = "https://jsonapi.org/profiles/ethanresnick/cursor-pagination"
-RECORDS = [{"_id": 1}, {"_id": 2}]
-
 VALUES = st.none() | st.text() | st.integers(-MAX_ID, MAX_ID)
 
 
@@ -55,17 +52,6 @@ def errors(**members: str) -> Sequence[ApiError]:
 
 def encoded(value: Any) -> str:
     return urlsafe_b64encode(orjson.dumps(value)).rstrip(b"=").decode()
-
-
-def members(link: str | None) -> dict[str, str] | None:
-    """Return the parameters of a link, with decoded cursors."""
-    if link is None:
-        return None
-    parameters = dict(parse_qsl(urlsplit(link).query, strict_parsing=True))
-    assert parameters.pop("sort") == "last_name"
-    for name in {"page[after]", "page[before]"} & parameters.keys():
-        parameters[name] = str(CURSORS.decode(parameters[name], name))
-    return parameters
 
 
 def test_a_page_has_a_number_or_a_cursor() -> None:
@@ -188,48 +174,6 @@ def test_a_cursor_of_another_order_or_an_invalid_one_is_refused(cursor: str) -> 
 def test_arbitrary_text_is_refused_as_a_cursor(text: str) -> None:
     with pytest.raises(InvalidParameter):
         CURSORS.decode(text, "page[after]")
-
-
-FIRST, LAST = {"page[size]": "2"}, {"page[size]": "2", "page[before]": "()"}
-AFTER_B = {"page[size]": "2", "page[after]": "('b', 2)"}
-BEFORE_A = {"page[size]": "2", "page[before]": "('a', 1)"}
-WHOLE = Window(RECORDS, False, ("a", 1), ("b", 2))
-PARTIAL = Window(RECORDS, True, ("a", 1), ("b", 2))
-EMPTY = Window((), more=False)
-
-
-@pytest.mark.parametrize(
-    ("position", "backwards", "window", "prev", "following"),
-    [
-        (None, False, EMPTY, None, None),
-        (None, False, WHOLE, None, None),
-        (None, False, PARTIAL, None, AFTER_B),
-        (("Z", 9), False, WHOLE, BEFORE_A, None),
-        (("Z", 9), False, PARTIAL, BEFORE_A, AFTER_B),
-        (("Z", 9), False, EMPTY, LAST, None),
-        (END, False, EMPTY, LAST, None),
-        (END, True, EMPTY, None, None),
-        (END, True, WHOLE, None, None),
-        (END, True, PARTIAL, BEFORE_A, None),
-        (("Z", 9), True, WHOLE, None, AFTER_B),
-        (("Z", 9), True, PARTIAL, BEFORE_A, AFTER_B),
-        (("Z", 9), True, EMPTY, None, FIRST),
-    ],
-)
-def test_cursor_pages_have_the_links_of_the_profile(
-    position: Position | None,
-    backwards: bool,
-    window: Window,
-    prev: dict[str, str] | None,
-    following: dict[str, str] | None,
-) -> None:
-    links = page_links(CursorPage(2, CURSORS, position, backwards), window, URL)
-    assert {name: members(link) for name, link in links.items()} == {
-        "first": FIRST,
-        "last": LAST,
-        "prev": prev,
-        "next": following,
-    }
 
 
 @pytest.mark.parametrize(

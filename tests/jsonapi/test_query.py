@@ -57,13 +57,6 @@ def test_at_most_a_hundred_errors_of_a_query_string_are_reported() -> None:
     assert len(raised.value.errors) == MAX_ERRORS
 
 
-def test_an_error_quotes_a_bounded_number_of_names() -> None:
-    names = ",".join(f"{number}{'x' * 99}" for number in range(999))
-    with pytest.raises(ApiErrors) as raised:
-        parse_query([("fields[person]", names)], PERSONS)
-    assert len(raised.value.errors[0].detail) < 5000
-
-
 def rejection(name: str, scope: QueryScope) -> str:
     """Return the detail of the error for an unknown parameter."""
     with pytest.raises(ApiErrors) as raised:

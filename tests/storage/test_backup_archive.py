@@ -94,11 +94,6 @@ def test_a_malformed_manifest_is_refused(content: bytes, path: Path) -> None:
         read(write(path, {"manifest.json": content, "a.bson": EMPTY}))
 
 
-def test_a_backup_without_a_manifest_is_refused(path: Path) -> None:
-    with pytest.raises(BackupError, match="its archive is malformed"):
-        read(write(path, {"a.bson": EMPTY}))
-
-
 @pytest.mark.parametrize(
     "content",
     [

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 from weakref import ref
 
@@ -57,31 +54,6 @@ async def test_keys_loaded_during_a_batch_are_in_the_next_one() -> None:
     batches.released.set()
     assert await asyncio.gather(*tasks) == [10, 20, 30, 40, 50]
     assert batches.loaded == [[1], [2, 3, 4], [5]]
-
-
-async def iterations_between_batches(max_batch_size: int) -> int:
-    """Return the event-loop iterations between a batch and the next one, of three callers."""
-    batches, batcher = held(max_batch_size)
-    tasks = await load(batcher, 1) + await load(batcher, 2, 3, 4)
-    batches.released.set()
-    iterations = 0
-    while len(batches.loaded) < 2:
-        await asyncio.sleep(0)
-        iterations += 1
-    await asyncio.gather(*tasks)
-    return iterations
-
-
-async def test_a_full_batch_is_dispatched_without_waiting_for_more_callers() -> None:
-    assert await iterations_between_batches(3) < await iterations_between_batches(4)
-
-
-async def test_an_idle_batcher_dispatches_at_once() -> None:
-    batches = HeldBatches()
-    batches.released.set()
-    for key in (1, 2):
-        assert await Batcher(batches.load, name="test", limits=BatchLimits(3)).load(key) == key * 10
-    assert batches.loaded == [[1], [2]]
 
 
 async def test_a_cancelled_caller_does_not_affect_the_others() -> None:
@@ -156,26 +128,6 @@ async def test_a_batch_is_cancelled_with_the_caller_that_loads_it_alone() -> Non
     assert await waiting == 30
 
 
-async def test_errors_are_raised_to_a_caller_alone() -> None:
-    batches, batcher = await inline()
-    batches.released.set()
-    with pytest.raises(ValueError, match="-2"):
-        await batcher.load(-2)
-    batches.failure = Unavailable()
-    with pytest.raises(Unavailable):
-        await batcher.load(3)
-    batches.failure = None
-    assert await batcher.load(4) == 40
-
-
-async def test_batches_run_in_parallel_up_to_the_limit() -> None:
-    batches, batcher = held(1, 2)
-    tasks = await load(batcher, 1, 2, 3)
-    assert batches.loaded == [[1], [2]]
-    batches.released.set()
-    assert await asyncio.gather(*tasks) == [10, 20, 30]
-
-
 @pytest.mark.parametrize(("count", "sizes"), [(7, [7]), (100, [50, 50])])
 async def test_keys_are_divided_among_parallel_batches_unless_these_become_too_small(
     count: int, sizes: list[int]
@@ -195,16 +147,6 @@ async def test_a_batch_below_the_minimum_is_not_dispatched_in_parallel() -> None
     assert [len(keys) for keys in batches.loaded] == [40, 64]
     batches.released.set()
     assert await asyncio.gather(*tasks) == [key * 10 for key in range(110)]
-
-
-async def test_a_second_batch_is_dispatched_when_it_is_full() -> None:
-    batches, batcher = held(3, 2)
-    tasks = await load(batcher, 1) + await load(batcher, 2, 3)
-    assert batches.loaded == [[1]]
-    tasks += await load(batcher, 4)
-    assert batches.loaded == [[1], [2, 3, 4]]
-    batches.released.set()
-    assert await asyncio.gather(*tasks) == [10, 20, 30, 40]
 
 
 class Page:
@@ -253,15 +195,6 @@ async def test_equal_keys_share_a_fetch_that_begins_after_all_of_the_calls() -> 
     assert pages.batches[1].loaded == [[1], [1], [1]]
 
 
-async def test_different_keys_do_not_wait_for_each_other() -> None:
-    pages = Pages()
-    pages.batches[2].released.set()
-    waiting = await pages.load(1, 1)
-    assert await pages.load_one(2) == 20
-    pages.batches[1].released.set()
-    assert await asyncio.gather(*waiting) == [10, 10]
-
-
 async def test_a_cancelled_caller_does_not_affect_others_with_an_equal_key() -> None:
     pages = Pages()
     tasks = await pages.load(1, 1) + await pages.load(1, 1)
@@ -286,41 +219,6 @@ async def test_a_fetch_is_cancelled_with_the_last_of_its_callers() -> None:
     assert pages.batches[1].loaded == [[1], [1], [1]]
     pages.batches[1].released.set()
     assert await fifth == 10
-
-
-async def test_tracebacks_of_a_shared_error_do_not_accumulate() -> None:
-    pages = Pages()
-    alone, *tasks = await pages.load(1, 1, 1, 1)
-    pages.batches[1].failure = Unavailable()
-    pages.batches[1].released.set()
-    with pytest.raises(Unavailable):
-        await alone
-    tracebacks = set()
-    for task in tasks:
-        with pytest.raises(Unavailable) as caught:
-            await task
-        tracebacks.add(tuple(traceback.extract_tb(caught.tb).format()))
-    assert len(tracebacks) == 1, "a traceback contains the frames of another caller"
-    pages.batches[1].failure = None
-    assert await pages.load_one(1) == 10
-
-
-async def test_a_coalescer_keeps_no_keys_without_callers() -> None:
-    pages = Pages()
-    tasks = await pages.load(1, 1, 2) + await pages.load(1, 2, 2)
-    for task in (tasks[0], tasks[1], tasks[3]):
-        task.cancel()
-    pages.batches[2].failure = Unavailable()
-    for batches in pages.batches.values():
-        batches.released.set()
-    for task in tasks:
-        with suppress(Unavailable, asyncio.CancelledError):
-            await task
-    await asyncio.sleep(0.01)
-    del task, tasks
-    pages.batches[2].failure = None  # its traceback refers to the frames
-    gc.collect()
-    assert [page() for page in pages.keys] == [None] * 6
 
 
 async def test_concurrent_reads_share_queries(api: Api, commands: CommandLog) -> None:

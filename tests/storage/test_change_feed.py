@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from typing import Any
-
-import pytest
-from pymongo.errors import OperationFailure
 
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
-from registry.storage.mongo import change_feed
 from registry.storage.mongo.change_feed import ChangeFeed, ClusterTime, Commit
-from registry.storage.mongo.change_streams import ChangeStream
-from tests.support import CommandLog, Database
+from tests.support import Database
 
 
 async def now(database: Database) -> ClusterTime:
@@ -53,56 +46,3 @@ async def test_a_transaction_is_whole_around_many_other_changes(database: Databa
     finally:
         await feed.close()
     assert [one.id for one in commit.changes] == [1, 2]
-
-
-async def test_each_event_of_a_large_transaction_is_converted_once(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(change_feed, "_BATCH_SIZE", 10)
-    converted = Counter[int]()
-    convert = ChangeFeed._changed_record
-
-    def count(self: ChangeFeed, event: Any) -> Any:
-        converted[event["documentKey"]["_id"]] += 1
-        return convert(self, event)
-
-    monkeypatch.setattr(ChangeFeed, "_changed_record", count)
-    await database.create_collection("persons")
-    feed = ChangeFeed(database, Graph(RESOURCES), await now(database))
-    ids = [*range(1, 201)]
-    try:
-        await feed.read()
-        await insert_together(database, ("persons", persons(*ids)))
-        (commit,) = await next_commits(feed)
-    finally:
-        await feed.close()
-    assert [one.id for one in commit.changes] == ids
-    assert converted == Counter(ids)
-
-
-async def test_a_change_stream_that_is_cancelled_while_it_closes_ends_its_session(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = ChangeStream(database, None, [], 1)
-    await stream.open(await now(database), 10)
-    session = stream._session
-    assert session
-
-    async def cancelled(*_: Any, **__: Any) -> None:
-        raise asyncio.CancelledError
-
-    monkeypatch.setattr(type(database), "command", cancelled)
-    with pytest.raises(asyncio.CancelledError):
-        await stream.close()
-    assert session.delegate.has_ended
-
-
-async def test_a_change_stream_that_was_not_opened_closes_no_cursor(
-    database: Database, commands: CommandLog
-) -> None:
-    stream = ChangeStream(database, None, [{"$unknown": 1}], 1)
-    with pytest.raises(OperationFailure):
-        await stream.open(await now(database), 10)
-    commands.take("all")
-    await stream.close()
-    assert "killCursors" not in commands.names()

@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from pymongo import WriteConcern
-from pymongo.errors import AutoReconnect, OperationFailure
+from pymongo.errors import OperationFailure
 
 from registry import supervision
 from registry.mongod import data_directory, embedded
@@ -268,33 +267,6 @@ def kill(data_dir: Path) -> None:
     os.kill(int((data_dir / "mongodb" / "mongod.lock").read_text()), signal.SIGKILL)
 
 
-async def test_a_mongod_that_exits_is_restarted_on_the_same_data(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def messages() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.name == "registry"]
-
-    async def is_primary(restarts: int) -> bool:
-        """Return whether it accepts writes again; it accepts connections before."""
-        if messages().count("mongod has been restarted") < restarts:
-            return False
-        with suppress(AutoReconnect):
-            return bool((await client.admin.command("hello"))["isWritablePrimary"])
-        return False
-
-    async with running(tmp_path) as client:
-        notes = client.registry.notes.with_options(write_concern=WriteConcern("majority", j=True))
-        for count in (1, 2):
-            await notes.insert_one({})
-            kill(tmp_path)
-            assert await eventually(partial(is_primary, count), 60)
-            assert await notes.count_documents({}) == count
-    assert "signal 9 (Killed)" in messages()[0]
-    assert str(tmp_path / "mongod.log") in messages()[0]
-    assert messages()[1] == "mongod has been restarted"
-    assert len(messages()) == 4
-
-
 @pytest.mark.parametrize(
     ("cause", "message"),
     [
@@ -330,15 +302,6 @@ async def test_a_stop_during_a_restart_leaves_no_mongod(tmp_path: Path) -> None:
             await asyncio.sleep(seconds)
         await start_and_stop(tmp_path)
         assert is_free(tmp_path)
-
-
-async def test_a_directory_in_use_is_rejected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(data_directory, "_COMMAND_SECONDS", 0.0)
-    async with running(tmp_path):
-        message = await start_error(tmp_path)
-    assert f"{tmp_path} is in use by another registry (process {os.getpid()})" in message
 
 
 async def test_a_start_waits_for_a_command_that_uses_the_directory(tmp_path: Path) -> None:

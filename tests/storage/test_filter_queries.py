@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from registry.jsonapi.filtering import AllOf, AnyOf, Condition, Not, Related
+from registry.jsonapi.filtering import AllOf, AnyOf, Condition
 from registry.model.attributes import Operator
 from registry.model.record import Record
-from registry.model.resource_type import Relationship
-from registry.resources.person import person
 from registry.storage.reads.filters import to_query
 from tests.support import Database
 
@@ -31,8 +29,6 @@ RECORDS: list[Record] = [
     {"_id": 902, "last_name": "Hopper", "person": 7},
     {"_id": 2**63 - 1, "last_name": "Hopper", "person": 2**63 - 1},
 ]
-NUMBERS = [0, -1, 1, 7, 8, 900, 2**63 - 1, -(2**63), float("inf"), float("-inf")]
-
 EQUALITIES: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQ: operator.eq,
     Operator.NE: operator.ne,
@@ -75,33 +71,6 @@ async def check(database: Database, *conditions: Condition) -> None:
 @pytest.mark.parametrize("compared", [one for one in Operator if one is not Operator.IN])
 async def test_text_is_compared_as_in_python(stored: Database, compared: Operator) -> None:
     await check(stored, *(Condition("last_name", compared, text) for text in TEXTS))
-
-
-@pytest.mark.parametrize("column", ["_id", "person"])
-@pytest.mark.parametrize("compared", [one for one in Operator if one not in {"prefix", "contains"}])
-async def test_ids_are_compared_as_numbers(
-    stored: Database, column: str, compared: Operator
-) -> None:
-    values: list[Any] = NUMBERS
-    if compared is Operator.IN:
-        values = [(), (7,), tuple(NUMBERS), (None, 7)]
-    await check(stored, *(Condition(column, compared, value) for value in values))
-
-
-@pytest.mark.parametrize("column", ["_id", "person", "last_name"])
-async def test_a_missing_field_equals_null(stored: Database, column: str) -> None:
-    await check(stored, Condition(column, Operator.EQ, None), Condition(column, Operator.NE, None))
-
-
-async def test_in_matches_any_value_of_the_list(stored: Database) -> None:
-    lists: list[tuple[str | None, ...]] = [(), ("Hopper",), (None, "é"), ("$where", "^H", "\0")]
-    await check(stored, *(Condition("last_name", Operator.IN, values) for values in lists))
-
-
-def test_a_condition_on_another_collection_is_not_a_query() -> None:
-    owner = Relationship("owner", "person", "person", to_many=False)
-    with pytest.raises(TypeError, match="owner"):
-        to_query(Not(Related(owner, person, AllOf(()))))
 
 
 def cased_pairs() -> list[tuple[str, str]]:

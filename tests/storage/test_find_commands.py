@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
 from registry.storage.mongo.read_commands import (
     ReadCommands,
-    aggregate_command,
     find_command,
 )
 from tests.mongods import client_of
@@ -27,26 +25,6 @@ async def numbered(database: Database) -> Database:
     """A database of computers whose ids are known."""
     await database.computers.insert_many({"_id": number} for number in range(COUNT))
     return database
-
-
-async def test_a_query_takes_one_command(numbered: Database, commands: CommandLog) -> None:
-    records, _ = await ReadCommands(numbered).run(
-        find_command("computers", QUERY, ID, sort={"_id": -1})
-    )
-    assert [record["_id"] for record in records] == list(range(COUNT - 1, 1, -1))
-    assert commands.names() == ["find"]
-    stages: list[dict[str, Any]] = [{"$match": QUERY}, {"$sort": {"_id": 1}}]
-    records, _ = await ReadCommands(numbered).run(aggregate_command("computers", stages))
-    assert [record["_id"] for record in records] == list(range(2, COUNT))
-    assert commands.names() == ["aggregate"]
-
-
-async def test_a_collection_that_does_not_exist_is_empty_at_some_time(numbered: Database) -> None:
-    await numbered.computers.drop()
-    commands = ReadCommands(numbered)
-    records, time = await commands.run(find_command("computers", QUERY, ID))
-    assert records == []
-    assert await commands.run(find_command("computers", QUERY, ID), time) == ([], time)
 
 
 async def test_records_beyond_the_first_reply_are_found_and_no_cursor_stays_open(
@@ -102,17 +80,3 @@ async def test_a_query_that_the_database_refuses_is_not_sent_again(
     with pytest.raises(OperationFailure):
         await ReadCommands(database).run(find_command("computers", {"$nonsense": 1}, ID))
     assert commands.names() == ["find"]
-
-
-async def test_a_session_is_used_again_unless_its_commands_were_ended(numbered: Database) -> None:
-    commands = ReadCommands(numbered)
-    async with commands.cancellable_session() as first:
-        pass
-    with pytest.raises(asyncio.CancelledError):
-        async with commands.cancellable_session() as second:
-            raise asyncio.CancelledError
-    async with commands.cancellable_session() as third:
-        pass
-    assert second is first
-    assert third is not first
-    await commands.close()

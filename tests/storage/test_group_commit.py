@@ -14,7 +14,6 @@ from registry.jsonapi.changes import Verb, Write
 from registry.settings import Settings
 from registry.storage.errors import (
     DuplicateValue,
-    FingerprintMismatch,
     InvalidRecord,
     ReadOnlyAttribute,
     RecordNotFound,
@@ -311,15 +310,6 @@ async def test_a_request_that_the_database_rejects_fails_alone(
 
 
 @pytest.mark.usefixtures("_one_group")
-async def test_another_request_with_a_known_key_fails_alone(
-    registry: Registry, database: Database
-) -> None:
-    await registry.write(registry.update(("computer", 9), serial="x"), key="key")
-    bad = [registry.update(("computer", 1), serial="bad")]
-    await assert_only_the_middle_fails(registry, database, bad, FingerprintMismatch, "key")
-
-
-@pytest.mark.usefixtures("_one_group")
 async def test_a_locked_record_delays_only_its_own_request(
     registry: Registry, database: Database
 ) -> None:
@@ -542,19 +532,6 @@ async def test_a_write_waits_in_the_service_for_a_group_with_the_same_records(
     (result,) = await waiting
     assert result.record["version"] == later.version
     assert len(commands.take("abortTransaction")) <= is_alone, "alone, it gives way at most once"
-
-
-async def test_a_defect_fails_only_the_requests_of_its_group(
-    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_: Any) -> None:
-        raise TypeError("a defect")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(UnitOfWork, "flush", fail)
-        outcomes = await registry.write_all(serials(registry))
-    assert [type(one) for one in outcomes] == [TypeError] * 20
-    await assert_written(database, await registry.write_all(serials(registry)))
 
 
 async def test_deferred_writes_keep_their_order_and_leave_with_their_clients(

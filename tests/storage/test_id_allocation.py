@@ -77,18 +77,6 @@ async def test_concurrent_processes_and_requests_get_different_ids(database: Dat
     assert len({id_ for ids in allocated for id_ in ids}) == sum(counts)
 
 
-async def test_only_ids_that_an_external_writer_has_taken_are_skipped(
-    counters: Counters, database: Database
-) -> None:
-    assert await allocate(counters, 1) == [1]
-    await database.persons.insert_many([{"_id": 3}, {"_id": 5}])
-    await counters.prepare()
-    assert await allocate(counters, 1) == [6]
-    await database.persons.insert_one({"_id": 900})
-    await counters.prepare()
-    assert await allocate(counters, 2) == [901, 902]
-
-
 async def test_unused_ids_are_given_back_on_a_clean_stop(
     counters: Counters, database: Database
 ) -> None:

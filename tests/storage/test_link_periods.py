@@ -19,19 +19,17 @@ from registry.jsonapi.changes import Verb
 from registry.model.attributes import BEGINNING, LASTING, Text
 from registry.model.attributes.date import utc_text
 from registry.model.graph import Graph
-from registry.model.history import tracked_links
 from registry.model.resource_type import History, Link, ResourceType
 from registry.operations.consistency import Report, check
 from registry.resources import RESOURCES
 from registry.resources.person import person
 from registry.settings import Settings
-from registry.storage import open_link_periods
 from registry.storage.errors import StorageError, Unavailable
 from registry.storage.schema import link_periods
 from registry.storage.writes.id_allocation import Counters
 from tests.conftest import Serve
 from tests.storage.writing import Registry, insert_fleet
-from tests.support import Api, CommandLog, Database
+from tests.support import Api, Database
 
 GRAPH = Graph(RESOURCES)
 
@@ -368,25 +366,6 @@ async def test_wrong_periods_are_reported_and_repaired(
     assert lasting == {one["_id"]: one["person"] async for one in owned}
 
 
-async def test_a_repair_gives_ids_back_if_it_fails(api: Api, database: Database) -> None:
-    await api.person("Ada")
-    await api.computer("SN-1")
-    await database.computers.update_one({"_id": 1}, {"$set": {"person": 1}})
-    await api.client.close()
-    (tracked,) = tracked_links(GRAPH)
-
-    async def fail() -> None:
-        async with open_link_periods(database, GRAPH, tracked) as opened:
-            await opened.repair([1])
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        await fail()
-    counter = await database.counters.find_one({"_id": "assignment"})
-    assert counter is not None
-    assert counter["seq"] == 1
-
-
 @pytest.mark.parametrize("owner", [None, 2])
 async def test_the_next_change_is_later_than_a_repair(
     api: Api, database: Database, monkeypatch: pytest.MonkeyPatch, owner: int | None
@@ -444,16 +423,6 @@ async def test_a_request_that_fails_at_its_second_link_leaves_no_period(
     assert isinstance(failed, Unavailable)
     assert isinstance(done, list)
     assert [one["case"] async for one in database.owner_terms.find()] == [done[0].record["_id"]]
-
-
-async def test_a_type_with_two_histories_is_read_once(serve: Serve, commands: CommandLog) -> None:
-    api = await serve((person, case))
-    await api.person("Ada")
-    registry = Registry(api)
-    await registry.write(registry.create("case", -1, serial="x", owner=1))
-    commands.take("all")
-    await registry.write(registry.update(("case", 1), keeper=1))
-    assert commands.take("find").count("cases") == 1
 
 
 async def test_a_deleted_person_is_forgotten(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from registry.http.app_keys import REPOSITORY
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
-from registry.storage.schema import indexes, maintenance
+from registry.storage.schema import maintenance
 from registry.storage.schema.indexes import Indexes
 from registry.storage.text_blocks import BLOCK_SIZE, Backlog
 from tests.conftest import Serve
@@ -47,13 +46,6 @@ def repository(api: Api) -> Any:
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long with many records is done in the background with few, too."""
     monkeypatch.setattr(maintenance, "_MAX_SMALL_RECORDS", 1)
-
-
-@pytest.mark.usefixtures("api")
-async def test_the_indexes_of_a_new_database_exist_before_the_first_request(
-    database: Database,
-) -> None:
-    assert await indexed_fields(database) == FIELDS
 
 
 @pytest.mark.usefixtures("everything_is_large")
@@ -105,20 +97,6 @@ async def test_indexes_are_built_once_by_processes_that_start_together(
     assert [one.unindexed for one in backlogs] == [set(), set()]
     assert "Building indexes of persons: email, first_name, full_name, last_name" in caplog.text
     assert "The indexes of persons are complete" in caplog.text
-
-
-async def test_the_progress_of_a_build_is_logged(
-    database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(indexes, "_PROGRESS_SECONDS", 0.001)
-    caplog.set_level(logging.INFO, "registry")
-    await fill(database, 5_000)
-    one = Indexes(database, GRAPH, Backlog())
-    while " %" not in caplog.text:  # the build may have ended before the first look
-        await database.persons.drop_indexes()
-        await one.prepare(PERSON, is_small=False)
-        await one.build()
-    assert re.search(r"Building indexes of persons: [a-z ]+, \d+ %", caplog.text)
 
 
 async def test_a_build_ends_when_the_service_stops(database: Database) -> None:

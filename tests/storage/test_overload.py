@@ -17,13 +17,10 @@ import orjson
 import pytest
 
 from registry.http.app_keys import REPOSITORY
-from registry.jsonapi.pagination import NumberedPage
-from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.bulkheads import Bulkhead, Bulkheads
-from registry.storage.errors import QueryTimeout
 from registry.storage.repository import Repository
 from tests.conftest import LIMITS, Serve
 from tests.storage.waiting import eventually
@@ -298,26 +295,6 @@ async def test_a_request_whose_client_is_gone_leaves_the_queue(
         assert await eventually(partial(waiting, 1))
         reset(writer) if is_reset else writer.close()
         assert await eventually(partial(waiting, 0))
-
-
-async def test_the_wait_for_an_equal_page_in_progress_is_limited(
-    serve: Serve,
-) -> None:
-    api = await serve(heavy_queries=1, queue_seconds=0.05, query_seconds=0.05)
-    repository, computer, page = repository_of(api), GRAPH["computer"], NumberedPage(1, 1)
-    listing = repository.snapshot().listing(computer, Query())
-    never = asyncio.Event()
-
-    async def load() -> Any:
-        return await never.wait()
-
-    pages, key = repository._reads.pages, (*listing._query.key, page, None)
-    in_progress = asyncio.create_task(pages.load(key, load))
-    await asyncio.sleep(0)
-    with pytest.raises(QueryTimeout, match=r"0\.1 s"):
-        async with asyncio.timeout(10):
-            await listing.window(page)
-    in_progress.cancel()
 
 
 SLOW_FILTER = [

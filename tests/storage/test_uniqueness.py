@@ -16,7 +16,7 @@ from registry.model.graph import Graph
 from registry.operations.backup_archive import open_backup
 from registry.operations.backups import restore
 from registry.resources import RESOURCES
-from registry.settings import Settings, parse_settings
+from registry.settings import Settings
 from registry.start_error import StartError
 from registry.storage.errors import DuplicateValue
 from registry.storage.mongo import transactions
@@ -161,18 +161,6 @@ async def test_a_start_waits_for_an_index_that_another_service_builds(mongodb_ur
             await asyncio.wait([aborted])
         await completed
         assert await unique_indexes(database) == {SERIAL}
-
-
-@pytest.mark.parametrize("name", ["computer.size", "person.full_name", "monitor.serial"])
-def test_an_attribute_that_cannot_be_unique_is_refused(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        parse_settings(["--unique", name], {})
-    assert capsys.readouterr().err.startswith(
-        f"registry: --unique: {name!r} is not an attribute that can be unique; choose from "
-        "person.first_name, person.last_name, person.email, computer.serial;"
-    )
 
 
 async def test_filters_use_the_same_indexes_as_without_uniqueness(

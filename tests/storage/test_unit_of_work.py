@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
 from bson.int64 import Int64
 
 from registry.jsonapi.changes import Verb
-from registry.storage.mongo import transactions
-from registry.storage.mongo.transactions import SingleCommand, Transaction
+from registry.storage.mongo.transactions import SingleCommand
 from tests.storage.writing import MISSING, Registry, insert_fleet, locked, records
 from tests.support import Api, CommandLog, Database, Response
 
@@ -194,15 +192,6 @@ async def test_operations_around_a_deletion_see_each_other(api: Api, database: D
     assert (computer["serial"], computer["person"], computer["version"]) == ("new", None, 3)
 
 
-async def test_records_of_several_replies_are_loaded(
-    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await registry.write(registry.update(("person", 1), computers=range(1, COMPUTERS + 1)))
-    monkeypatch.setattr(transactions, "ONE_BATCH", 2)
-    await registry.write(registry.delete(("person", 1)))
-    assert await database.computers.count_documents({"person": None}) == COMPUTERS
-
-
 async def test_a_single_update_sees_a_change_that_keeps_the_version(
     registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,28 +205,6 @@ async def test_a_single_update_sees_a_change_that_keeps_the_version(
     monkeypatch.setattr(SingleCommand, "update", update_late)
     await registry.write(registry.update(("person", 1), last_name="Hopper"))
     assert (await records(database))["person", 1]["full_name"] == "Grace Hopper"
-
-
-async def test_equal_changes_of_links_share_a_statement(
-    registry: Registry, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await registry.write(registry.update(("person", 1), computers=range(1, COMPUTERS + 1)))
-    update, statements = transactions.Transaction.update, defaultdict[str, int](int)
-
-    async def counted(self: Transaction, collection: str, sent: Any) -> None:
-        statements[collection] += len(sent)
-        await update(self, collection, sent)
-
-    monkeypatch.setattr(transactions.Transaction, "update", counted)
-    await registry.write(registry.update(("person", 1), computers=[]))
-    assert await database.computers.count_documents({"owner_period": None}) == COMPUTERS
-    assert statements["computers"] == 1
-
-
-async def test_results_show_no_fields_that_track_links(registry: Registry) -> None:
-    (result,) = await registry.write(registry.update(("computer", 1), owner=1), key="once")
-    assert result.record["person"] == 1
-    assert not {"owner_period", "owner_changed"} & result.record.keys()
 
 
 async def test_a_repeated_request_shows_the_stored_ids_alone(

@@ -9,22 +9,15 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from itertools import product
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from benchmark import load, open_loop, table
+from benchmark import load, table
 from benchmark.client import Request
-from benchmark.comparison import compare_servers
-from benchmark.open_loop import OpenLoop
 from benchmark.processes import BenchmarkError, all_cores
-from benchmark.rounds import Plan
-from benchmark.samples import NAIVE, SERVICE, Overload, Part, Results, Sample
-from benchmark.testbed import new_testbed
 from benchmark.workloads import TITLES, Workload
 from tests.programs import required_program
 from tests.system.service import ROOT, descendants, has_exited
@@ -129,16 +122,6 @@ async def test_tables_show_the_selected_workloads_and_charts_are_written(tmp_pat
         assert (tmp_path / name).read_bytes().startswith(PNG)
 
 
-async def test_the_naive_server_responds_as_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'scripts'}")
-    compared, no_rounds = Results("a machine"), Plan(0, 1, [1], all_cores())
-    async with new_testbed() as testbed:
-        await compare_servers(testbed, 200, TITLES, no_rounds, compared)
-        for name, resource in product((NAIVE, SERVICE), ("persons", "computers")):
-            stored = await testbed.database(name)[resource].distinct("_id")
-            assert stored == list(range(1, 1 + (200 if resource == "persons" else 600)))
-
-
 async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) -> None:
     async with benchmark("--output", tmp_path) as process:
         assert process.stdout
@@ -156,64 +139,6 @@ async def test_an_interrupt_stops_all_processes_that_it_started(tmp_path: Path) 
 async def test_a_server_that_fails_every_request_ends_the_run(serve: Serve, tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match=r"^read one person, 2 connections .*'status': [1-9]"):
         await measure(await serve(), tmp_path, "/persons/unknown")
-
-
-async def test_failed_requests_are_counted_and_shown(serve: Serve, tmp_path: Path) -> None:
-    metrics = await measure(await serve(), tmp_path, "/persons/1", "/persons/unknown")
-    assert metrics.failed
-    results = Results("a machine", [Sample(Part.GROWTH, "2 persons", "read", 2, metrics)])
-    assert f"({metrics.failed:,} failed)" in table.tables(results)
-
-
-async def test_each_deletion_is_sent_once(serve: Serve, tmp_path: Path) -> None:
-    paths = [f"/persons/{number}" for number in range(200)]
-    metrics = await measure(await serve(), tmp_path, *paths, method="DELETE")
-    assert metrics.failed == 0
-
-
-async def test_a_request_that_is_sent_again_makes_another_change(
-    aiohttp_server: Callable[[web.Application], Awaitable[TestServer]], tmp_path: Path
-) -> None:
-    bodies: list[bytes] = []
-
-    async def record(request: web.Request) -> web.Response:
-        bodies.append(await request.read())
-        return web.Response()
-
-    app = web.Application()
-    app.router.add_patch("/persons/1", record)
-    url = str((await aiohttp_server(app)).make_url("/"))
-    body = '{"last_name":"Hopper-00000000"}'
-    await measure(url, tmp_path, "/persons/1", method="PATCH", body=body)
-    assert {len(one) for one in bodies} == {len(body)}
-    assert len(set(bodies)) > len(bodies) // 2  # two connections may send at the same microsecond
-
-
-def test_the_rate_and_the_recovery_under_overload_are_shown_and_failures_are_counted() -> None:
-    overload = Overload("service", "read", 1_000.0, 800.0, 5, 6, 7_000, 250.0, 2**20, 1.5)
-    results = Results("a machine", overloads=[overload])
-    assert results.failed == 6
-    *_, row = rows(table.tables(results))
-    assert (row[0], row[2:5]) == ("service", ["1,000", "800", "0.8"])
-    assert row[5:] == ["5", "6", "7,000", "250", "1.00", "1.50"]
-    assert ["≥ 0.9", "0.80", "**no**"] in [row[1:] for row in rows(table.tables(results))]
-
-
-async def test_requests_of_an_open_loop_are_counted_by_their_responses(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'scripts'}")
-    file = tmp_path / "requests"
-    file.write_text("".join(f"GET\t/persons/{name}\t\n" for name in ("1", "busy", "unknown")))
-    url = urlsplit(await serve())
-    overload = OpenLoop(
-        url.hostname or "", url.port or 0, str(file), connections=2, rate=1e5, seconds=0.3
-    )
-    outcome = await open_loop.run(overload, all_cores())
-    counts = outcome.succeeded, outcome.refused, outcome.failed
-    assert max(counts) - min(counts) <= 1
-    assert min(counts) > 0
-    assert outcome.withheld > sum(counts)  # of the others no response had arrived
 
 
 def test_the_page_on_performance_has_markers_for_the_table() -> None:

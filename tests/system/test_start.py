@@ -6,17 +6,15 @@ import re
 import resource
 import shlex
 import socket
-import sys
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.databases import new_name
-from tests.mongods import client_of, other_mongod
+from tests.mongods import client_of
 from tests.system.conftest import Start
-from tests.system.service import COMMAND, WORKERS, environment, error_message, person, start_error
+from tests.system.service import COMMAND, environment, error_message, person, start_error
 
 
 def test_data_survives_a_restart(start: Start) -> None:
@@ -27,17 +25,6 @@ def test_data_survives_a_restart(start: Start) -> None:
     assert second.names() == ["Grace"]
     second.request("/persons", person("Ada"))
     assert second.names() == ["Grace", "Ada"]
-
-
-def test_a_moved_data_directory_keeps_its_data(start: Start, tmp_path: Path) -> None:
-    first = start()
-    first.request("/persons", person("Grace"))
-    assert first.stop() == (0, "")
-    moved = tmp_path / f"Größe, {'x' * 120}"
-    (tmp_path / "data").rename(moved)
-    second = start(data_dir=moved)
-    assert second.names() == ["Grace"]
-    assert second.stop() == (0, "")
 
 
 def test_the_service_prints_its_urls_in_one_line(start: Start) -> None:
@@ -104,45 +91,6 @@ def test_a_data_directory_in_use_is_reported(start: Start) -> None:
     assert f"in use by another registry (process {service.process.pid})" in message
     assert "--data-dir" in message
     assert service.names() == []
-
-
-def test_a_read_only_data_directory_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    message = start_error(REGISTRY_DATA_DIR=str(tmp_path / "file" / "data"))
-    assert "cannot use data directory" in message
-    assert "REGISTRY_DATA_DIR" in message
-
-
-def test_a_missing_mongod_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    without_wheel = "import sys; sys.modules['fiftyone'] = None; import registry.__main__ as m"
-    command = [sys.executable, "-c", f"{without_wheel}; m.main()", "--data-dir", str(tmp_path)]
-    message = error_message(command, environment(PATH=""))
-    assert "no mongod for this platform: install MongoDB" in message
-
-
-@pytest.mark.parametrize("workers", WORKERS)
-def test_a_mongod_that_cannot_run_is_reported_with_the_reason(workers: str, tmp_path: Path) -> None:
-    mongod = tmp_path / "mongod"
-    mongod.write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
-    mongod.chmod(0o755)
-    options = ("--workers", workers, "--data-dir", tmp_path / "data")
-    message = start_error(*options, REGISTRY_MONGOD=str(mongod))
-    assert "mongod does not start: no such library" in message
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", WORKERS)
-def test_an_unreachable_cluster_is_reported(workers: str, unused_tcp_port: int) -> None:
-    uri = f"mongodb://me:secret@127.0.0.1:{unused_tcp_port}"
-    message = start_error("--workers", workers, MONGODB_URI=uri)
-    assert "MONGODB_URI: 127.0.0.1" in message
-    assert "Connection refused" in message
-    assert "secret" not in message
-
-
-async def test_a_mongod_outside_a_replica_set_is_reported(mongodb_uri: str) -> None:
-    async with other_mongod(mongodb_uri) as uri:
-        assert "not a member of a replica set" in start_error(MONGODB_URI=uri)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -168,19 +167,6 @@ def test_workers_that_exit_again_and_again_stop_the_service(start: Start) -> Non
     assert has_exited(mongod)
 
 
-def test_a_failing_worker_is_replaced_while_another_serves(start: Start) -> None:
-    service = start(*TWO, command=(sys.executable, "-c", IMPATIENT))
-    other, *_ = workers_of(service)
-    for _ in range(4):
-        assert eventually(lambda: listener_count(service) == 2)
-        for worker in set(workers_of(service)) - {other}:
-            os.kill(worker, signal.SIGKILL)
-            assert eventually(partial(has_exited, worker))
-    assert eventually(lambda: listener_count(service) == 2)
-    assert create_persons(service, 8)
-    assert service.stop()[0] == 0
-
-
 def test_workers_import_nothing_from_the_callers_directory(start: Start, tmp_path: Path) -> None:
     (tmp_path / "uvloop.py").write_text("raise SystemExit(3)\n")
     within = ("/bin/sh", "-c", 'cd "$0" && exec "$@"', tmp_path)
@@ -214,15 +200,6 @@ def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
         assert f"cannot listen on 127.0.0.1 port {port} (Address already in use)" in message
         assert "--port" in message
     assert not (tmp_path / "other").exists()
-
-
-def test_a_setting_that_no_worker_can_use_is_reported_with_its_status(tmp_path: Path) -> None:
-    uri, data_dir = "mongodb://db/?unknown=1", tmp_path / "data"
-    for workers in ("1", "2"):
-        message = start_error(
-            "--workers", workers, "--data-dir", data_dir, MONGODB_URI=uri, status=2
-        )
-        assert message.startswith("registry: MONGODB_URI: ")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -5,16 +5,33 @@ The header names the columns, in any order: `id`, attributes, and for to-one rel
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
 
-from registry.model.attributes import Attribute, ResourceId
+from registry.jsonapi.documents import Compound
+from registry.jsonapi.error_objects import ErrorCollector, quoted
+from registry.jsonapi.error_types import InvalidParameter
+from registry.jsonapi.query import Include, Query
+from registry.model.attributes import Attribute, Boolean, ComputedText, ResourceId, Text
 from registry.model.graph import Graph
+from registry.model.record import Record
 from registry.model.resource_type import ResourceType
 
 # Where a formula begins: at the start of a cell, and after semicolons and line ends, at which some
 # spreadsheets divide it. Before it is one apostrophe if it is escaped; more belong to the value.
 _FORMULA = r"(?:\A|[;\n\r])\"*{}(?='*[=+\-@\t\n\r\0\uff1d\uff0b\uff0d\uff20])"
 _UNESCAPED, _ESCAPED = re.compile(_FORMULA.format("")), re.compile(_FORMULA.format("'"))
+
+_PLAIN = re.compile(r'\w(?:[^;,"\n\r]*\w)?')
+"""Most values: nothing of them is escaped or quoted, and to find that out takes little time."""
+
+_QUOTED = re.compile(r'[,"\n\r]')
+
+_BYTE_ORDER_MARK = "\ufeff"
+"""At the start of a document, without which spreadsheets take it for another encoding."""
 
 _BLANKS_AROUND = re.compile(r"'*\s|'*\Z|.*\s\Z", re.DOTALL)
 """Values that would be stripped or empty, unless an apostrophe precedes them."""
@@ -55,8 +72,128 @@ def escaped(text: str) -> str:
     return f"'{cell}" if _BLANKS_AROUND.match(cell) else cell
 
 
+def _quoted(cell: str) -> str:
+    return '"{}"'.format(cell.replace('"', '""')) if _QUOTED.search(cell) else cell
+
+
 def unescaped(cell: str) -> str:
     """Return the text of a cell, without blanks around it that are not escaped."""
     is_verbatim = cell.startswith("'") and _BLANKS_AROUND.match(cell, 1)
     text = cell[1:] if is_verbatim else cell.strip()
     return _ESCAPED.sub(lambda found: found[0][:-1], text)
+
+
+class CsvTable:
+    """A CSV document with resources of a type, as a query selects and shows them (RFC 4180).
+
+    The columns are those of `fields` in their order, by default the id and all attributes, and of
+    the to-one relationships that `fields` or `include` name. header: the first line. query: for
+    what they show. Raises ApiErrors with an InvalidParameter for each name that has no columns.
+    """
+
+    def __init__(self, query: Query, resource: ResourceType, graph: Graph) -> None:
+        self._resource = resource
+        self._graph = graph
+        names = _column_names(query, resource, graph)
+        columns = [one for name in names if (one := find_column(name, resource, graph))]
+        self.header = f"{_BYTE_ORDER_MARK}{','.join(names)}\r\n".encode()
+        self._groups = [
+            (relationship, [*group])
+            for relationship, group in groupby(columns, attrgetter("relationship"))
+        ]
+        shown: dict[str, set[str]] = {resource.type: set()}
+        for one in columns:
+            shown.setdefault(one.type, set()).add(one.field)
+        include: Include = {
+            one.relationship: {}
+            for one in columns
+            # A period of a history has the ids itself.
+            if one.relationship and not (resource.read_only and one.field == "id")
+        }
+        self.query = replace(query, fields=shown, include=include or None)
+
+    def encode(self, records: Sequence[Record], compound: Compound) -> bytes:
+        """Return the lines after the header for records. compound: what the query includes."""
+        cells = [self._cells_of(name, group, records, compound) for name, group in self._groups]
+        lines = [line or '""' for line in map(",".join, zip(*cells, strict=True))]
+        return "\r\n".join([*lines, ""]).encode()
+
+    def _cells_of(
+        self,
+        relationship: str | None,
+        columns: Sequence[Column],
+        records: Sequence[Record],
+        compound: Compound,
+    ) -> list[str]:
+        """Return the cells of each record in columns of the same relationship."""
+        if relationship is None:
+            return self._joined(columns, records)
+        resource, link = self._resource, self._resource.to_one[relationship]
+        keys: list[Any] = [record.get(link.foreign_key) for record in records]
+        if not resource.read_only:  # the keys of others may lead nowhere
+            linkage = compound.linkage[resource.type][relationship]
+            keys = [linkage[record["_id"]] for record in records]
+        included = (compound.included or {}).get(link.target, ())
+        targets = [*included, *(records if link.target == resource.type else ())]
+        ids = [target["_id"] for target in targets]
+        cells: dict[int | None, str] = dict(zip(ids, self._joined(columns, targets), strict=True))
+        for key in set(keys) - cells.keys():
+            shown = "" if key is None else str(key)
+            cells[key] = ",".join([shown if one.field == "id" else "" for one in columns])
+        return [cells[key] for key in keys]
+
+    def _joined(self, columns: Sequence[Column], records: Sequence[Record]) -> list[str]:
+        """Return the cells of each record in columns with its own values."""
+        cells = [self._cells(column, records) for column in columns]
+        return list(map(",".join, zip(*cells, strict=True)))
+
+    def _cells(self, column: Column, records: Sequence[Record]) -> list[str]:
+        """Return the cell of each record in a column. The library would take twice the time."""
+        if column.field == "id":
+            return [str(record["_id"]) for record in records]
+        attribute = self._graph[column.type].readable[column.field]
+        if isinstance(attribute, ComputedText):
+            values = [attribute.compute(record) for record in records]
+        else:
+            values = [attribute.to_json(record.get(column.field)) for record in records]
+        if isinstance(attribute, Text):
+            is_plain = _PLAIN.fullmatch
+            return [
+                "" if text is None else text if is_plain(text) else _quoted(escaped(text))
+                for text in values
+            ]
+        # A negative number is not a formula.
+        cells = ["" if value is None else str(value) for value in values]
+        return [cell.lower() for cell in cells] if isinstance(attribute, Boolean) else cells
+
+
+def _column_names(query: Query, resource: ResourceType, graph: Graph) -> list[str]:
+    """Return the names of the columns; as for CsvTable."""
+    include, columns = query.include or {}, list[str]()
+    default = ["id", *resource.attributes, *(resource.to_one if resource.read_only else ())]
+    aliases = {link.foreign_key: link.name for link in resource.links}
+    own = [aliases.get(name, name) for name in query.fields.get(resource.type, default)]
+    paths = [f"{name}.{next(iter(after))}" if after else name for name, after in include.items()]
+    _require_columns(own, f"fields[{resource.type}]", resource)
+    _require_columns(paths, "include", resource)
+    for name in dict.fromkeys([*own, *include]):
+        if name not in resource.to_one:
+            columns.append(name)
+            continue
+        target, fields = graph[resource.to_one[name].target], ["id"]
+        if name in include:
+            fields = [*query.fields.get(target.type, ["id", *target.attributes])]
+        shown = [one for one in fields if one in {"id", *target.readable}]
+        columns += [f"{name}.{one}" for one in shown or ["id"]]
+    return columns or ["id"]
+
+
+def _require_columns(names: Iterable[str], parameter: str, resource: ResourceType) -> None:
+    """Raise ApiErrors for each name of a parameter that has no columns."""
+    errors = ErrorCollector()
+    for name in names:
+        if name not in {"id", *resource.readable, *resource.to_one}:
+            shown = "columns for attributes and to-one relationships"
+            detail = f"A CSV document has {shown}, not for {quoted(name)}."
+            errors.add(InvalidParameter(detail, parameter=parameter))
+    errors.raise_any()

@@ -18,7 +18,6 @@ LAYERS = [
     "printable",
     "start_error",
     "protocol",
-    "client",
     "metrics",
     "model",
     "resources",

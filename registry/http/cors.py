@@ -30,7 +30,15 @@ _PREFLIGHT_HEADERS = {
 FETCH_SITE, _FETCH_MODE = "Sec-Fetch-Site", "Sec-Fetch-Mode"
 
 _EXPOSED_HEADERS = ", ".join(
-    (hdrs.ETAG, hdrs.LOCATION, hdrs.RETRY_AFTER, IDEMPOTENCY_REPLAYED, POSITION, REQUEST_ID)
+    (
+        hdrs.CONTENT_DISPOSITION,
+        hdrs.ETAG,
+        hdrs.LOCATION,
+        hdrs.RETRY_AFTER,
+        IDEMPOTENCY_REPLAYED,
+        POSITION,
+        REQUEST_ID,
+    )
 )
 
 

@@ -64,14 +64,17 @@ def readable_with(resource: ResourceType, graph: Graph) -> list[ResourceType]:
     return [graph[link.target] for link in resource.links] if resource.read_only else [resource]
 
 
-def required_by_query(query: Query, scope: QueryScope) -> Iterator[Requirement]:
+def required_by_query(
+    query: Query, scope: QueryScope, including: str = "include"
+) -> Iterator[Requirement]:
     """Yield what the parameters require beyond the types that the path names.
 
-    They read each type on an include path, and each one by which they filter or sort.
+    They read each type on an include path, and each one by which they filter or sort. including:
+    the parameter that names the include paths.
     """
     graph, (_, relationships) = scope.graph, scope.start
     for included in _included(query.include or {}, relationships, graph):
-        yield from _to_read(included, graph, "include")
+        yield from _to_read(included, graph, including)
     for condition, name in zip(query.filters, query.filter_parameters, strict=True):
         for related in related_filters(condition):
             yield from _to_read(related.target, graph, name)

@@ -16,6 +16,9 @@ HTML = "text/html"
 
 _ENCODINGS = ("identity", "gzip", "deflate")
 
+_JSONAPI_RANGES = (MEDIA_TYPE, "application/*", "*/*")
+"""The media ranges with JSON:API, the most specific first."""
+
 _GZIP_OR_NONE = ("gzip", "x-gzip", "*", "identity")
 
 _MAX_CACHED = 2**8
@@ -78,9 +81,18 @@ def check_accept(headers: Sequence[str], extension: str | None = None) -> None:
 
 
 def prefers(name: str, headers: Sequence[str]) -> bool:
-    """Return whether `Accept` names a media type, and not JSON:API."""
-    weights = {parts[0]: _weight(parts) for parts in _items(headers, name, MEDIA_TYPE)}
-    return weights.get(name, 0.0) > 0 and MEDIA_TYPE not in weights
+    """Return whether `Accept` names a media type, and prefers it to JSON:API (RFC 9110, 12.5.1).
+
+    Of equal weights, that of JSON:API precedes if it is named, but not that of a range such as
+    `*/*`.
+    """
+    weights: dict[str, float] = {}
+    for parts in _items(headers, name, *_JSONAPI_RANGES):
+        weights[parts[0]] = max(_weight(parts), weights.get(parts[0], 0.0))
+    weight = weights.pop(name, 0.0)
+    most_specific = next((one for one in _JSONAPI_RANGES if one in weights), None)
+    other = weights.get(most_specific or "", 0.0)
+    return weight > other or (weight == other > 0 and most_specific != MEDIA_TYPE)
 
 
 def accepts_gzip(accept_encoding: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Query string -> `Query` (JSON:API 1.0, Fetching Data)."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -41,13 +41,14 @@ _BRACKETED = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 class Query:
     """The parsed query string of one request.
 
-    fields: sparse fieldsets by type. include: the relationships to include; None if the parameter
-    was not sent. include_sizes: the maximum number of resources to include at the end of a
-    to-many path. order, filters (combined by AND) and page apply to a collection; without a page,
-    it is returned as a whole. filter_parameters: the name of the parameter of each filter.
+    fields: sparse fieldsets by type, in the order of the request. include: the relationships to
+    include; None if the parameter was not sent. include_sizes: the maximum number of resources to
+    include at the end of a to-many path. order, filters (combined by AND) and page apply to a
+    collection; without a page, it is returned as a whole. filter_parameters: the name of the
+    parameter of each filter.
     """
 
-    fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    fields: Mapping[str, Set[str]] = field(default_factory=dict)
     include: "Include | None" = None
     include_sizes: Mapping[IncludePath, int] = field(default_factory=dict)
     order: Order = BY_ID
@@ -58,7 +59,9 @@ class Query:
     def attributes(self, resource: ResourceType) -> frozenset[str]:
         """Return the names of the attributes to show of resources of this type."""
         names = self.fields.get(resource.type)
-        return resource.attribute_names if names is None else names.intersection(resource.readable)
+        if names is None:
+            return resource.attribute_names
+        return frozenset(names & resource.readable.keys())
 
     def include_below(self, path: IncludePath) -> "Include":
         """Return the relationships to include of the resources at the end of a path."""
@@ -146,7 +149,7 @@ class _Parser:
         self.errors = ErrorCollector()
         self._scope = scope
         self._names: set[str] = set()
-        self._fields: dict[str, frozenset[str]] = {}
+        self._fields: dict[str, Set[str]] = {}
         self._filters: dict[str, Filter] = {}
         self._include: str | None = None
         self._sort = ""
@@ -210,11 +213,11 @@ def _split_brackets(name: str) -> list[str]:
     return [match[1], *match[2][1:-1].split("][")] if match and match[2] else [name]
 
 
-def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> frozenset[str]:
+def _parse_fields(parameter: str, type_name: str, value: str, graph: Graph) -> Set[str]:
     """JSON:API 1.0, Sparse Fieldsets; an empty value selects no fields."""
     if type_name not in graph:
         raise InvalidParameter(unknown_type(type_name, graph), parameter=parameter)
-    names = frozenset(value.split(",")) if value else frozenset[str]()
+    names = dict.fromkeys(value.split(",") if value else ()).keys()
     available = fieldset_names(graph[type_name])
     if unknown := names - available:
         refused, supported = quoted(*sorted(unknown)), quoted(*sorted(available))

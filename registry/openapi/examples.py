@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import orjson
 
+from registry.csv_format import CsvTable
 from registry.http.service_urls import CHANGES_PATH
 from registry.jsonapi.change_events import Audience, ChangedRecord, encode_commit
 from registry.jsonapi.changes import Verb
@@ -51,6 +52,12 @@ def included(resource_type: ResourceType, graph: Graph) -> Json:
 def collection(document: Json, url: str) -> Json:
     """Return the collection at a URL with only the resource of a document."""
     return {**document, "data": [document["data"]], "links": {"self": url}, "meta": {"count": 1}}
+
+
+def table(resource_type: ResourceType, graph: Graph) -> str:
+    """Return the collection with only the resource as CSV, without the byte order mark."""
+    shown = CsvTable(Query(), resource_type, graph)
+    return (shown.header + shown.encode([_record(resource_type)], PLAIN)).decode("utf-8-sig")
 
 
 def page(document: Json) -> Json:

@@ -25,6 +25,7 @@ from registry.model.resource_type import Relationship, ResourceType
 from registry.openapi import examples, parameters
 from registry.openapi.schema_objects import Json, absolute, code, reference, schema_of, title
 from registry.protocol import (
+    CSV_TYPE,
     EVENT_STREAM,
     EXTENSION,
     IDEMPOTENCY_KEY,
@@ -79,6 +80,10 @@ _AT: Json = {POSITION: reference("headers", "Position")}
 _TAGGED: Json = {"ETag": reference("headers", "ETag")}
 _PAGE_TAG = "The entity tag of a page, for `If-None-Match`; a whole collection has none."
 _TAGGED_PAGE: Json = {"ETag": _header(_PAGE_TAG, _ETAG, always=False)}
+_FILE = "The name of the file, of CSV."
+_NAMED: Json = {
+    "Content-Disposition": _header(_FILE, 'attachment; filename="persons.csv"', always=False)
+}
 _REPEATED = f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result."
 _REPLAYED: Json = {IDEMPOTENCY_REPLAYED: _header(_REPEATED, "true", always=False)}
 _ERROR_HEADERS = {
@@ -88,7 +93,9 @@ _ERROR_HEADERS = {
 
 _TEXTS = {
     "list_{types}": "The whole collection, or the resources that `filter` selects, or a page of "
-    "them. `meta.count` is the number of resources in the response.",
+    "them. `meta.count` is the number of resources in the response. With "
+    f"`Accept: {CSV_TYPE}`, a table for spreadsheets: `fields` selects the columns, and `include` "
+    "adds those of to-one relationships.",
     "create_{type}": "The service assigns the id. Resources in to-many relationships that are "
     "linked elsewhere move. Without `fields`, the response contains the writable attributes.",
     "read_{type}": "One resource by its id.",
@@ -305,7 +312,10 @@ def _collection(scope: QueryScope, path: str) -> Json:
         "page": examples.page(plain),
     }
     schema = schema_of(resource_type, "Collection")
-    return _read(f"The {resource_type.collection}.", schema, documents, _TAGGED_PAGE)
+    responses = _read(f"The {resource_type.collection}.", schema, documents, _TAGGED_PAGE | _NAMED)
+    table = examples.table(resource_type, scope.graph)
+    responses["200"]["content"][CSV_TYPE] = {"schema": {"type": "string"}, "example": table}
+    return responses
 
 
 def _read(description: str, schema: Json, documents: Json, headers: Json = _TAGGED) -> Json:

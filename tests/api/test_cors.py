@@ -60,7 +60,8 @@ async def test_every_response_has_the_headers_for_an_allowed_origin_once(shared:
             assert response.headers.getall("Access-Control-Allow-Origin") == [ORIGIN], path
             (exposed,) = response.headers.getall("Access-Control-Expose-Headers")
             assert exposed == (
-                "Etag, Location, Retry-After, Idempotency-Replayed, Registry-Position, X-Request-ID"
+                "Content-Disposition, Etag, Location, Retry-After, Idempotency-Replayed, "
+                "Registry-Position, X-Request-ID"
             )
             assert sorted(response.headers.getall("Vary")) == [VARY, "Origin"], path
             assert "Access-Control-Allow-Credentials" not in response.headers

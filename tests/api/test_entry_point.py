@@ -30,7 +30,7 @@ async def fetch(
 
 @pytest.mark.parametrize(
     "accept",
-    ["*/*", MEDIA_TYPE, "application/json", f"text/html, {MEDIA_TYPE};q=0.1", "text/html;q=0"],
+    ["*/*", MEDIA_TYPE, "application/json", f"text/html;q=0.9, {MEDIA_TYPE}", "text/html;q=0"],
 )
 async def test_the_root_links_to_everything(api: Api, accept: str) -> None:
     status, headers, body = await fetch(api, "GET", "/", Accept=accept)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import gc
+import io
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +23,7 @@ from tests.support import Api, Database, Response
 PERSONS = 2 * CHUNK + 200
 COMPUTERS = 3 * CHUNK
 SNAPSHOT_TOO_OLD = 239
+CSV = {"Accept": "text/csv"}
 
 
 @pytest.fixture
@@ -108,13 +111,47 @@ async def test_a_stream_is_written_in_parts(fleet: Api, monkeypatch: pytest.Monk
     assert sum(parts) > max(parts) == 10_000
 
 
-@pytest.mark.parametrize("path", ["/persons", "/persons?include=computers"])
-async def test_a_disconnect_ends_the_query(fleet: Api, database: Database, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/computers?sort=-id",
+        "/computers?include=owner&sort=owner.last_name,serial",
+        "/computers?filter[serial]=S1&fields[computer]=serial,created_at&include=owner",
+        "/computers?include=owner&fields[person]=email,id&filter[owner]=null",
+        "/persons/5/computers?include=owner&fields[computer]=owner&fields[person]=full_name",
+        "/persons?filter[id]=0",
+    ],
+)
+async def test_a_table_shows_what_the_document_shows(fleet: Api, path: str) -> None:
+    document = (await fleet.get(path)).document
+    included = {key(one): one for one in document.get("included", ())}
+
+    def shown(resource: Any, column: str) -> str:
+        relationship, _, name = column.rpartition(".")
+        if relationship:
+            target = resource["relationships"][relationship]["data"]
+            resource = target and included[key(target)]
+        value = resource and (resource["id"] if name == "id" else resource["attributes"][name])
+        return "" if value is None else str(value)
+
+    async with fleet.client.get(path, headers=CSV) as response:
+        assert response.status == 200
+        columns, *rows = csv.reader(io.StringIO(await response.text("utf-8-sig"), newline=""))
+    assert rows == [[shown(one, column) for column in columns] for one in document["data"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [("/persons", {}), ("/persons?include=computers", {}), ("/persons", CSV)],
+)
+async def test_a_disconnect_ends_the_query(
+    fleet: Api, database: Database, path: str, accept: dict[str, str]
+) -> None:
     await database.persons.insert_many(
         {"_id": number, "first_name": "A" * 255, "last_name": "B" * 255}
         for number in range(PERSONS + 1, 30_000)
     )
-    async with fleet.client.get(path) as response:
+    async with fleet.client.get(path, headers=accept) as response:
         await response.content.read(1_000)
         await until_open(True, database)
     await until_open(False, database)
@@ -153,14 +190,22 @@ async def until_open(wanted: bool, database: Database) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_an_included_error_truncates_the_response(fleet: Api, database: Database) -> None:
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [("/persons?include=computers", {}), ("/computers", CSV)],
+)
+async def test_a_late_error_truncates_the_response(
+    fleet: Api, database: Database, path: str, accept: dict[str, str]
+) -> None:
     await database.computers.update_one(
         {"_id": COMPUTERS},
         {"$set": {"serial": 5, "person": PERSONS}},
         bypass_document_validation=True,
     )
+    response = await fleet.client.get(path, headers=accept)
+    assert response.status == 200
     with pytest.raises(Exception, match=r"payload|disconnect|reset"):
-        await fleet.get("/persons?include=computers")
+        await response.read()
     assert (await fleet.get("/persons/1")).status == 200
 
 

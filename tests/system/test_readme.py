@@ -56,14 +56,14 @@ async def output(*command: str) -> str:
 
 
 def parsed(text: str) -> Any:
-    """Return JSON in the order of its members, and other text as it is."""
+    """Return JSON in the order of its members, and the words of other text."""
     try:
         return json.loads(text, object_pairs_hook=list)
     except ValueError:
-        return text.strip()
+        return text.removeprefix("\ufeff").split()
 
 
-COMMAND = re.compile(r"```sh\n(curl .*\n(?: .*\n)*)```\n\n```(?:json)?\n((?:.*\n)*?)```")
+COMMAND = re.compile(r"```sh\n(curl .*\n(?: .*\n)*)```\n\n```(?:json|csv)?\n((?:.*\n)*?)```")
 """A command, and the response in the block after it."""
 
 

@@ -1,6 +1,6 @@
 """The view of all resources of a type, and responses with lists: a page, or a stream of all."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -9,22 +9,26 @@ from aiohttp import hdrs, web
 
 from registry.compound.include_resolver import resolve
 from registry.compound.stream import CompoundStream
+from registry.csv_format import CsvTable
 from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import is_current
 from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
 from registry.http.views.document_view import ResourceView
-from registry.jsonapi.authorization import required_by_change
+from registry.jsonapi.authorization import required_by_change, required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
-from registry.jsonapi.documents import encode_collection, encode_document
+from registry.jsonapi.content_negotiation import prefers
+from registry.jsonapi.documents import LARGE_PART, encode_collection, encode_document
 from registry.jsonapi.error_types import PreconditionFailed
 from registry.jsonapi.pagination import page_links, page_meta
-from registry.jsonapi.query import Query
+from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load
 from registry.jsonapi.resource_objects import array, resource_objects
+from registry.model.record import Record
 from registry.model.resource_type import ResourceType
-from registry.protocol import MEDIA_TYPE
+from registry.offloading import offload, pause
+from registry.protocol import CSV_TYPE, MEDIA_TYPE
 from registry.storage import Listing, Snapshot
 
 
@@ -33,11 +37,10 @@ class CollectionView(ResourceView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the collection, filtered, sorted and paged by the query."""
-        self.negotiate()
-        query = self.read_query(replace(self.scope, many=True))
+        query, table = read_listing(self, replace(self.scope, many=True))
         snapshot = await self.repository.snapshot_for(self.resource, query)
         listing = snapshot.listing(self.resource, query)
-        return await respond_with_listing(self, self.resource, listing, query, snapshot)
+        return await respond_with_listing(self, self.resource, listing, query, snapshot, table)
 
     head = get
 
@@ -58,19 +61,39 @@ class CollectionView(ResourceView):
         return with_replay_header(response, is_replayed=result.is_replayed)
 
 
+def read_listing(view: ResourceView, scope: QueryScope) -> tuple[Query, CsvTable | None]:
+    """Return the query of a request, and the table for a list if `Accept` prefers CSV.
+
+    Raises as `negotiate` and `read_query` do.
+    """
+    view.negotiate()
+    query = view.read_query(scope)
+    if not scope.many or not prefers(CSV_TYPE, view.request.headers.getall(hdrs.ACCEPT, ())):
+        return query, None
+    table = CsvTable(query, scope.resource, scope.graph)
+    # What `include` itself names was authorized before.
+    view.authorize(required_by_query(table.query, scope, f"fields[{scope.resource.type}]"))
+    return table.query, table
+
+
 async def respond_with_listing(
     view: ResourceView,
     resource: ResourceType,
     listing: Listing,
     query: Query,
     snapshot: Snapshot,
+    table: CsvTable | None,
 ) -> web.StreamResponse:
     """Respond with the page that the query names, or stream the whole collection.
 
-    listing: of the snapshot, of resources of a type. A stream has no entity tag: of the
-    preconditions, only `*` matches it (RFC 9110, 13.1).
+    listing: of the snapshot, of resources of a type. table: None for JSON:API. A stream has no
+    entity tag: of the preconditions, only `*` matches it (RFC 9110, 13.1).
     """
     request = view.request
+    content: dict[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
+    if table:
+        content[hdrs.CONTENT_TYPE] = f"{CSV_TYPE}; charset=utf-8; header=present"
+        content[hdrs.CONTENT_DISPOSITION] = f'attachment; filename="{resource.collection}.csv"'
     if query.page is not None:
         window, url = await listing.window(query.page), view.url
         compound = await resolve(resource, window.records, query, snapshot, view.graph)
@@ -78,41 +101,69 @@ async def respond_with_listing(
         meta = page_meta(query.page, window)
 
         def encode() -> bytes:
+            if table:
+                return table.header + table.encode(window.records, compound)
             data = array(resource_objects(resource, window.records, compound.linkage, query))
             return encode_document(data, compound, query, view.graph, links, meta)
 
         size, position = len(window.records) + compound.size, await view.position_header(snapshot)
-        return await view.respond(encode, size, headers=position)
+        return await view.respond(encode, size, headers=position, content=content)
     if is_current(request, None):
         return DocumentResponse(304, b"", await view.position_header(snapshot))
     headers = common_headers(request_id(request))
-    headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
-    response = web.StreamResponse(headers=headers)
+    response = web.StreamResponse(headers=headers | content)
     writer: web.StreamResponse | GzipWriter = response
     if (cors := view.app[CORS]).is_on:
         cors.add_headers(request, response.headers)
-    stream = CompoundStream(resource, query, snapshot, view.graph)
     async with (
         listing.chunks(view.client) as chunks,
-        aclosing(stream.primary(chunks)) as primary,
-        aclosing(stream.included()) as all_included,
+        aclosing(_encoded(view, resource, chunks, query, snapshot, table)) as pieces,
     ):
-        included = None if query.include is None else all_included
-        async with aclosing(encode_collection(primary, included, query, view.url)) as pieces:
-            # Until the beginning is ready, an error still becomes an error document.
-            beginning = await _first_bytes(pieces, MIN_BYTES)
-            view.deadlines.stop()
-            response.headers.update(await view.position_header(snapshot))
-            if compresses(request, len(beginning)):
-                writer = GzipWriter(response)
-            await response.prepare(request)
-            if request.method == hdrs.METH_HEAD:
-                return response
-            await _write_parts(writer, beginning)
-            async for piece in pieces:
-                await _write_parts(writer, piece)
+        # Until the beginning is ready, an error still becomes an error document.
+        beginning = await _first_bytes(pieces, MIN_BYTES)
+        view.deadlines.stop()
+        response.headers.update(await view.position_header(snapshot))
+        if compresses(request, len(beginning)):
+            writer = GzipWriter(response)
+        await response.prepare(request)
+        if request.method == hdrs.METH_HEAD:
+            return response
+        await _write_parts(writer, beginning)
+        async for piece in pieces:
+            await _write_parts(writer, piece)
     await writer.write_eof()
     return response
+
+
+async def _encoded(
+    view: ResourceView,
+    resource: ResourceType,
+    chunks: AsyncIterable[Sequence[Record]],
+    query: Query,
+    snapshot: Snapshot,
+    table: CsvTable | None,
+) -> AsyncGenerator[bytes]:
+    """Yield the document of a whole collection in pieces."""
+    if table is None:
+        stream = CompoundStream(resource, query, snapshot, view.graph)
+        async with (
+            aclosing(stream.primary(chunks)) as primary,
+            aclosing(stream.included()) as all_included,
+        ):
+            included = None if query.include is None else all_included
+            async with aclosing(encode_collection(primary, included, query, view.url)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        return
+    prefix = table.header
+    async for records in chunks:
+        compound = await resolve(resource, records, query, snapshot, view.graph)
+        encode = partial(table.encode, records, compound)
+        await pause()
+        size = len(records) + compound.size
+        yield prefix + await offload(encode, size=size, limit=LARGE_PART)
+        prefix = b""
+    yield prefix
 
 
 async def _write_parts(writer: web.StreamResponse | GzipWriter, piece: bytes) -> None:

@@ -70,6 +70,7 @@ _READING = (hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS)
 """The methods of what cannot be written."""
 
 _NO_HEADERS: Mapping[str, str] = {}
+_JSONAPI: Mapping[str, str] = {hdrs.CONTENT_TYPE: MEDIA_TYPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,15 +371,16 @@ class ResourceView(DocumentView):
         *,
         status: int = 200,
         headers: Mapping[str, str] = _NO_HEADERS,
+        content: Mapping[str, str] = _JSONAPI,
     ) -> DocumentResponse:
         """Return a document with its entity tag.
 
         encode: returns the document, in a thread if it is large. size: how many resources and
-        identifiers it has. record: the resource that it represents, or whose linkage it is. Raises
-        as `respond_with` does.
+        identifiers it has. record: the resource that it represents, or whose linkage it is.
+        content: the headers that describe the document. Raises as `respond_with` does.
         """
         encoded = await offload(partial(self.encode, encode, record), size=size)
-        return await self.respond_with(encoded, status=status, headers=headers)
+        return await self.respond_with(encoded, status=status, headers=headers, content=content)
 
     def encode(self, encode: Callable[[], bytes], record: Record | None) -> Encoded:
         """Return a document and its entity tag; as for `respond`."""
@@ -386,7 +388,12 @@ class ResourceView(DocumentView):
         return body, make_etag(body, self.resource, record)
 
     async def respond_with(
-        self, encoded: Encoded, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS
+        self,
+        encoded: Encoded,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        content: Mapping[str, str] = _JSONAPI,
     ) -> DocumentResponse:
         """Return a document with its entity tag, or 304 if the client has it already.
 
@@ -400,7 +407,7 @@ class ResourceView(DocumentView):
         all_headers: dict[str, str] = {hdrs.ETAG: f'"{etag}"', **headers}
         if self.is_read and is_current(request, etag):
             return DocumentResponse(304, b"", all_headers)
-        all_headers[hdrs.CONTENT_TYPE] = MEDIA_TYPE
+        all_headers |= content
         if is_compressed:
             all_headers[hdrs.CONTENT_ENCODING] = GZIP
             body = await gzipped(body)

@@ -12,7 +12,7 @@ from registry.compound.stream import CompoundStream
 from registry.http.app_keys import LINKAGE
 from registry.http.idempotency_header import with_replay_header
 from registry.http.responses import DocumentResponse
-from registry.http.views.collection import respond_with_listing
+from registry.http.views.collection import read_listing, respond_with_listing
 from registry.http.views.document_view import Encoded, ResourceView
 from registry.jsonapi.authorization import required_by_change
 from registry.jsonapi.changes import Verb
@@ -65,13 +65,12 @@ class RelatedView(_RelationshipView):
 
     async def get(self) -> web.StreamResponse:
         """Respond with the related resource, or the collection of them."""
-        self.negotiate()
-        query = self.read_query(self.related_scope)
+        query, table = read_listing(self, self.related_scope)
         snapshot = await self.repository.snapshot_for(self.target, query)
         owner = await snapshot.get(self.resource, self.resource_id)
         if self.relationship.to_many:
             listing = self.members(owner, query, snapshot)
-            return await respond_with_listing(self, self.target, listing, query, snapshot)
+            return await respond_with_listing(self, self.target, listing, query, snapshot, table)
         records = await self.related(owner, snapshot)
         compound = await resolve(self.target, records, query, snapshot, self.graph)
         links = {"self": path_of(self.resource, owner["_id"], self.relationship.name)}

@@ -1,0 +1,168 @@
+"""Collections as CSV: columns, content negotiation, and the rest of HTTP.
+
+`test_streaming.py` compares them with JSON:API, `tests/transfer` imports them again.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+
+from registry.settings import Settings
+from tests.conftest import Grant, Serve
+from tests.support import MEDIA_TYPE, VARY, Api
+
+CSV = "text/csv"
+OWNER = "owner.id,owner.first_name,owner.last_name,owner.full_name,owner.email"
+PERSON = "Ada,King,Ada King,ada@x.org"
+
+
+@pytest.fixture
+async def fleet(api: Api) -> Api:
+    """A person with two computers, and a third computer."""
+    ada = await api.person("Ada", "King", email="ada@x.org")
+    for serial, owner in (("B", ada), ("A", ada), ("C", None)):
+        await api.computer(serial, owner)
+    return api
+
+
+async def fetch(api: Api, path: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
+    """Return the status, headers and body, as they are sent."""
+    sent = {"Accept": CSV, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    async with api.client.request(method, path, headers=sent, auto_decompress=False) as response:
+        return response.status, response.headers, await response.read()
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("/computers", ["id,serial", "1,B", "2,A", "3,C"]),
+        ("/computers?filter[serial]=X&include=owner", [f"id,serial,{OWNER}"]),
+        (
+            "/computers?include=owner&sort=owner.email,-serial",
+            [f"id,serial,{OWNER}", "3,C,,,,,", f"1,B,1,{PERSON}", f"2,A,1,{PERSON}"],
+        ),
+        (
+            "/computers?fields[computer]=serial,person,id&filter[owner.last_name]=King&sort=serial",
+            ["serial,owner.id,id", "A,1,2", "B,1,1"],
+        ),
+        (
+            "/computers?fields[computer]=owner,serial&include=owner&fields[person]=email,computers",
+            ["owner.email,serial", "ada@x.org,B", "ada@x.org,A", ",C"],
+        ),
+        (
+            "/computers?include=owner&fields[person]=&fields[computer]=",
+            ["owner.id", "1", "1", '""'],
+        ),
+        ("/computers?fields[computer]=", ["id", "1", "2", "3"]),
+        ("/computers?page[size]=2&sort=serial", ["id,serial", "2,A", "1,B"]),
+        ("/persons/1/computers?include=", ["id,serial", "1,B", "2,A"]),
+        ("/persons", ["id,first_name,last_name,full_name,email", f"1,{PERSON}"]),
+    ],
+)
+async def test_a_table_has_the_columns_and_rows_of_the_query(
+    fleet: Api, path: str, lines: list[str]
+) -> None:
+    status, headers, body = await fetch(fleet, path)
+    assert (status, body.decode()) == (200, "\ufeff" + "".join(f"{line}\r\n" for line in lines))
+    assert headers["Content-Type"] == "text/csv; charset=utf-8; header=present"
+    name = path.partition("?")[0].rpartition("/")[2]
+    assert headers["Content-Disposition"] == f'attachment; filename="{name}.csv"'
+    assert (headers["Vary"], "Registry-Position" in headers) == (VARY, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("", "owner_name,computer.id,owner.id"),
+        ("?include=owner&fields[person]=email,id", "owner_name,computer.id,owner.email,owner.id"),
+    ],
+)
+async def test_assignments_keep_the_ids_of_what_is_deleted(
+    fleet: Api, query: str, first: str
+) -> None:
+    await fleet.request("DELETE", "/persons/1")
+    _, _, body = await fetch(fleet, f"/assignments{query}")
+    header, *rows = body.decode("utf-8-sig").splitlines()
+    assert header == f"id,since,until,serial,{first}"
+    email = "," * ("email" in query)
+    ends = [",".join(row.split(",")[3:]) for row in rows]
+    assert ends == [f"B,Ada King,1,{email}1", f"A,Ada King,2,{email}1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter", "name"),
+    [
+        ("/persons?include=computers", "include", "computers"),
+        ("/computers?include=owner.computers", "include", "owner.computers"),
+        ("/persons?fields[person]=computers,email", "fields[person]", "computers"),
+        ("/persons?fields[person]=phone", "fields[person]", "phone"),
+    ],
+)
+async def test_what_has_no_column_is_an_error_document(
+    api: Api, path: str, parameter: str, name: str
+) -> None:
+    response = await api.get(path, Accept=CSV)
+    (error,) = response.document["errors"]
+    assert (response.status, error["source"]) == (400, {"parameter": parameter})
+    assert f"`{name}`" in error["detail"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "path", "expected"),
+    [
+        ("text/csv;q=0.5", "/computers", CSV),
+        ("TEXT/CSV; charset=utf-8, */*", "/computers?page[size]=1", CSV),
+        (f"{MEDIA_TYPE};q=0.8, text/csv;q=0.9", "/persons/1/computers", CSV),
+        (f"{MEDIA_TYPE}, text/csv", "/computers", MEDIA_TYPE),
+        ("text/csv;q=0.5, */*", "/computers", MEDIA_TYPE),
+        (CSV, "/computers/1", MEDIA_TYPE),
+        (CSV, "/computers/1/owner", MEDIA_TYPE),
+        (CSV, "/persons/1/relationships/computers", MEDIA_TYPE),
+        (CSV, "/persons/7/computers", MEDIA_TYPE),
+    ],
+)
+async def test_csv_is_sent_of_lists_if_it_is_preferred(
+    fleet: Api, accept: str, path: str, expected: str
+) -> None:
+    _, headers, _ = await fetch(fleet, path, Accept=accept)
+    assert headers["Content-Type"].partition(";")[0] == expected
+
+
+@pytest.mark.parametrize("path", ["/computers", "/computers?page[size]=500"])
+async def test_preconditions_head_and_compression_are_those_of_other_responses(
+    api: Api, path: str
+) -> None:
+    added = {"op": "add", "data": {"type": "computer", "attributes": {"serial": "S" * 20}}}
+    await api.operate(*[added] * 100)
+    status, headers, plain = await fetch(api, path, Accept_Encoding="identity")
+    assert (status, headers.get("Content-Encoding")) == (200, None)
+    _, headers, compressed = await fetch(api, path, Accept_Encoding="gzip")
+    assert gzip.decompress(compressed) == plain
+    status, of_head, body = await fetch(api, path, "HEAD", Accept_Encoding="gzip")
+    assert (status, body, of_head.keys()) == (200, b"", headers.keys() - {"Transfer-Encoding"})
+    tag = headers.get("ETag", "*")
+    assert (tag == "*") == (path == "/computers")
+    status, unmodified, body = await fetch(api, path, If_None_Match=tag, Accept_Encoding="gzip")
+    assert (status, "Content-Disposition" in unmodified, body) == (304, False, b"")
+    assert (await fetch(api, path, If_Match='"x"'))[0] == 412
+    json_tag = (await api.get("/computers?page[size]=500")).headers["ETag"]
+    assert (await fetch(api, path, If_None_Match=json_tag))[0] == 200
+
+
+async def test_a_table_needs_the_scopes_of_what_it_shows(
+    serve: Serve, secured: Settings, grant: Grant
+) -> None:
+    api = await serve(settings=secured)
+    sent = {"Accept": CSV, "Authorization": f"Bearer {await grant('computers:read')}"}
+    assert (await fetch(api, "/computers", **sent))[0] == 200
+    for query, parameter in (
+        ("include=owner", "include"),
+        ("fields[computer]=id,owner", "fields[computer]"),
+        ("sort=owner.email", "sort"),
+    ):
+        response = await api.get(f"/computers?{query}", **sent)
+        assert response.status == 403
+        assert response.document["errors"][0]["source"] == {"parameter": parameter}

@@ -1,4 +1,4 @@
-"""The names that the service and its clients have in common: media types, members, headers."""
+"""What the service and its clients have in common: names of members and headers, limits."""
 
 MEDIA_TYPE = "application/vnd.api+json"
 
@@ -18,6 +18,13 @@ LAST_EVENT_ID = "Last-Event-ID"
 """The position from which a client follows the change feed, as server-sent events have it."""
 
 REQUEST_ID = "X-Request-ID"
+
+LARGEST_PAGE = 1_000
+"""Resources on a page. Whole collections, without `page`, are streamed instead."""
+
+PREFER, PREFERENCE_APPLIED = "Prefer", "Preference-Applied"
+MERGE = "resolution=merge-duplicates"
+"""The preference to update what has a unique value, instead of creating it (RFC 7240)."""
 
 
 def media_type(extension: str | None = None) -> str:

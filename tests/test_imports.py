@@ -18,6 +18,7 @@ LAYERS = [
     "printable",
     "start_error",
     "protocol",
+    "client",
     "metrics",
     "model",
     "resources",

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from yarl import URL
 
+from registry.client import Client, RegistryError
 from registry.installation import program
 from registry.model.graph import Graph
 from registry.settings import (
@@ -20,7 +21,13 @@ from registry.settings import (
     parse_settings,
     variable,
 )
-from registry.transfer.client import TOKEN_VARIABLE
+
+TOKEN_VARIABLE = "REGISTRY_TOKEN"  # noqa: S105 - the name of a variable
+
+_REMEDIES = {
+    401: f": set the variable {TOKEN_VARIABLE} to a valid access token",
+    403: f": the token in {TOKEN_VARIABLE} lacks a scope",
+}
 
 _Value = TypeVar("_Value")
 
@@ -90,6 +97,16 @@ def client_parser(command: str, description: str, arguments: str = "[OPTIONS]") 
     parser.add_argument("--url", metavar="URL", type=base_url, default=default, help=shown)
     add_setting(parser, _TYPES)
     return parser
+
+
+def open_client(url: str) -> Client:
+    """Return the client of a service, to be entered; its token is not an option, which all see."""
+    return Client(url, os.environ.get(TOKEN_VARIABLE))
+
+
+def failure_of(error: RegistryError) -> str:
+    """Return why a request has failed, and what helps."""
+    return f"{error}{_REMEDIES.get(error.status or 0, '')}"
 
 
 def add_file(parser: Parser, help_text: str) -> None:

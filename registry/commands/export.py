@@ -1,19 +1,22 @@
 """The command `export`: resources as CSV or NDJSON, from the database or over the API."""
 
 import argparse
-import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from io import TextIOWrapper
 
 from registry.capacity import Capacity
+from registry.client import RegistryError
 from registry.commands.arguments import (
+    TOKEN_VARIABLE,
     add_file,
     base_url,
     database_parser,
     declared_graph,
+    failure_of,
     is_csv,
+    open_client,
     settings_of,
 )
 from registry.commands.database import open_database, place_of, run
@@ -28,7 +31,6 @@ from registry.printable import note
 from registry.settings import Parser, Settings
 from registry.start_error import StartError
 from registry.storage import InvalidRecord, Repository, StorageError
-from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
 from registry.transfer.csv_files import CsvWriter
 from registry.transfer.exporter import (
     Selected,
@@ -139,7 +141,9 @@ async def _export(
                     counts[selection.resource.collection] += len(document["data"])
                     selected = await anext(source, None)
                 file.detach()  # writes the rest
-    except (StorageError, TransferError, OSError) as error:
+    except RegistryError as error:
+        raise StartError(f"cannot write the export: {failure_of(error)}") from error
+    except (StorageError, OSError) as error:
         advice = f"; `{' '.join(command('check'))}` lists all such records"
         reason = describe(error) + (advice if isinstance(error, InvalidRecord) else "")
         raise StartError(f"cannot write the export: {reason}") from error
@@ -152,9 +156,7 @@ async def _chunks(
     """Yield the resources of the service at a URL, or else of the database."""
     async with AsyncExitStack() as stack:
         if url is not None:
-            client = await stack.enter_async_context(
-                open_client(url, os.environ.get(TOKEN_VARIABLE))
-            )
+            client = await stack.enter_async_context(open_client(url))
             source = read_service(client, selections)
         else:
             database = await stack.enter_async_context(open_database(settings))

@@ -14,12 +14,20 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from registry.commands.arguments import add_file, checked, client_parser, declared_graph, is_csv
+from registry.client import RegistryError
+from registry.commands.arguments import (
+    add_file,
+    checked,
+    client_parser,
+    declared_graph,
+    failure_of,
+    is_csv,
+    open_client,
+)
 from registry.commands.output import input_file, output
 from registry.model.graph import Graph
 from registry.printable import note
 from registry.settings import Parser
-from registry.transfer.client import TOKEN_VARIABLE, TransferError, open_client
 from registry.transfer.csv_files import read_csv
 from registry.transfer.importer import Importer, Ledger
 from registry.transfer.lookups import ImportOptions
@@ -85,15 +93,14 @@ def _import(
     """Import rows; exit with status 1 if the service fails, with 130 if interrupted."""
 
     async def work() -> None:
-        # Not an option, as others can see those in the list of processes.
-        async with open_client(tally.url, os.environ.get(TOKEN_VARIABLE)) as client:
+        async with open_client(tally.url) as client:
             await Importer(client, options, tally, ledger).run(rows)
 
     signal.signal(signal.SIGINT, partial(_interrupt, tally))
     try:
         asyncio.run(work())
-    except TransferError as error:
-        _fail(str(error), tally, status=1)
+    except RegistryError as error:
+        _fail(failure_of(error), tally, status=1)
 
 
 def _finish(tally: Tally) -> NoReturn:

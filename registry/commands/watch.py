@@ -1,7 +1,6 @@
 """`registry watch`: print the changes of a running service, or send them to a URL."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +9,19 @@ from typing import Any
 from aiohttp import ClientSession
 from yarl import URL
 
-from registry.commands.arguments import checked, client_parser, declared_graph
-from registry.commands.output import output
+from registry.client import Gone, RegistryError
+from registry.commands.arguments import (
+    checked,
+    client_parser,
+    declared_graph,
+    failure_of,
+    open_client,
+)
+from registry.commands.output import fail, output
 from registry.printable import note
-from registry.transfer.client import TOKEN_VARIABLE, Gone, TransferError, open_client
-from registry.transfer.watcher import Deliver, PositionFile, watch
-from registry.transfer.webhooks import Webhook, parse_secret
+from registry.start_error import StartError
+from registry.transfer.watcher import RESTART, Deliver, PositionFile, watch
+from registry.transfer.webhooks import ReceiverGone, Webhook, parse_secret
 
 _DESCRIPTION = (
     "Follow the changes of a running service: print each as a line of JSON, or send it to a URL "
@@ -49,15 +55,21 @@ def main(arguments: Sequence[str]) -> None:
         parser.error("--post and --secret-file: give both or none")
     try:
         asyncio.run(_watch(parsed))
-    except (TransferError, OSError) as error:
+    except RegistryError as error:
+        is_gone = isinstance(error, Gone)
+        note(f"registry: {failure_of(error)}{RESTART if is_gone else ''}")
+        sys.exit(_GONE_STATUS if is_gone else 1)
+    except ReceiverGone as error:
         note(f"registry: {error}")
-        sys.exit(_GONE_STATUS if isinstance(error, Gone) else 1)
+        sys.exit(_GONE_STATUS)
+    except StartError as error:
+        fail(error)
 
 
 async def _watch(parsed: Any) -> None:
     file = PositionFile(parsed.position_file) if parsed.position_file else None
     async with (
-        open_client(parsed.url, os.environ.get(TOKEN_VARIABLE)) as client,
+        open_client(parsed.url) as client,
         ClientSession() as session,
     ):
         deliver: Deliver = _print

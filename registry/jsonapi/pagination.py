@@ -13,6 +13,7 @@ from registry.jsonapi.error_types import InvalidParameter, PageTooLarge, RangeNo
 from registry.jsonapi.sorting import BY_ID, Order
 from registry.model.record import MAX_ID, Record
 from registry.model.resource_type import ResourceType
+from registry.protocol import LARGEST_PAGE
 
 MEMBERS = ("number", "size", "after", "before", "total")
 """The members of `page` that select a page of the primary data."""
@@ -22,10 +23,6 @@ _PAGE = re.compile(rf"page\[(?:{'|'.join(MEMBERS)})\]")
 _POSITIVE = re.compile("[1-9][0-9]*", re.ASCII)
 _MAX_DIGITS = 20
 """Further digits are ignored: any number of 20 digits exceeds the limits."""
-
-
-LARGEST_PAGE = 1_000
-"""Resources on a page. Whole collections, without `page`, are streamed instead."""
 
 
 @dataclass(frozen=True, slots=True)

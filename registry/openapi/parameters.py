@@ -17,7 +17,6 @@ from registry.jsonapi.filter_parsing import (
     related_fields,
     related_operator,
 )
-from registry.jsonapi.pagination import LARGEST_PAGE
 from registry.jsonapi.query import MAX_INCLUDE_STEPS, QueryScope
 from registry.jsonapi.sorting import sort_names
 from registry.model.attributes import Moment
@@ -25,7 +24,7 @@ from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import StoredField, fieldset_names, moment_fields, stored_fields
 from registry.openapi.schema_objects import POSITIVE, Json, code
-from registry.protocol import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, LAST_EVENT_ID
+from registry.protocol import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, LARGEST_PAGE, LAST_EVENT_ID
 
 _STRING: Json = {"type": "string"}
 

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from registry.access.urls import is_loopback
 from registry.installation import DATA_DIR
-from registry.jsonapi.pagination import LARGEST_PAGE, PageSizes
+from registry.jsonapi.pagination import PageSizes
 from registry.model.graph import Graph, InvalidDeclaration
+from registry.protocol import LARGEST_PAGE
 from registry.resources.types_file import TypesFile, declared_types, read_types
 from registry.settings.parser import flag
 from registry.settings.values import (

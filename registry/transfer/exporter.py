@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias
 
-from yarl import URL
-
+from registry.client.registry_client import Client, Document
 from registry.csv_format import Column
-from registry.jsonapi.pagination import LARGEST_PAGE
 from registry.jsonapi.query import Query
 from registry.model.graph import Graph
 from registry.model.record import Record
 from registry.model.resource_type import Relationship, ResourceType
 from registry.storage import Repository
-from registry.transfer.client import Client, Document
 from registry.transfer.rows import ID
 
 
@@ -57,19 +54,15 @@ def by_dependency(graph: Graph) -> list[ResourceType]:
 
 
 async def read_service(client: Client, selections: Sequence[Selection]) -> AsyncGenerator[Selected]:
-    """Yield the documents of pages, each at its own point in time. Raises TransferError."""
+    """Yield the documents of pages, each at its own point in time. Raises RegistryError."""
     for selection in selections:
         resource, links = selection.resource, selection.links
         whole = {resource.type, *(link.target for link in selection.joined.values())}
         by_id = {link.target for link in links.values()} - whole
-        page = [*selection.parameters, ("page[size]", str(LARGEST_PAGE))]
-        page += [("include", ",".join(links))] if links else []
-        page += [(f"fields[{name}]", ID) for name in sorted(by_id)]
-        while page:
-            document = await client.read(resource.collection, page)
+        query = [*selection.parameters, *((f"fields[{name}]", ID) for name in sorted(by_id))]
+        query += [("include", ",".join(links))] if links else []
+        async for document in client.pages(resource.collection, query):
             yield selection, document
-            following = document["links"].get("next")
-            page = list(URL(following).query.items()) if following else []
 
 
 async def read_database(

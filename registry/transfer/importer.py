@@ -13,12 +13,14 @@ from uuid import uuid4
 
 import orjson
 
+from registry.client import RegistryError
+from registry.client.registry_client import Client, Document, Operation
 from registry.jsonapi.operation_documents import MAX_OPERATIONS
 from registry.printable import note
-from registry.transfer.client import Client, Document, Operation, OperationsRejected
 from registry.transfer.lookups import ImportOptions, Lookups
 from registry.transfer.plans import Plan
 from registry.transfer.progress import Tally
+from registry.transfer.rejections import Rejection, rejections
 from registry.transfer.rows import ID, InvalidFile, InvalidRow, Mention, ResourceKey, Row
 
 _MAX_ROWS = MAX_OPERATIONS - 100
@@ -103,7 +105,7 @@ class Importer:
         """Import the rows that the ledger has not, and show the invalid ones in order.
 
         The rows of the next batch are read and looked up while the service stores those of one.
-        Raises TransferError, InvalidFile, or OSError if reading a row does.
+        Raises RegistryError, InvalidFile, or OSError if reading a row does.
         """
         done = self._ledger.get(["line"]).get("line", 0)
         waiting = (row for row in rows if row.line > done)
@@ -196,8 +198,8 @@ class Importer:
                     batch.invalid.append(invalid)
             try:
                 results = plan.results(await self._execute(plan))
-            except OperationsRejected as error:
-                rejected = _invalid_rows(plan, error)
+            except RegistryError as error:
+                rejected = _invalid_rows(plan, rejections(error))
                 batch.invalid += rejected.values()
                 rest = [row for row in plan.rows if row.line not in rejected]
                 # Halved, as the errors of a response are not always all of them.
@@ -222,8 +224,8 @@ class Importer:
         operations = [*plan.operations, *_again(plan.operations)]
         try:
             await self._client.execute([*operations, {"op": "update", "data": failing}])
-        except OperationsRejected as error:
-            if [index for index, _, _ in error.rejections] != [len(operations)]:
+        except RegistryError as error:
+            if [index for index, _, _ in rejections(error)] != [len(operations)]:
                 raise
         return [None] * len(plan.operations)
 
@@ -246,10 +248,10 @@ def _mentions(rows: Sequence[Row]) -> Iterator[Mention]:
     return (mention for row in rows for mention in row.mentions)
 
 
-def _invalid_rows(plan: Plan, error: OperationsRejected) -> dict[int, InvalidRow]:
+def _invalid_rows(plan: Plan, rejected: Sequence[Rejection]) -> dict[int, InvalidRow]:
     """Return the rows whose operations are rejected by line; none if it is unknown which."""
     defects: defaultdict[int, list[tuple[str | None, str]]] = defaultdict(list)
-    for index, member, reason in error.rejections:
+    for index, member, reason in rejected:
         place = -1 if index is None else index
         if not 0 <= place < len(plan.origins):
             if len(plan.rows) > 1:

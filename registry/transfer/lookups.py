@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
+from registry.client.registry_client import Client, Document
 from registry.model.attributes.identifier import parse_id
 from registry.model.graph import Graph
-from registry.transfer.client import Client, Document
 from registry.transfer.rows import ID, LID, Mention, ResourceKey, Row, Values
 
 _MAX_CONDITIONS = 240
@@ -100,7 +100,7 @@ class Lookups:
         return type_name, names, tuple(chosen)
 
     async def find(self, mentions: Iterable[Mention]) -> dict[ResourceKey, list[Document]]:
-        """Return the stored resources of each key, with their linkage. Raises TransferError."""
+        """Return the stored resources of each key, with their linkage. Raises RegistryError."""
         wanted = {
             one.key: {**one.values, ID: one.id}
             for one in mentions
@@ -130,9 +130,8 @@ class Lookups:
             parameters.append(("include", ",".join(links)))
             targets = {link.target for link in links.values()} - {type_name}
             parameters += [(f"fields[{target}]", ID) for target in sorted(targets)]
-        document = await self._client.read(resource.collection, parameters)
-        found: list[Document] = document["data"]
-        return found
+        pages = self._client.pages(resource.collection, parameters)
+        return [each async for document in pages for each in document["data"]]
 
     def _filters(
         self, type_name: str, names: Sequence[str], wanted: Iterable[Values]

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
+from registry.client.registry_client import Document, Operation
 from registry.model.graph import Graph
-from registry.transfer.client import Document, Operation
 from registry.transfer.lookups import ImportOptions
 from registry.transfer.rows import ID, LID, InvalidRow, Mention, ResourceKey, Row
 

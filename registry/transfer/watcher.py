@@ -1,23 +1,23 @@
 """Follows the change feed of a service, and continues where it has stopped."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from registry.client import Client
 from registry.private_files import new_file
-from registry.transfer.client import RESTART, Client, TransferError
+from registry.start_error import StartError
 
 Deliver = Callable[[str, bytes], Awaitable[None]]
 """Takes the id of a change, and the change as JSON; returns when it is delivered."""
 
-_MIN_DELAY, _MAX_DELAY = 1.0, 30.0
-"""Seconds before connecting again, which double as long as nothing arrives."""
+RESTART = ": read the resources again, and delete the file with the position"
+"""What to do if a position is not accepted."""
 
 
 class PositionFile:
-    """The position after the last change that was delivered. Raises TransferError."""
+    """The position after the last change that was delivered. Raises StartError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class PositionFile:
         with self._explained():
             position = self._path.read_text().strip()
         if not position:  # the service would begin at the present, and leave changes out
-            raise TransferError(f"{self._path} has no position{RESTART}")
+            raise StartError(f"{self._path} has no position{RESTART}")
         return position
 
     def store(self, position: str) -> None:
@@ -42,7 +42,7 @@ class PositionFile:
         try:
             yield
         except OSError as error:
-            raise TransferError(f"--position-file: {self._path}: {error.strerror}") from None
+            raise StartError(f"--position-file: {self._path}: {error.strerror}") from None
 
 
 async def watch(
@@ -51,25 +51,13 @@ async def watch(
     """Deliver all changes in their order, at least once, again after a crash.
 
     The last change of a transaction has the id of its position, others one with a number added:
-    they have the same ids when they are delivered again. file: None to begin at the present. If the
-    service refuses, raises TransferError, or Gone for an expired position; otherwise it connects
-    again. Raises what `deliver` raises.
+    they have the same ids when they are delivered again. file: None to begin at the present. Raises
+    RegistryError, or what `deliver` raises; what does not last, it waits for.
     """
-    position, delay = file.load() if file else None, _MIN_DELAY
-    while True:
-        changes: list[bytes] = []  # of a transaction that has not arrived as a whole
-        async for event in client.follow(types, position):
-            delay = _MIN_DELAY
-            if event.is_change:
-                changes.append(event.data)
-            if not event.id:
-                continue
-            for number, change in enumerate(changes[:-1], 1):
-                await deliver(f"{event.id}-{number}", change)
-            for change in changes[-1:]:
-                await deliver(event.id, change)
-            changes, position = [], event.id
-            if file:
-                file.store(position)
-        await asyncio.sleep(delay)
-        delay = min(2 * delay, _MAX_DELAY)
+    async for position, changes in client.follow(types, file.load() if file else None):
+        for number, change in enumerate(changes, 1):
+            is_last = number == len(changes)
+            await deliver(position if is_last else f"{position}-{number}", change)
+        if file:
+            file.store(position)
+    raise AssertionError  # the feed has no end

@@ -9,7 +9,6 @@ from itertools import chain, repeat
 from aiohttp import ClientError, ClientSession, ClientTimeout, hdrs
 
 from registry.printable import note
-from registry.transfer.client import Gone
 
 _PREFIX = "whsec_"
 _SECRET_BYTES = range(24, 65)
@@ -37,6 +36,10 @@ def parse_secret(text: str) -> bytes:
     return key
 
 
+class ReceiverGone(Exception):
+    """A receiver wants no further changes."""
+
+
 class Webhook:
     """A receiver of changes. key: the secret that it shares with the sender."""
 
@@ -48,7 +51,7 @@ class Webhook:
     async def deliver(self, id_: str, body: bytes) -> None:
         """Send a change until the receiver accepts it.
 
-        id_: that of the change, the same when it is sent again. Raises Gone if the receiver
+        id_: that of the change, the same when it is sent again. Raises ReceiverGone if the receiver
         wants no further ones.
         """
         for delay in chain(_DELAYS, repeat(60.0)):
@@ -83,7 +86,7 @@ class Webhook:
         except (ClientError, OSError) as error:
             return f"cannot be reached ({' '.join(str(error).split())})"
         if status == _GONE:
-            raise Gone(f"{self._url} wants no further changes: it responded with 410")
+            raise ReceiverGone(f"{self._url} wants no further changes: it responded with 410")
         if status // 100 == 3 and target:
             return f"redirects to {target}, where changes are not sent"
         return None if status // 100 == 2 else f"has responded with {status}"

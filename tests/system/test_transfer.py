@@ -14,10 +14,10 @@ from pathlib import Path
 
 import orjson
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from registry.transfer.client import Client
+from registry.client import Client, transport
 from tests.certificates import Authority
 from tests.support import Api, Database
 from tests.system.conftest import Start
@@ -101,7 +101,7 @@ async def test_standard_input_is_imported(api: Api) -> None:
 
 
 async def test_a_request_is_repeated_if_its_response_is_lost(
-    api: Api, fake_service: FakeService
+    api: Api, fake_service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = count()
 
@@ -111,8 +111,8 @@ async def test_a_request_is_repeated_if_its_response_is_lost(
             raise asyncio.CancelledError  # aiohttp then closes the connection
         return response
 
-    async with ClientSession(await fake_service(lose_every_second)) as session:
-        client = Client(session, delays=(0,))
+    monkeypatch.setattr(transport, "DELAYS", (0,))
+    async with Client(await fake_service(lose_every_second)) as client:
         for serial in ("A-1", "A-2", "A-3"):
             data = {"type": "computer", "attributes": {"serial": serial}}
             await client.execute([{"op": "add", "data": data}])
@@ -120,15 +120,18 @@ async def test_a_request_is_repeated_if_its_response_is_lost(
     assert len(await fleet(api)) == 3
 
 
-async def test_a_request_is_repeated_during_overload(fake_service: FakeService) -> None:
+async def test_a_request_is_repeated_during_overload(
+    fake_service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     statuses = iter((200, 503, 503, 200))
 
     async def handle(_: web.Request) -> web.Response:
         return web.json_response({"data": []}, status=next(statuses))
 
-    async with ClientSession(await fake_service(handle)) as session:
-        client = Client(session, delays=(0, 0))
-        assert await client.read("persons", []) == await client.read("persons", [])
+    monkeypatch.setattr(transport, "DELAYS", (0, 0))
+    async with Client(await fake_service(handle)) as client:
+        replies = [await client.send("GET", "persons") for _ in range(2)]
+        assert [reply.status for reply in replies] == [200, 200]
 
 
 @pytest.mark.parametrize("options", [COMPUTERS, ("--type", "computer", "--create")])
@@ -160,7 +163,10 @@ async def test_an_import_that_is_killed_continues_where_it_stopped(
 @pytest.mark.parametrize(
     ("response", "message"),
     [
-        (None, "cannot reach the service (is it running, is --url correct?): Server disconnected"),
+        (
+            None,
+            "cannot reach the service (is it running, is the URL correct?): Server disconnected",
+        ),
         (
             web.Response(status=503, text='{"errors": [{"detail": "No database."}]}'),
             "/computers failed with status 503: No database.",

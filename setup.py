@@ -26,7 +26,11 @@ setup(
     version=__version__,
     description="A JSON:API 1.0 service for persons and the computers they own",
     packages=find_packages(include=["registry", "registry.*"]),
-    package_data={"registry": ["py.typed"], "registry.openapi": ["page/*", "swagger-ui/*"]},
+    package_data={
+        "registry": ["py.typed"],
+        "registry.openapi": ["page/*", "swagger-ui/*"],
+        "registry.web": ["page/*"],
+    },
     cmdclass={"build_py": BuildWithSwaggerUi},
     entry_points={"console_scripts": ["registry=registry.__main__:main"]},
     python_requires=">=3.11",

@@ -37,6 +37,7 @@ from registry.openapi import swagger_ui
 from registry.openapi.description import describe
 from registry.settings import Settings
 from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
+from registry.web import serving
 
 
 def create_app(
@@ -74,6 +75,7 @@ def create_app(
     if settings.metrics_port is None:
         metrics_endpoint.mount(app, scrape)
     swagger_ui.mount(app, describe(graph, settings))
+    serving.mount(app)
     return app
 
 

@@ -35,6 +35,7 @@ LAYERS = [
     "http",
     "transfer",
     "openapi",
+    "web",
     "app",
     "processes",
     "commands",

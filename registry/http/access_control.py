@@ -9,7 +9,7 @@ from registry.access.oidc import ClaimRules, OidcVerifier
 from registry.access.principal import Principal, known_scopes
 from registry.access.token_form import PREFIX, check_form, digest_of
 from registry.http.app_keys import DEADLINES
-from registry.http.service_urls import HEALTH_PATHS, ROOT_PATH, UI_PATH
+from registry.http.service_urls import HEALTH_PATHS, PAGE_PATH, ROOT_PATH, UI_PATH
 from registry.installation import command, is_default
 from registry.jsonapi.authorization import authorize
 from registry.jsonapi.error_types import AuthenticationRequired, InvalidAuthorization
@@ -20,7 +20,7 @@ from registry.storage import TokenLookups, Tokens
 PRINCIPAL = web.RequestKey("principal", Principal)
 """Who has sent the request; set before a view is called, unless nobody has to be known."""
 
-_PUBLIC = (UI_PATH, *sorted(HEALTH_PATHS))
+_PUBLIC = (UI_PATH, PAGE_PATH, *sorted(HEALTH_PATHS))
 """Prefixes of the paths that need no access token; the root needs none either."""
 
 
@@ -93,9 +93,11 @@ def access_middleware(app: web.Application) -> Middleware:
     async def check_access(request: web.Request, handler: Handler) -> web.StreamResponse:
         required_by = getattr(request.match_info.handler, "required_by", None)
         if required_by is None:
-            if _is_public(request):
+            # The root tells what a token allows.
+            is_root = request.path == ROOT_PATH
+            if _is_public(request) and not (is_root and bearer_token(request)):
                 return await handler(request)
-            if request.match_info.http_exception is None:
+            if not is_root and request.match_info.http_exception is None:
                 raise web.HTTPForbidden
         # Without a route: 404 or 405, but only for an authenticated client.
         requirements = required_by(request) if required_by else ()

@@ -14,6 +14,9 @@ METRICS_PATH = "/metrics"
 LIVE_PATH = "/health/live"
 READY_PATH = "/health/ready"
 HEALTH_PATHS = frozenset({LIVE_PATH, READY_PATH})
+PAGE_PATH = "/api/page"
+"""The prefix of the files of the page for people."""
+
 UI_PATH = "/api/swagger"
 """The prefix of Swagger UI and the OpenAPI document."""
 

@@ -232,4 +232,5 @@ def _comparison(field: StoredField) -> Json:
     value = dict(attribute.value_schema)
     if attribute.nullable and value != _STRING:
         value = {"anyOf": [value, {**_STRING, "enum": [NULL]}]}
-    return _query(f"filter[{field.name}]", description, {"type": "array", "items": value})
+    schema = {"type": "array", "items": value}
+    return _query(f"filter[{field.name}]", description, schema, **{"x-operators": operators})

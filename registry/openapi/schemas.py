@@ -221,6 +221,7 @@ def _attributes(
         unique = f"No two {resource_type.collection} have the same{case}."
         described = f"{properties[name].get('description', '')} {unique}"
         properties[name]["description"] = described.lstrip()
+        properties[name]["x-unique"] = True
     if creating:
         required = {name: properties[name] for name, one in attributes.items() if one.required}
         return object_of(required, properties)

@@ -108,7 +108,7 @@ def _announcement(settings: Settings, listener: socket.socket, notice: str) -> s
     """Return the line for a service that is ready. notice: about access tokens, or empty."""
     url = settings.public_url or url_of(settings.scheme, listener)
     ready = (
-        f"Registry ready: API {url}/persons, "
+        f"Registry ready: page {url}/, API {url}/persons, "
         f"Swagger UI {url}{UI_PATH}/ (version {swagger_ui.version()})"
     )
     reach = _ON_ALL_ADDRESSES if listens_on_all_addresses(listener) else ""

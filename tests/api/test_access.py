@@ -36,7 +36,14 @@ TOKEN = "reg_0000000000000000000000000000000000000000000jlcZC2"
 
 SCOPES = ["read", "write", "persons:read", "persons:write", "computers:read", "computers:write"]
 
-PUBLIC = {"/", "/api/swagger", "/api/swagger/{path}", "/health/live", "/health/ready"}
+PUBLIC = {
+    "/",
+    "/api/page/{path}",
+    "/api/swagger",
+    "/api/swagger/{path}",
+    "/health/live",
+    "/health/ready",
+}
 TYPES = {
     "/persons": {"persons"},
     "/persons/{id}": {"persons"},

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
 import pytest
 
+import registry.web
 from registry.settings import Settings
 from tests.conftest import Grant, Serve
 from tests.support import MEDIA_TYPE, Api
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+
+PAGE = Path(registry.web.__file__).parent / "page"
+
+OTHERS = ("changes", "openapi", "swagger_ui")
+"""The members of `meta` with other URLs that can be read."""
 
 Fetch = Callable[..., Awaitable[tuple[int, dict[str, str], Any]]]
 
@@ -46,20 +54,55 @@ async def test_the_root_links_to_everything(api: Api, accept: str) -> None:
         "assignment": f"{api.origin}/assignments",
     }
     assert meta["operations"] == f"{api.origin}/operations"
-    for url in (*meta["collections"].values(), meta["openapi"], meta["swagger_ui"]):
+    for url in (*meta["collections"].values(), *map(meta.get, OTHERS)):
         status, _, _ = await fetch(api, "GET", url.removeprefix(api.origin))
         assert status == 200, url
 
 
 @pytest.mark.parametrize("accept", [BROWSER, "text/html", "TEXT/HTML;q=0.5"])
-async def test_the_root_leads_browsers_to_swagger_ui(api: Api, accept: str) -> None:
+async def test_the_root_shows_browsers_the_page(api: Api, accept: str) -> None:
     for method in ("GET", "HEAD"):
         status, headers, body = await fetch(api, method, "/?utm_source=x", Accept=accept)
-        assert (status, body) == (303, b"")
+        assert (status, bool(body)) == (200, method == "GET")
+        assert headers["Content-Type"] == "text/html"
         assert "Accept" in headers["Vary"]
-        target = urljoin("https://fleet.example/registry/", headers["Location"])
-        assert target == "https://fleet.example/registry/api/swagger/"
-        assert "Content-Type" not in headers
+        assert "connect-src 'self'" in headers["Content-Security-Policy"]
+        known = {"Accept": accept, "If-None-Match": headers["Etag"]}
+        assert (await fetch(api, method, "/", **known))[0] == 304
+
+
+async def test_the_page_needs_no_other_host_and_at_most_60_kb(api: Api) -> None:
+    """A reverse proxy may serve it below a prefix, so all its links are relative."""
+    _, _, body = await fetch(api, "GET", "/", Accept=BROWSER)
+    names = {file.name for file in PAGE.iterdir()}
+    linked = re.findall(r'(?:href|src)="([^"#]+)"', body.decode())
+    assert {f"api/page/{name}" for name in names - {"index.html"}} == {
+        one for one in linked if not one.startswith("api/swagger/")
+    }
+    size = 0
+    for name in names:
+        async with api.client.get(f"/api/page/{name}") as response:
+            assert response.status == 200
+            size += int(response.headers["Content-Length"])
+            hosts = set(re.findall(rb"https?://([^/\"]+)", await response.read()))
+            assert hosts <= {b"jsonapi.org", b"www.w3.org"}  # of names, which nobody visits
+    assert size <= 60_000
+
+
+async def test_the_root_tells_what_a_token_allows(
+    serve: Serve, secured: Settings, grant: Grant
+) -> None:
+    api = await serve(settings=secured)
+    expected = {
+        "read": (["person", "computer", "assignment"], []),
+        "computers:write": (["computer"], ["computer"]),
+    }
+    for scope, (read, write) in expected.items():
+        token = await grant(scope)
+        _, _, body = await fetch(api, "GET", "/", Authorization=f"Bearer {token}")
+        access = json.loads(body)["meta"]["access"]
+        assert (access["read"], access["write"]) == (read, write)
+    assert (await api.get("/", Authorization="Bearer x")).errors == [(401, "")]
 
 
 async def test_the_root_negotiates_and_rejects_parameters_as_other_paths_do(api: Api) -> None:
@@ -71,7 +114,7 @@ async def test_the_root_negotiates_and_rejects_parameters_as_other_paths_do(api:
 async def test_the_root_needs_no_token(serve: Serve, settings: Settings, grant: Grant) -> None:
     api = await serve(settings=replace(settings, auth="on"))
     assert (await fetch(api, "GET", "/"))[0] == 200
-    assert (await fetch(api, "GET", "/", Accept=BROWSER))[0] == 303
+    assert (await fetch(api, "GET", "/", Accept=BROWSER))[0] == 200
     for path in ("/persons/", "/persons/1/", "/persons/x/"):
         assert (await fetch(api, "GET", path))[0] == 401
     sent = {"Authorization": f"Bearer {await grant('computers:read')}"}

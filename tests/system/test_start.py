@@ -31,7 +31,8 @@ def test_the_service_prints_its_urls_in_one_line(start: Start) -> None:
     service = start("--host", "localhost")
     line = service.announcement
     assert re.fullmatch(
-        rf"Registry ready: API {service.url}/persons, Swagger UI {service.url}/api/swagger/ .*\n",
+        rf"Registry ready: page {service.url}/, API {service.url}/persons, "
+        rf"Swagger UI {service.url}/api/swagger/ .*\n",
         line,
     )
     assert service.request("/persons")["meta"] == {"count": 0}
@@ -57,7 +58,7 @@ def test_more_connections_are_served_than_open_files(start: Start, mongodb_uri: 
 def test_a_service_without_output_logs_urls(redirection: str, reason: str, start: Start) -> None:
     script = f'exec {shlex.join(COMMAND)} "$@" {redirection}'
     service = start(command=("bash", "-c", script, "bash"), waits=False)
-    warning = f"WARNING Standard output ({reason}): Registry ready: API http"
+    warning = f"WARNING Standard output ({reason}): Registry ready: page http"
     assert warning in service.log_line()
     assert service.stop() == (0, "")
 

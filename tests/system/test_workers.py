@@ -70,7 +70,7 @@ def create_persons(service: Service, count: int) -> list[int]:
 def test_workers_share_data_and_print_their_urls_once(start: Start) -> None:
     service = start(*TWO)
     line = service.announcement
-    assert line.startswith(f"Registry ready: API {service.url}/persons, Swagger UI ")
+    assert line.startswith(f"Registry ready: page {service.url}/, API ")
     assert len(workers_of(service)) == listener_count(service) == 2
     mongod = service.mongod
     assert len(set(create_persons(service, 40))) == 40

@@ -5,9 +5,12 @@ from collections.abc import Generator, Iterable
 
 from aiohttp import hdrs, web
 
+from registry.access.principal import Action, Principal, sufficient_scopes
+from registry.http.access_control import PRINCIPAL
 from registry.http.app_keys import GRAPH, PROXIES, REPOSITORY, SETTINGS
 from registry.http.responses import DocumentResponse
 from registry.http.service_urls import (
+    CHANGES_PATH,
     LIVE_PATH,
     OPERATIONS_PATH,
     READY_PATH,
@@ -16,11 +19,14 @@ from registry.http.service_urls import (
     absolute_url,
     without_trailing_slash,
 )
-from registry.jsonapi.authorization import Requirement
+from registry.http.static_files import PAGE
+from registry.jsonapi.authorization import Requirement, readable_with
 from registry.jsonapi.content_negotiation import HTML, check_accept, prefers
 from registry.jsonapi.documents import encode_meta
 from registry.jsonapi.query import reject_parameters
 from registry.jsonapi.resource_objects import path_of
+from registry.model.graph import Graph
+from registry.model.resource_type import ResourceType
 from registry.protocol import MEDIA_TYPE
 
 _STOPPING = web.AppKey("stopping", asyncio.Event)
@@ -54,22 +60,20 @@ class ReadOnlyView(web.View):
 
 
 class EntryPointView(ReadOnlyView):
-    """Leads browsers to Swagger UI, and tells other clients the URLs of the collections.
+    """Shows browsers the page for people, and tells other clients the URLs of the collections.
 
     The OpenAPI document, which needs no token either, has the same paths.
     """
 
     async def get(self) -> web.StreamResponse:
-        """Respond with 303 if `Accept` prefers HTML, else with a document that has only `meta`.
+        """Respond with the page if `Accept` prefers HTML, else with a document of only `meta`.
 
-        Raises NotAcceptable, or ApiErrors for parameters (JSON:API 1.0, Top Level; RFC 9110,
-        15.4.4).
+        It has what the access token allows, if one was sent. Raises NotAcceptable, or ApiErrors for
+        parameters (JSON:API 1.0, Top Level).
         """
         accept = self.request.headers.getall(hdrs.ACCEPT, ())
         if prefers(HTML, accept):
-            # Relative to the root, which a reverse proxy may serve under a longer path.
-            location = f"{UI_PATH.removeprefix(ROOT_PATH)}/"
-            return web.Response(status=303, headers={hdrs.LOCATION: location})
+            return await self.request.app[PAGE].get(self.request)
         check_accept(accept)
         reject_parameters(self.request.query)
         app = self.request.app
@@ -78,8 +82,10 @@ class EntryPointView(ReadOnlyView):
         meta = {
             "collections": {one.type: base + path_of(one) for one in app[GRAPH].values()},
             "operations": base + OPERATIONS_PATH,
+            "changes": base + CHANGES_PATH,
             "openapi": f"{base}{UI_PATH}/openapi.json",
             "swagger_ui": f"{base}{UI_PATH}/",
+            **_access(self.request.get(PRINCIPAL), app[GRAPH]),
         }
         body = encode_meta({"self": root}, meta)
         return DocumentResponse(200, body, {hdrs.CONTENT_TYPE: MEDIA_TYPE})
@@ -126,6 +132,19 @@ class TrailingSlashView(web.View):
         """Respond with 308, upon which clients repeat the method and body (RFC 9110, 15.4.9)."""
         headers = {hdrs.LOCATION: without_trailing_slash(self.request)}
         return web.Response(status=308, headers=headers)
+
+
+def _access(principal: Principal | None, graph: Graph) -> dict[str, dict[str, object]]:
+    """Return what a principal may do: the types that it may read, and those that it may write."""
+    if principal is None:
+        return {}
+
+    def may(action: Action, types: Iterable[ResourceType]) -> bool:
+        return all(principal.has_one_of(sufficient_scopes(action, one)) for one in types)
+
+    read = [one.type for one in graph.values() if may(Action.READ, readable_with(one, graph))]
+    write = [one.type for one in graph.writable if may(Action.WRITE, [one])]
+    return {"access": {"name": principal.id, "read": read, "write": write}}
 
 
 def _health(failure: str | None) -> web.Response:

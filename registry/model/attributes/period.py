@@ -1,7 +1,6 @@
 """The attributes of periods: when each begins and ends, and what it copies."""
 
 import datetime
-from collections.abc import Mapping
 from typing import Any
 
 from registry.model.attributes.base import Operator
@@ -64,11 +63,12 @@ class CopiedText(Text):
     """
 
     is_indexed = False
-    constraints: Mapping[str, Any] = {}  # the lengths follow from the attribute there
 
     def __init__(self, end: str, source: str, **metadata: Any) -> None:
         super().__init__(read_only=True, **metadata)
         self.end = end
+        # The lengths follow from the attribute there.
+        self.constraints = {"x-copied-from": end}
         self.source = source
 
     def check(self, value: str) -> None:

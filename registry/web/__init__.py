@@ -1,0 +1,1 @@
+"""The page for people: HTML, CSS and ES modules, which use the public API."""

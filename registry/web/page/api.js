@@ -1,0 +1,219 @@
+/** Requests to the registry: its documents, failures, waits, and the stream of changes. */
+
+import { texts } from "./texts.js"
+
+export const MEDIA_TYPE = "application/vnd.api+json"
+const ATOMIC = `${MEDIA_TYPE}; ext="https://jsonapi.org/ext/atomic"`
+const TIMEOUT_MS = 30_000
+const MAX_WAIT_SECONDS = 10
+const MAX_ATTEMPTS = 4
+
+/** @typedef {{ type: string, id: string }} Identifier */
+/**
+ * @typedef {Identifier & {
+ *   attributes: Record<string, any>,
+ *   relationships?: Record<string, { data: Identifier | Identifier[] | null }>,
+ * }} Resource
+ */
+/**
+ * @typedef {{
+ *   data: any, included?: Resource[], meta?: any, errors?: ErrorObject[],
+ *   "atomic:results"?: { data?: Resource }[],
+ * }} Document
+ */
+/**
+ * @typedef {{
+ *   status: string, code: string, title: string, detail: string,
+ *   source?: { pointer?: string, parameter?: string }, links?: { about?: string },
+ * }} ErrorObject
+ */
+/** @typedef {Record<string, string>} Query */
+/**
+ * @typedef {{
+ *   query?: Query, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal,
+ *   accept?: string, seconds?: number, asks?: boolean,
+ * }} Options
+ */
+
+/** A request that was not answered as hoped. status: 0 if there was no answer. */
+export class Failure extends Error {
+  /**
+   * @param {number} status
+   * @param {ErrorObject[]} [errors]
+   * @param {number} [retryAfter] in seconds
+   */
+  constructor(status, errors = [], retryAfter = 0) {
+    super(texts.failure(status, errors, retryAfter))
+    this.status = status
+    this.errors = errors
+    this.retryAfter = retryAfter
+  }
+}
+
+/** A client of the registry at the address of this page. */
+export class Api {
+  /** The access token, if one is known. @type {string | null} */
+  token = null
+
+  /** Called if a request is refused without a valid token; whether to try again with a new one. */
+  onUnauthorized = async () => false
+
+  /** Called with the seconds to wait, before a busy registry is asked again. */
+  onWait = (/** @type {number} */ _seconds) => {}
+
+  /** The position in the change feed of the document that was read last. */
+  position = ""
+
+  /** Keys of additions that may have been executed, by path and body. @type {Map<string, string>} */
+  #keys = new Map()
+
+  #base = new URL(".", document.baseURI)
+
+  /**
+   * Return the URL of a path of the registry, which a reverse proxy may serve below a prefix.
+   * @param {string} path
+   * @param {Query} [query]
+   */
+  url(path, query = {}) {
+    const url = new URL(path.replace(/^\//, ""), this.#base)
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+    return url
+  }
+
+  /**
+   * Return the document at a path. A busy registry is asked again, when it says so.
+   * @param {string} path
+   * @param {Query} [query]
+   * @param {AbortSignal} [signal]
+   */
+  async get(path, query, signal) {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const response = await this.fetch("GET", path, { query, signal })
+        this.position = response.headers.get("Registry-Position") ?? this.position
+        const document = /** @type {Document} */ (await response.json())
+        return { document, etag: response.headers.get("ETag") ?? "" }
+      } catch (error) {
+        const isBusy = error instanceof Failure && error.status === 503
+        if (!isBusy || attempt === MAX_ATTEMPTS) throw error
+        const seconds = Math.min(error.retryAfter || attempt, MAX_WAIT_SECONDS)
+        this.onWait(seconds)
+        await pause(seconds * 1_000, signal)
+      }
+    }
+  }
+
+  /**
+   * Send a change, and return the document of the response; null if it has none.
+   *
+   * A POST has an Idempotency-Key. If nobody knows whether it was executed, the same one again has
+   * the same key, and so is executed once.
+   * @param {"POST" | "PATCH" | "DELETE"} method
+   * @param {string} path
+   * @param {Options} [options]
+   * @returns {Promise<Document | null>}
+   */
+  async change(method, path, options = {}) {
+    const headers = { ...options.headers }
+    const repeated = `${path} ${JSON.stringify([headers, options.body])}`
+    if (method === "POST") {
+      headers["Idempotency-Key"] = this.#keys.get(repeated) ?? newKey()
+      this.#keys.set(repeated, headers["Idempotency-Key"])
+    }
+    try {
+      const response = await this.fetch(method, path, { ...options, headers })
+      this.#keys.delete(repeated)
+      return response.status === 204 ? null : await response.json()
+    } catch (error) {
+      const isAnswer = error instanceof Failure && error.status > 0 && error.status < 500
+      if (isAnswer) this.#keys.delete(repeated)
+      throw error
+    }
+  }
+
+  /**
+   * Execute operations, all or none (Atomic Operations).
+   * @param {unknown[]} operations
+   * @param {string[]} preferences
+   * @param {AbortSignal} signal
+   */
+  operate(operations, preferences, signal) {
+    /** @type {Record<string, string>} */
+    const headers = preferences.length > 0 ? { Prefer: preferences.join(", ") } : {}
+    const body = { "atomic:operations": operations }
+    return this.change("POST", "/operations", { body, headers, signal })
+  }
+
+  /**
+   * Return a successful response. Raises Failure, or AbortError.
+   * @param {string} method
+   * @param {string} path
+   * @param {Options} options seconds: 0 sets no limit; asks: whether for a valid token, if need be
+   */
+  async fetch(method, path, options) {
+    for (;;) {
+      const response = await this.#send(method, path, options)
+      if (response.ok) return response
+      const failure = await failureOf(response)
+      const asks = failure.status === 401 && options.asks !== false
+      if (!asks || !(await this.onUnauthorized())) throw failure
+    }
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {Options} options
+   */
+  async #send(method, path, { query, body, headers, signal, accept = MEDIA_TYPE, seconds }) {
+    const sent = new Headers({ Accept: accept, ...headers })
+    if (this.token) sent.set("Authorization", `Bearer ${this.token}`)
+    if (body) sent.set("Content-Type", path === "/operations" ? ATOMIC : MEDIA_TYPE)
+    const limit = seconds === 0 ? [] : [AbortSignal.timeout(TIMEOUT_MS)]
+    const signals = AbortSignal.any([...(signal ? [signal] : []), ...limit])
+    const content = body ? JSON.stringify(body) : undefined
+    const request = { method, headers: sent, body: content, signal: signals }
+    try {
+      return await fetch(this.url(path, query), request)
+    } catch (error) {
+      if (signal?.aborted) throw error
+      throw new Failure(0)
+    }
+  }
+}
+
+/**
+ * Return what an unsuccessful response tells.
+ * @param {Response} response
+ */
+async function failureOf(response) {
+  const retryAfter = Number(response.headers.get("Retry-After")) || 0
+  const document = await response.json().catch(() => ({}))
+  return new Failure(response.status, document.errors, retryAfter)
+}
+
+/** Return a key that no other request has; `randomUUID` would need HTTPS. */
+function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16)).join("-")
+}
+
+/**
+ * Wait. Raises AbortError.
+ * @param {number} milliseconds
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<void>}
+ */
+export function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    setTimeout(resolve, milliseconds)
+    signal?.addEventListener("abort", () => reject(signal.reason))
+  })
+}
+
+/**
+ * Return whether an error only says that nobody waits for the result any more.
+ * @param {unknown} error
+ */
+export function isAborted(error) {
+  return error instanceof DOMException && error.name === "AbortError"
+}

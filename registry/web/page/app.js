@@ -1,0 +1,217 @@
+/** The start of the page, and its router: the address has the whole state. */
+
+import { accessButton, askAgain, requireAccess } from "./access.js"
+import { Api, Failure, isAborted } from "./api.js"
+import { Card } from "./card.js"
+import { describe } from "./description.js"
+import { announce, button, byId, h } from "./dom.js"
+import { follow } from "./feed.js"
+import { FindBox } from "./find.js"
+import { askToLeave } from "./form.js"
+import { List } from "./list.js"
+import { texts } from "./texts.js"
+
+/** @typedef {import("./description.js").Type} Type */
+/**
+ * @typedef {{
+ *   element: HTMLElement, title: string | undefined, load(): Promise<void>, isDirty?: boolean,
+ *   update(changes: import("./feed.js").Change[]): unknown,
+ * }} View
+ */
+
+/** What all views share. */
+export class App {
+  api = new Api()
+
+  /** What the access token allows; null where none is required. @type {import("./access.js").Access | null} */
+  access = null
+
+  /** @type {View | null} */
+  #view = null
+  #loading = new AbortController()
+  #shownHash = location.hash
+
+  /** @param {import("./description.js").Description} description */
+  constructor(description) {
+    this.description = description
+  }
+
+  mayRead = (/** @type {string} */ type) => !this.access || this.access.read.includes(type)
+  mayWrite = (/** @type {string} */ type) => {
+    const isWritable = this.description.types.get(type)?.writable ?? false
+    return isWritable && (!this.access || this.access.write.includes(type))
+  }
+
+  /** The types that may be read. */
+  get types() {
+    return [...this.description.types.values()].filter((one) => this.mayRead(one.name))
+  }
+
+  /** Build what surrounds the views, and show what the address says. */
+  async start() {
+    document.title = this.description.title
+    byId("title").textContent = this.description.title
+    this.api.onUnauthorized = askAgain(this)
+    this.api.onWait = (seconds) => announce(texts.wait(seconds))
+    if (this.description.requiresTokens) {
+      this.access = await requireAccess(this, texts.tokenHelp)
+      byId("tools").prepend(accessButton(this, this.access))
+    }
+    const found = this.types.filter((one) => one.writable)
+    const names = found.map((one) => one.plural.toLowerCase()).join(", ")
+    const box = new FindBox(
+      this,
+      found,
+      ({ type, resource }) => resource && this.navigate(`${type.path}/${resource.id}`),
+      { label: texts.find, placeholder: texts.findHint(names), id: "find" },
+    )
+    byId("search").append(box.element)
+    const links = this.types.map((one) => h("a", { href: `#${one.path}` }, one.plural))
+    byId("types").append(...links)
+    document.addEventListener("keydown", (event) => this.#key(event, box))
+    window.addEventListener("hashchange", () => this.#follow())
+    window.addEventListener("beforeunload", (event) => this.#view?.isDirty && event.preventDefault())
+    box.input.focus()
+    await this.show()
+    if (this.description.hasFeed) follow(this.api, (changes) => this.#view?.update(changes))
+  }
+
+  /**
+   * @param {KeyboardEvent} event
+   * @param {FindBox} box
+   */
+  #key(event, box) {
+    const target = /** @type {HTMLElement} */ (event.target)
+    const isTyping = target.matches("input, select, textarea") || document.querySelector("dialog[open]")
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
+    event.preventDefault()
+    box.input.focus()
+    box.input.select()
+  }
+
+  /**
+   * Return the address of a view.
+   * @param {string} path as in the API
+   * @param {URLSearchParams} [state]
+   */
+  address(path, state = new URLSearchParams()) {
+    const query = state.toString().replaceAll("%5B", "[").replaceAll("%5D", "]").replaceAll("%2C", ",")
+    return `#${path}${query ? "?" : ""}${query}`
+  }
+
+  /**
+   * Go to a view.
+   * @param {string} path
+   * @param {URLSearchParams} [state]
+   */
+  navigate(path, state) {
+    location.hash = this.address(path, state)
+  }
+
+  /** Show the view of the address, unless what was typed in this one would be lost. */
+  async #follow() {
+    if (location.hash === this.#shownHash) return
+    if (this.#view?.isDirty) {
+      const wanted = location.hash
+      history.replaceState(null, "", this.#shownHash)
+      if (!(await askToLeave())) return
+      history.pushState(null, "", wanted)
+    }
+    this.#shownHash = location.hash
+    await this.show({ isNew: true })
+  }
+
+  /** Read the view again, if nothing was typed in it. */
+  refresh() {
+    return this.#view?.isDirty ? undefined : this.show()
+  }
+
+  /**
+   * Show the view of the address.
+   * @param {{ isNew?: boolean }} [options] isNew: whether to begin at its heading
+   */
+  async show({ isNew = false } = {}) {
+    this.#loading.abort()
+    this.#loading = new AbortController()
+    const { signal } = this.#loading
+    const main = byId("main")
+    main.setAttribute("aria-busy", "true")
+    let content
+    try {
+      this.#view = this.#viewOf(signal)
+      await this.#view.load()
+      content = this.#view.element
+    } catch (error) {
+      if (isAborted(error)) return
+      content = this.#failed(/** @type {Error} */ (error))
+    }
+    if (signal.aborted) return
+    main.removeAttribute("aria-busy")
+    main.replaceChildren(content)
+    document.title = `${this.#view?.title ?? texts.notFound} – ${this.description.title}`
+    this.#markType()
+    if (isNew) {
+      main.querySelector("h1")?.focus()
+      window.scrollTo(0, 0)
+    }
+  }
+
+  /**
+   * Return the view that the address names. Raises Failure.
+   * @param {AbortSignal} signal
+   * @returns {View}
+   */
+  #viewOf(signal) {
+    const [path, query = ""] = decodeURI(location.hash.slice(1)).split("?")
+    const [collection, id, link] = path.split("/").filter(Boolean)
+    const state = new URLSearchParams(location.hash.split("?")[1] ?? query)
+    const type = collection ? this.types.find((one) => one.path === `/${collection}`) : this.types[0]
+    if (!type) throw new Failure(this.types.length > 0 ? 404 : 403)
+    if (id && !/^[0-9]+$/.test(id)) throw new Failure(404)
+    if (!id) return new List(this, type, type.path, state, signal)
+    if (!link) return new Card(this, type, id, signal)
+    const relationship = type.relationships.find((one) => one.many && one.name === link)
+    const target = relationship && this.types.find((one) => one.name === relationship.target)
+    if (!target) throw new Failure(404)
+    return new List(this, target, `${type.path}/${id}/${link}`, state, signal, type)
+  }
+
+  /**
+   * Return what is shown in place of a view that cannot be read.
+   * @param {Error} error
+   */
+  #failed(error) {
+    this.#view = null
+    const isMissing = error instanceof Failure && error.status === 404
+    return h(
+      "section",
+      { class: "blank", role: "alert" },
+      h("h1", { tabindex: "-1" }, isMissing ? texts.notFound : texts.failed),
+      h("p", {}, isMissing ? texts.notFoundHelp : error.message),
+      isMissing ? null : button(texts.tryAgain, () => this.show(), { class: "primary" }),
+    )
+  }
+
+  #markType() {
+    const path = location.hash.slice(1).split(/[?/]/)[1]
+    for (const link of byId("types").querySelectorAll("a")) {
+      const isShown = link.hash === `#/${path ?? ""}` || (!path && link === byId("types").firstElementChild)
+      if (isShown) link.setAttribute("aria-current", "page")
+      else link.removeAttribute("aria-current")
+    }
+  }
+}
+
+/** Read the description of the registry, and start. */
+async function start() {
+  try {
+    const response = await new Api().fetch("GET", "/api/swagger/openapi.json", { accept: "application/json" })
+    await new App(describe(await response.json())).start()
+  } catch (error) {
+    const again = button(texts.tryAgain, () => location.reload(), { class: "primary" })
+    const text = h("p", {}, /** @type {Error} */ (error).message)
+    byId("main").replaceChildren(h("section", { class: "blank", role: "alert" }, h("h1", {}, texts.failed), text, again))
+  }
+}
+
+start()

@@ -1,0 +1,410 @@
+/** The card of one resource: what it is, whom it is linked to, and everything to do with it. */
+
+import { Failure } from "./api.js"
+import { fieldsWithNames, nameOf } from "./description.js"
+import { announce, ask, button, h, isBusy, openDialog, whileBusy } from "./dom.js"
+import { FindBox } from "./find.js"
+import { Inputs, askToLeave, openCreation } from "./form.js"
+import { linkTo, Table } from "./table.js"
+import { texts } from "./texts.js"
+import { plain, shown } from "./values.js"
+
+/** @typedef {import("./app.js").App} App */
+/** @typedef {import("./description.js").Type} Type */
+/** @typedef {import("./description.js").Relationship} Relationship */
+/** @typedef {import("./api.js").Resource} Resource */
+
+const ROWS = 10
+
+/** A card, which is a view of the page. */
+export class Card {
+  element = h("article", { class: "card" })
+
+  /** The form, while the resource is edited. @type {Inputs | null} */
+  #inputs = null
+
+  /** @type {Table[]} */
+  #tables = []
+
+  /**
+   * @param {App} app
+   * @param {Type} type
+   * @param {string} id
+   * @param {AbortSignal} signal
+   */
+  constructor(app, type, id, signal) {
+    this.app = app
+    this.type = type
+    this.path = `${type.path}/${id}`
+    this.id = id
+    this.signal = signal
+  }
+
+  /** Whether something was entered that would be lost. */
+  get isDirty() {
+    return this.#inputs?.isDirty ?? false
+  }
+
+  get title() {
+    return this.name
+  }
+
+  /** Read the resource. Raises Failure, AbortError. */
+  async load() {
+    await this.#read()
+    this.#render()
+    await this.#loadTables()
+  }
+
+  async #read() {
+    const names = [...this.type.attributes, ...this.type.authorship].map((one) => one.name)
+    const query = fieldsWithNames(this.type, names, this.app.description, this.app.mayRead)
+    const { document, etag } = await this.app.api.get(this.path, query, this.signal)
+    this.resource = /** @type {Resource} */ (document.data)
+    this.included = document.included ?? []
+    this.etag = etag
+    this.name = nameOf(this.type, this.resource)
+  }
+
+  /**
+   * Read again what others have changed, unless it is being edited.
+   * @param {import("./feed.js").Change[]} changes
+   */
+  async update(changes) {
+    const isMine = changes.some((one) => one.type === this.type.name && one.id === this.id)
+    const linked = changes.some((one) => this.type.relationships.some((link) => link.target === one.type))
+    if (!isMine && !linked) return
+    if (this.#inputs) {
+      if (isMine) this.#inputs.message.textContent = texts.changedMeanwhile
+      return
+    }
+    try {
+      const before = this.etag
+      await this.#read()
+      this.#render()
+      this.element.classList.toggle("flash", before !== this.etag)
+      await this.#loadTables()
+    } catch (error) {
+      if (error instanceof Failure && error.status === 404) this.app.show()
+    }
+  }
+
+  #render() {
+    const { app, type, resource } = this
+    if (!resource) return
+    const mayWrite = type.writable && app.mayWrite(type.name)
+    const edit = button(texts.edit, () => this.#edit(), { class: "edit" })
+    const remove = button(texts.delete, () => this.#delete(), { class: "quiet danger" })
+    const attributes = type.attributes.filter((one) => one !== type.display || !one.readOnly)
+    const facts = attributes.flatMap((one) => [
+      h("dt", {}, one.label),
+      h("dd", {}, shown(one, resource.attributes[one.name])),
+    ])
+    const links = type.relationships.filter((one) => !one.many && app.mayRead(one.target))
+    this.facts = h("dl", { class: "facts" }, ...facts, ...links.flatMap((one) => this.#link(one)))
+    this.many = h("div", { class: "linked" })
+    const crumb = h("a", { href: `#${type.path}` }, type.plural)
+    const heading = h("h1", { tabindex: "-1" }, h("bdi", {}, this.name))
+    const actions = mayWrite ? h("div", { class: "actions" }, edit, remove) : null
+    const header = h("header", {}, h("div", {}, h("p", { class: "crumb" }, crumb), heading), actions)
+    this.element.replaceChildren(header, h("div", { class: "paper" }, this.facts, this.#authorship()), this.many)
+  }
+
+  /** Return who has changed the resource, and when. */
+  #authorship() {
+    const facts = new Map(this.type.authorship.map((one) => [one.name, one]))
+    const line = (/** @type {string} */ label, /** @type {string} */ verb) => {
+      const [at, by] = [facts.get(`${verb}_at`), facts.get(`${verb}_by`)]
+      const time = at && this.resource?.attributes[at.name]
+      const name = by && this.resource?.attributes[by.name]
+      if (!time && !name) return null
+      const author = name ? h("bdi", {}, ` ${texts.by(name)}`) : null
+      return h("span", {}, `${label} `, at && time ? shown(at, time) : null, author)
+    }
+    const changed = line(texts.changed, "updated")
+    return h("p", { class: "authorship" }, changed, line(texts.created_, "created"))
+  }
+
+  /**
+   * Return the row of a to-one relationship, with what can be done to it.
+   * @param {Relationship} link
+   */
+  #link(link) {
+    const { app, type, resource } = this
+    if (!resource) return []
+    const linked = resource.relationships?.[link.name]?.data
+    const mayWrite = link.writable && app.mayWrite(type.name) && app.mayWrite(link.target)
+    const label = linked ? texts.change : texts.assign
+    const named = (/** @type {string} */ verb) => ({ "aria-label": `${verb}: ${link.label}` })
+    const assign = button(label, () => this.#assign(link), { ...named(label), class: linked ? "" : "primary" })
+    const free = button(texts.takeBack, () => this.#change({ [link.name]: null }), named(texts.takeBack))
+    const buttons = mayWrite ? h("span", { class: "actions" }, assign, linked ? free : null) : null
+    const shown = linkTo(app, type, link, resource, this.included ?? [])
+    return [h("dt", {}, link.label), h("dd", { class: "link" }, h("span", {}, shown), buttons)]
+  }
+
+  /**
+   * Ask for the resource that is to be linked.
+   * @param {Relationship} link
+   */
+  #assign(link) {
+    const target = /** @type {Type} */ (this.app.description.types.get(link.target))
+    this.#ask(texts.assignTo(this.name ?? "", link.label), target, (found) =>
+      this.#change({ [link.name]: { type: target.name, id: found.id } }, nameOf(target, found)),
+    )
+  }
+
+  /**
+   * Open a box that finds a resource, or creates it.
+   * @param {string} title
+   * @param {Type} target
+   * @param {(resource: Resource) => unknown} onPick
+   */
+  #ask(title, target, onPick) {
+    const { app } = this
+    const box = new FindBox(
+      app,
+      [target],
+      ({ resource, name }) => {
+        dialog.close()
+        if (resource) onPick(resource)
+        else openCreation(app, target, { onCreated: onPick, text: name })
+      },
+      { label: target.label, placeholder: texts.choose, canCreate: true },
+    )
+    const label = h("label", { for: box.input.id }, target.label)
+    const dialog = openDialog(title, [h("div", { class: "field picker" }, label, box.element)])
+    box.input.focus()
+  }
+
+  /**
+   * Change links of the resource, unless somebody else has changed it.
+   * @param {Record<string, import("./api.js").Identifier | null>} links
+   * @param {string} [target] the name of what it is linked to
+   */
+  async #change(links, target) {
+    const relationships = Object.fromEntries(Object.entries(links).map(([name, data]) => [name, { data }]))
+    const body = { data: { type: this.type.name, id: this.id, relationships } }
+    try {
+      await this.app.api.change("PATCH", this.path, { body, headers: { "If-Match": this.etag ?? "*" } })
+      const name = this.name ?? ""
+      announce(target ? texts.assigned(name, target) : texts.takenBack(name))
+    } catch (error) {
+      announce(/** @type {Error} */ (error).message, { isError: true })
+    }
+    await this.load().catch(() => {})
+    this.#focusHeading()
+  }
+
+  #focusHeading() {
+    this.element.querySelector("h1")?.focus()
+  }
+
+  /** Show the tables of what is linked to the resource. */
+  async #loadTables() {
+    const links = this.type.relationships.filter((one) => one.many && this.app.mayRead(one.target))
+    this.#tables = []
+    const sections = links.map((link) => this.#section(link))
+    await Promise.all(sections.map((one) => one.loaded))
+    this.many?.replaceChildren(...sections.map((one) => one.element))
+  }
+
+  /**
+   * Return the section of a to-many relationship.
+   * @param {Relationship} link
+   */
+  #section(link) {
+    const { app } = this
+    const target = /** @type {Type} */ (app.description.types.get(link.target))
+    const path = `${this.path}/${link.name}`
+    const newest = target.attributes.find((one) => one.kind === "time" && target.canSort(one.name))
+    const state = new URLSearchParams(!target.writable && newest ? { sort: `-${newest.name}` } : {})
+    const mayWrite = link.writable && app.mayWrite(this.type.name) && app.mayWrite(link.target)
+    const free = (/** @type {Resource} */ one) => {
+      const name = nameOf(target, one)
+      return button(texts.takeBack, () => this.#member("DELETE", path, one), {
+        "aria-label": texts.takeBackOf(name),
+      })
+    }
+    const actions = mayWrite ? free : undefined
+    const table = new Table(app, target, path, state, this.signal, { hidden: this.type.name, size: ROWS, actions })
+    this.#tables.push(table)
+    const add = mayWrite
+      ? button(texts.assign, () => this.#ask(`${this.name}: ${link.label}`, target, (one) => this.#member("POST", path, one)), {
+          "aria-label": `${texts.assign}: ${link.label}`,
+        })
+      : null
+    const more = h("span", { class: "more" })
+    const heading = h("header", {}, h("h2", {}, link.label), more, add)
+    const element = h("section", {}, heading, table.region)
+    const load = async () => {
+      const hasRows = await table.load()
+      if (!hasRows) table.region.replaceChildren(h("p", { class: "empty" }, texts.nobody))
+      if (table.page?.after) {
+        const all = `${texts.showAll} (${plain(COUNT, await table.count())})`
+        more.append(h("a", { href: app.address(path, state) }, all))
+      }
+    }
+    return { element, loaded: load() }
+  }
+
+  /**
+   * Link a resource to this one, or take it back.
+   * @param {"POST" | "DELETE"} method
+   * @param {string} path of the relationship
+   * @param {Resource} member
+   */
+  async #member(method, path, member) {
+    const linkage = path.replace(/\/([^/]+)$/, "/relationships/$1")
+    const type = /** @type {Type} */ (this.app.description.types.get(member.type))
+    const name = nameOf(type, member)
+    try {
+      await this.app.api.change(method, linkage, { body: { data: [{ type: member.type, id: member.id }] } })
+      announce(method === "POST" ? texts.assigned(name, this.name ?? "") : texts.takenBack(name))
+    } catch (error) {
+      announce(/** @type {Error} */ (error).message, { isError: true })
+    }
+    await this.load().catch(() => {})
+    this.#focusHeading()
+  }
+
+  /** Show the form in place of the attributes. */
+  #edit() {
+    const { app, type, resource } = this
+    if (!resource) return
+    const inputs = new Inputs(app, type, resource.attributes)
+    this.#inputs = inputs
+    const save = h("button", { class: "primary" }, texts.save)
+    const stop = async () => {
+      if (inputs.isDirty && !(await askToLeave())) return
+      this.#close()
+    }
+    const submit = async (/** @type {Event} */ event) => {
+      event.preventDefault()
+      if (isBusy(save)) return
+      const values = inputs.read()
+      if (values) await whileBusy(save, () => this.#save(inputs, values))
+    }
+    const keydown = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Escape") stop()
+    }
+    const footer = h("footer", {}, button(texts.cancel, stop), save)
+    const form = h("form", { submit, keydown, novalidate: true, class: "facts" }, inputs.element, footer)
+    this.facts?.replaceWith(form)
+    inputs.focus()
+  }
+
+  #close() {
+    this.#inputs = null
+    this.#render()
+    this.#loadTables()
+    const edit = this.element.querySelector("button.edit")
+    if (edit instanceof HTMLElement) edit.focus()
+  }
+
+  /**
+   * Store what differs from what was read.
+   * @param {Inputs} inputs
+   * @param {Record<string, any>} values
+   */
+  async #save(inputs, values) {
+    const before = this.resource?.attributes ?? {}
+    const changed = Object.entries(values).filter(([name, value]) => !isSame(value, before[name]))
+    const body = { data: { type: this.type.name, id: this.id, attributes: Object.fromEntries(changed) } }
+    try {
+      if (changed.length > 0) {
+        await this.app.api.change("PATCH", this.path, { body, headers: { "If-Match": this.etag ?? "*" } })
+        announce(texts.saved)
+      }
+      await this.#read()
+      this.#close()
+    } catch (error) {
+      const isConflict = error instanceof Failure && error.status === 412
+      if (isConflict) await this.#resolve(inputs, Object.fromEntries(changed)).catch((one) => inputs.show(one))
+      else if (error instanceof Failure && error.status === 404) inputs.message.textContent = texts.conflictGone
+      else inputs.show(error)
+    }
+  }
+
+  /**
+   * Show what was typed beside what somebody else has stored, and store what is chosen.
+   * @param {Inputs} inputs
+   * @param {Record<string, any>} mine
+   */
+  async #resolve(inputs, mine) {
+    await this.#read()
+    const theirs = this.resource?.attributes ?? {}
+    const rows = this.type.attributes
+      .filter((one) => one.name in mine)
+      .map((one) => {
+        const choice = (/** @type {string} */ label, /** @type {any} */ value, /** @type {boolean} */ isMine) => {
+          const input = h("input", { type: "radio", name: one.name, value: String(isMine), checked: isMine })
+          return h("td", {}, h("label", { "aria-label": `${label}: ${plain(one, value)}` }, input, shown(one, value)))
+        }
+        const heading = h("th", { scope: "row" }, one.label)
+        return h("tr", {}, heading, choice(texts.yours, mine[one.name], true), choice(texts.theirs, theirs[one.name], false))
+      })
+    const heads = ["", texts.yours, texts.theirs].map((one) => h("th", { scope: "col" }, one))
+    const author = this.#authorship()
+    const submit = async (/** @type {Event} */ event) => {
+      event.preventDefault()
+      const chosen = new FormData(form)
+      const kept = Object.entries(mine).filter(([name]) => chosen.get(name) === "true")
+      dialog.close()
+      await this.#save(inputs, { ...theirs, ...Object.fromEntries(kept) })
+    }
+    const form = h(
+      "form",
+      { submit },
+      h("p", {}, texts.conflictHelp),
+      h("table", { class: "compare" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows)),
+      author,
+      h("footer", {}, button(texts.cancel, () => dialog.close()), h("button", { class: "primary" }, texts.keepChosen)),
+    )
+    const dialog = openDialog(texts.conflictTitle, [form])
+  }
+
+  /** Ask, saying what happens to what is linked, and delete the resource. */
+  async #delete() {
+    const { app, type, name = "" } = this
+    const links = type.relationships.filter((one) => one.many && one.writable && app.mayRead(one.target))
+    try {
+      const linked = await Promise.all(links.map((one) => this.#loss(one)))
+      const help = [...linked.filter(Boolean), texts.deleteFinal].map((one) => h("p", {}, one))
+      if (!(await ask(texts.deleteQuestion(name), help, texts.delete, { isDanger: true }))) return
+      await app.api.change("DELETE", this.path, { headers: { "If-Match": this.etag ?? "*" } })
+      announce(texts.gone(name))
+      app.navigate(type.path, new URLSearchParams())
+    } catch (error) {
+      announce(/** @type {Error} */ (error).message, { isError: true })
+      await this.load().catch(() => {})
+    }
+  }
+
+  /**
+   * Return a sentence on the resources that lose a link by the deletion; empty if there are none.
+   * @param {Relationship} link
+   */
+  async #loss(link) {
+    const target = /** @type {Type} */ (this.app.description.types.get(link.target))
+    const table = new Table(this.app, target, `${this.path}/${link.name}`, new URLSearchParams(), this.signal)
+    const count = await table.count()
+    const back = target.relationships.find((one) => !one.many && one.target === this.type.name)
+    if (count === 0 || !back) return ""
+    return texts.deleteLinked(texts.counted(count, target.label, target.plural), back.label)
+  }
+}
+
+/** Formats a count as an attribute would be. */
+const COUNT = /** @type {import("./description.js").Attribute} */ ({ kind: "integer" })
+
+/**
+ * Return whether a value is what is stored: times are entered to the second.
+ * @param {any} value
+ * @param {any} stored
+ */
+function isSame(value, stored) {
+  const isTime = typeof stored === "string" && /^\d{4}-\d\d-\d\dT.*Z$/.test(stored)
+  if (isTime && value) return Math.floor(Date.parse(stored) / 1000) === Math.floor(Date.parse(value) / 1000)
+  return value === (stored ?? null)
+}

@@ -1,0 +1,152 @@
+/** Elements, announcements and dialogs. Text only ever enters the page as text, never as HTML. */
+
+import { texts } from "./texts.js"
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * Return a new element.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, unknown>} [attributes] functions are listeners; true is an attribute
+ *   without a value; false, null and undefined are left out
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") {
+      element.addEventListener(name, /** @type {EventListener} */ (value))
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(name, value === true ? "" : String(value))
+    }
+  }
+  element.append(...present(children))
+  return element
+}
+
+/**
+ * Return the children that are to be shown.
+ * @param {Child[]} children
+ * @returns {(Node | string)[]}
+ */
+function present(children) {
+  const shown = children.filter((one) => one !== null && one !== undefined && one !== false)
+  return shown.map((one) => (one instanceof Node ? one : String(one)))
+}
+
+/**
+ * Return the element with an id.
+ * @param {string} id
+ */
+export function byId(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id))
+}
+
+/**
+ * Return a button.
+ * @param {string} label
+ * @param {(event: MouseEvent) => unknown} click
+ * @param {Record<string, unknown>} [attributes]
+ */
+export function button(label, click, attributes = {}) {
+  return h("button", { type: "button", click, ...attributes }, label)
+}
+
+let lastId = 0
+
+/** Return an id that no other element has. */
+export function newId() {
+  lastId += 1
+  return `e${lastId}`
+}
+
+/**
+ * Tell everybody what has happened, also those who hear the page.
+ * @param {string} text
+ * @param {{ isError?: boolean, link?: [string, string] }} [options] link: its text and target
+ */
+export function announce(text, { isError = false, link } = {}) {
+  const close = button("×", () => note.remove(), { "aria-label": texts.close, class: "quiet" })
+  const [label, href] = link ?? []
+  const note = h("div", { class: isError ? "note error" : "note" }, h("span", {}, text))
+  if (href) note.append(h("a", { href }, label))
+  note.append(close)
+  byId(isError ? "alerts" : "notes").replaceChildren(note)
+  if (!isError) setTimeout(() => note.remove(), 8_000)
+}
+
+/**
+ * Open a modal dialog; it is removed when it closes.
+ * @param {string} title
+ * @param {Child[]} content
+ * @param {{ mayClose?: () => Promise<boolean> | boolean, wide?: boolean }} [options]
+ */
+export function openDialog(title, content, { mayClose = () => true, wide = false } = {}) {
+  const id = newId()
+  const tryToClose = async () => (await mayClose()) && dialog.close()
+  const close = button("×", tryToClose, { "aria-label": texts.close, class: "quiet" })
+  const heading = h("header", {}, h("h2", { id }, title), close)
+  const dialog = h("dialog", { "aria-labelledby": id, class: wide ? "wide" : "" }, heading)
+  dialog.append(...present(content))
+  const opener = document.activeElement
+  dialog.addEventListener("cancel", (event) => {
+    event.preventDefault()
+    tryToClose()
+  })
+  dialog.addEventListener("close", () => {
+    dialog.remove()
+    if (opener instanceof HTMLElement) opener.focus()
+  })
+  document.body.append(dialog)
+  dialog.showModal()
+  return dialog
+}
+
+/**
+ * Ask a question; return whether the answer is yes.
+ * @param {string} title
+ * @param {Child[]} content
+ * @param {string} yes the label of the button that agrees
+ * @param {{ isDanger?: boolean, no?: string }} [options]
+ * @returns {Promise<boolean>}
+ */
+export function ask(title, content, yes, { isDanger = false, no = texts.cancel } = {}) {
+  return new Promise((resolve) => {
+    let answer = false
+    const agree = () => {
+      answer = true
+      dialog.close()
+    }
+    const refuse = button(no, () => dialog.close(), { autofocus: true })
+    const kind = isDanger ? "danger" : "primary"
+    const buttons = h("footer", {}, refuse, button(yes, agree, { class: kind }))
+    const dialog = openDialog(title, [...content, buttons])
+    dialog.addEventListener("close", () => resolve(answer))
+  })
+}
+
+/**
+ * Run an action while a control cannot be used, so that nobody starts it twice.
+ * @template T
+ * @param {HTMLButtonElement} control
+ * @param {() => Promise<T>} action
+ * @returns {Promise<T>}
+ */
+export async function whileBusy(control, action) {
+  control.setAttribute("aria-disabled", "true")
+  try {
+    return await action()
+  } finally {
+    control.removeAttribute("aria-disabled")
+  }
+}
+
+/**
+ * Return whether a control is busy.
+ * @param {Element} control
+ */
+export function isBusy(control) {
+  return control.getAttribute("aria-disabled") === "true"
+}

@@ -1,0 +1,3 @@
+/** Import */
+/** @param {any} app @param {any} type */
+export function openImport(app, type) { void app; void type }

@@ -1,0 +1,394 @@
+/** Tables: pages of a collection that can be sorted and filtered, and follow what others change. */
+
+import { announce, button, h, openDialog, whileBusy, isBusy } from "./dom.js"
+import { copyOf, fieldsWithNames, labelOf, nameOf } from "./description.js"
+import { texts } from "./texts.js"
+import { controlFor, parsed, shown } from "./values.js"
+
+/** @typedef {import("./app.js").App} App */
+/** @typedef {import("./description.js").Type} Type */
+/** @typedef {import("./description.js").Attribute} Attribute */
+/** @typedef {import("./description.js").Relationship} Relationship */
+/** @typedef {import("./description.js").Filter} Filter */
+/** @typedef {import("./api.js").Resource} Resource */
+/** @typedef {import("./api.js").Document} Document */
+/** @typedef {{ name: string, label: string, sort: string, attribute?: Attribute, link?: Relationship }} Column */
+
+export const PAGE_SIZE = 50
+const COLLECT_MS = 150
+
+/** A page of a collection, with live rows. */
+export class Table {
+  /** The rows by id. @type {Map<string, { row: HTMLTableRowElement, resource: Resource }>} */
+  #rows = new Map()
+
+  /** Ids of the resources to read again. @type {Set<string>} */
+  #changed = new Set()
+
+  /** Ids of new resources that are not shown. @type {Set<string>} */
+  #added = new Set()
+
+  /**
+   * @param {App} app
+   * @param {Type} type
+   * @param {string} path of the collection
+   * @param {URLSearchParams} state sort, filters and page, as in the address
+   * @param {AbortSignal} signal ends the table
+   * @param {{ hidden?: string, size?: number, actions?: (resource: Resource) => Node }} [options]
+   *   hidden: the type of the card that the table is on, to which all rows lead
+   */
+  constructor(app, type, path, state, signal, options = {}) {
+    this.app = app
+    this.type = type
+    this.path = path
+    this.state = state
+    this.signal = signal
+    this.options = options
+    this.columns = columnsOf(app, type, options.hidden)
+    const names = [...type.attributes, ...type.authorship].map((one) => one.name)
+    const fields = names.filter((name) => this.columns.some((one) => one.name === name))
+    const copies = type.attributes.filter((one) => one.copiedFrom).map((one) => one.name)
+    /** Who is read along, in each request. */
+    this.query = fieldsWithNames(type, [...fields, ...copies], app.description, app.mayRead)
+    this.newer = button("", () => app.show(), { class: "newer", hidden: true })
+    this.body = h("tbody", { role: "rowgroup" })
+    this.region = h("div", { class: "table" })
+  }
+
+  /** Read the page; return whether it has resources. Raises Failure, AbortError. */
+  async load() {
+    const size = String(this.options.size ?? PAGE_SIZE)
+    const query = { ...this.query, ...Object.fromEntries(this.state), "page[size]": size }
+    const { document } = await this.app.api.get(this.path, query, this.signal)
+    this.page = document.meta.page
+    for (const resource of document.data) this.#addRow(resource, document)
+    const isEmpty = document.data.length === 0
+    const head = h("tr", { role: "row" }, ...this.columns.map((one) => this.#heading(one)))
+    if (this.options.actions) head.append(h("td", { role: "cell" }))
+    const header = h("thead", { role: "rowgroup" }, head)
+    const table = h("table", { role: "table", "aria-label": this.type.plural }, header, this.body)
+    this.region.replaceChildren(isEmpty ? "" : table)
+    return !isEmpty
+  }
+
+  /** Return the number of resources on all pages. Raises Failure, AbortError. */
+  async count() {
+    const filters = [...this.state].filter(([name]) => name.startsWith("filter"))
+    const one = { "page[number]": "1", "page[size]": "1", [`fields[${this.type.name}]`]: "" }
+    const query = { ...Object.fromEntries(filters), ...one }
+    const { document } = await this.app.api.get(this.path, query, this.signal)
+    return /** @type {number} */ (document.meta.total)
+  }
+
+  /**
+   * Read again the rows that show what others have changed.
+   * @param {import("./feed.js").Change[]} changes
+   */
+  update(changes) {
+    for (const { op, type, id } of changes) {
+      for (const [rowId, { row, resource }] of this.#rows) {
+        const linked = Object.values(resource.relationships ?? {}).map((one) => one.data)
+        const isLinked = linked.flat().some((one) => one?.type === type && one.id === id)
+        const isOwn = type === this.type.name && rowId === id
+        if (isOwn && op === "remove") this.#strike(row, rowId)
+        else if (isOwn || isLinked) this.#changed.add(rowId)
+      }
+      const isShown = type !== this.type.name || this.#rows.has(id)
+      if (op === "add" && !isShown) this.#added.add(id)
+    }
+    this.newer.hidden = this.#added.size === 0
+    this.newer.textContent = texts.newer(this.#added.size)
+    setTimeout(() => this.#reload().catch(() => {}), COLLECT_MS)
+  }
+
+  async #reload() {
+    const ids = [...this.#changed]
+    this.#changed.clear()
+    if (ids.length === 0 || this.signal.aborted) return
+    const query = { ...this.query, "filter[id][in]": ids.join(","), "page[size]": String(ids.length) }
+    const { document } = await this.app.api.get(this.type.path, query, this.signal)
+    for (const resource of /** @type {Resource[]} */ (document.data)) {
+      this.#rows.get(resource.id)?.row.replaceWith(this.#newRow(resource, document, "flash"))
+    }
+  }
+
+  /**
+   * @param {HTMLTableRowElement} row
+   * @param {string} id
+   */
+  #strike(row, id) {
+    row.classList.add("deleted")
+    row.title = texts.deleted
+    this.#rows.delete(id)
+  }
+
+  /**
+   * @param {Resource} resource
+   * @param {Document} document
+   */
+  #addRow(resource, document) {
+    this.body.append(this.#newRow(resource, document))
+  }
+
+  /**
+   * @param {Resource} resource
+   * @param {Document} document that has the linked resources
+   * @param {string} [kind]
+   */
+  #newRow(resource, document, kind) {
+    const cells = this.columns.map((column, index) => {
+      const content = cell(this.app, this.type, column, resource, document.included ?? [])
+      const href = `#${this.type.path}/${resource.id}`
+      const isHeading = index === 0 && !column.link
+      const name = isHeading && this.type.writable ? h("a", { href }, content) : content
+      return h("td", { role: "cell", "data-label": column.label }, name)
+    })
+    if (this.options.actions) {
+      cells.push(h("td", { role: "cell", class: "actions" }, this.options.actions(resource)))
+    }
+    const row = h("tr", { role: "row", class: kind }, ...cells)
+    this.#rows.set(resource.id, { row, resource })
+    return row
+  }
+
+  /** @param {Column} column */
+  #heading(column) {
+    const sort = this.state.get("sort") ?? ""
+    const order = { [column.sort]: "ascending", [`-${column.sort}`]: "descending" }[sort]
+    if (!this.type.canSort(column.sort) || this.options.size) {
+      return h("th", { role: "columnheader", scope: "col" }, column.label)
+    }
+    const next = order === "ascending" ? `-${column.sort}` : column.sort
+    const mark = h("span", { "aria-hidden": "true", class: "order" }, order ? arrow(order) : "")
+    const control = button(column.label, () => this.#navigate({ sort: next }), { class: "sort" })
+    control.append(mark)
+    const attributes = { role: "columnheader", scope: "col", "aria-sort": order ?? "none" }
+    return h("th", attributes, control, this.#filterButton(column))
+  }
+
+  /** @param {Column} column */
+  #filterButton(column) {
+    const filter = this.type.filters.find((one) => one.name === (column.link ? column.sort : column.name))
+    if (!filter) return null
+    const label = texts.filterBy(column.label)
+    return button("⏷", () => this.chooseFilter(filter.name), { "aria-label": label, title: label, class: "quiet" })
+  }
+
+  /**
+   * Go to another state, at its first page.
+   * @param {Record<string, string | null>} changes
+   */
+  #navigate(changes) {
+    const state = new URLSearchParams(this.state)
+    for (const name of ["page[after]", "page[before]"]) state.delete(name)
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null) state.delete(name)
+      else state.set(name, value)
+    }
+    this.app.navigate(this.path, state)
+  }
+
+  /** Return what leads to the previous and the next page. */
+  pages() {
+    const link = (/** @type {string} */ label, /** @type {string} */ name, /** @type {string | null} */ cursor) => {
+      if (!cursor) return h("span", { class: "disabled" }, label)
+      const state = new URLSearchParams(this.state)
+      for (const one of ["page[after]", "page[before]"]) state.delete(one)
+      state.set(name, cursor)
+      return h("a", { href: this.app.address(this.path, state), class: "button" }, label)
+    }
+    const { before, after } = this.page ?? {}
+    if (!before && !after) return null
+    return h(
+      "nav",
+      { class: "pages", "aria-label": texts.next },
+      link(texts.previous, "page[before]", before),
+      link(texts.next, "page[after]", after),
+    )
+  }
+
+  /** Return the filters in force, each with a button that removes it. */
+  chips() {
+    const filters = [...this.state].filter(([name]) => name.startsWith("filter["))
+    const chips = filters.map(([name, value]) => {
+      const [, field, operator = "eq"] = /^filter\[([^\]]+)\](?:\[(\w+)\])?$/.exec(name) ?? []
+      const filter = this.type.filters.find((one) => one.name === field)
+      const isNull = operator === "null"
+      const words = operatorLabels(filter)[isNull ? (value === "true" ? "isNull" : "isNotNull") : operator]
+      const text = `${labelOf(field ?? name)} ${words ?? operator}${isNull ? "" : ` ${value}`}`
+      const remove = button("×", () => this.#navigate({ [name]: null }), {
+        "aria-label": texts.remove(text),
+        class: "quiet",
+      })
+      return h("li", {}, h("bdi", {}, text), remove)
+    })
+    return chips.length > 0 ? h("ul", { class: "chips", "aria-label": texts.filter }, ...chips) : null
+  }
+
+  /**
+   * Ask for a filter.
+   * @param {string} [chosen] the name of a field
+   */
+  chooseFilter(chosen = this.type.display?.name) {
+    const fields = this.type.filters.filter((one) => !this.#isId(one))
+    const options = fields.map((one) =>
+      h("option", { value: one.name, selected: one.name === chosen }, one.label),
+    )
+    const field = h("select", { id: "filter-field" }, ...options)
+    const operator = h("select", { id: "filter-operator" })
+    const place = h("div", { class: "field" })
+    const filter = () => /** @type {Filter} */ (fields.find((one) => one.name === field.value))
+    /** @type {import("./values.js").Control} */
+    let control = h("input")
+    const showValue = () => {
+      const isText = ["in", "contains", "prefix"].includes(operator.value)
+      const kind = isText ? "text" : filter().value.kind
+      control = controlFor({ ...filter().value, kind, nullable: false, required: true }, null)
+      control.id = "filter-value"
+      const hint = operator.value === "in" ? h("small", {}, texts.valuesHint) : ""
+      place.replaceChildren(h("label", { for: control.id }, texts.value), control, hint)
+      place.hidden = operator.value.startsWith("is")
+    }
+    const showOperators = () => {
+      const labels = operatorLabels(filter())
+      const names = filter().operators.flatMap((one) => (one === "null" ? ["isNull", "isNotNull"] : one))
+      // The most useful one for text comes first.
+      names.sort((one, other) => Number(other === "contains") - Number(one === "contains"))
+      operator.replaceChildren(...names.map((one) => h("option", { value: one }, labels[one])))
+      showValue()
+    }
+    field.addEventListener("change", showOperators)
+    operator.addEventListener("change", showValue)
+    showOperators()
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault()
+      const found = this.#condition(filter(), operator.value, control)
+      dialog.close()
+      this.#navigate({ [found.name]: found.value })
+    }
+    const form = h(
+      "form",
+      { submit },
+      h("div", { class: "field" }, h("label", { for: field.id }, texts.column), field),
+      h("div", { class: "field" }, h("label", { for: operator.id }, texts.condition), operator),
+      place,
+      h("footer", {}, h("button", { class: "primary" }, texts.apply)),
+    )
+    const dialog = openDialog(texts.filter, [form])
+    control.focus()
+  }
+
+  /**
+   * Return whether a filter is by the id of a linked resource, which people do not know.
+   * @param {Filter} filter
+   */
+  #isId(filter) {
+    return filter.name.endsWith(".id")
+  }
+
+  /**
+   * Return the name and the value of the query parameter of a filter.
+   * @param {Filter} filter
+   * @param {string} operator
+   * @param {import("./values.js").Control} control
+   */
+  #condition(filter, operator, control) {
+    const name = `filter[${filter.name}]`
+    if (operator.startsWith("is")) return { name: `${name}[null]`, value: String(operator === "isNull") }
+    const isCheckBox = control instanceof HTMLInputElement && control.type === "checkbox"
+    const text = isCheckBox ? String(control.checked) : control.value
+    const value = operator === "in" ? text.split(/\s*,\s*/).join(",") : String(parsed(filter.value, text))
+    return { name: `${name}[${operator}]`, value }
+  }
+}
+
+/** @param {string} order */
+function arrow(order) {
+  return order === "ascending" ? " ↑" : " ↓"
+}
+
+/** @param {Filter} [filter] */
+function operatorLabels(filter) {
+  const isTime = filter?.value.kind === "date" || filter?.value.kind === "time"
+  return { ...texts.operators, ...(isTime ? texts.timeOperators : {}) }
+}
+
+/**
+ * Return the columns of a type. Names that are put together of others, and names that are copied
+ * from linked resources, have none of their own.
+ * @param {App} app
+ * @param {Type} type
+ * @param {string} [hidden] a type to which no links are shown
+ * @returns {Column[]}
+ */
+export function columnsOf(app, type, hidden) {
+  const isShown = (/** @type {Attribute} */ one) =>
+    !one.copiedFrom && !(one === type.display && one.readOnly)
+  /** @type {Column[]} */
+  const columns = type.attributes.filter(isShown).map((attribute) => ({
+    name: attribute.name,
+    label: attribute.label,
+    sort: attribute.name,
+    attribute,
+  }))
+  for (const link of type.relationships) {
+    if (link.many || link.target === hidden || !app.mayRead(link.target)) continue
+    const display = app.description.types.get(link.target)?.display
+    const sort = display ? `${link.name}.${display.name}` : link.name
+    columns.push({ name: link.name, label: link.label, sort, link })
+  }
+  if (type.writable) return columns
+  // What the registry writes itself tells who has caused it.
+  const authors = type.authorship.map((one) => ({ name: one.name, label: one.label, sort: "", attribute: one }))
+  return [...columns, ...authors]
+}
+
+/**
+ * Return the content of a cell.
+ * @param {App} app
+ * @param {Type} type
+ * @param {Column} column
+ * @param {Resource} resource
+ * @param {Resource[]} included
+ */
+function cell(app, type, { attribute, link }, resource, included) {
+  if (attribute) return shown(attribute, resource.attributes[attribute.name])
+  return link ? linkTo(app, type, link, resource, included) : ""
+}
+
+/**
+ * Return a link to the resource of a to-one relationship.
+ * @param {App} app
+ * @param {Type} type
+ * @param {Relationship} link
+ * @param {Resource} resource
+ * @param {Resource[]} included
+ */
+export function linkTo(app, type, link, resource, included) {
+  const linked = /** @type {Resource | null} */ (resource.relationships?.[link.name]?.data ?? null)
+  const target = app.description.types.get(link.target)
+  const copy = copyOf(type, link)
+  const copied = copy && resource.attributes[copy.name]
+  if (!linked || !target) return copied ?? h("span", { class: "empty" }, texts.none)
+  const found = included.find((one) => one.type === linked.type && one.id === linked.id)
+  const name = copied ?? nameOf(target, found ?? linked)
+  return h("a", { href: `#${target.path}/${linked.id}` }, h("bdi", {}, name))
+}
+
+/**
+ * Download what a table shows, all pages, as CSV.
+ * @param {App} app
+ * @param {Table} table
+ * @param {HTMLButtonElement} control
+ */
+export async function download(app, table, control) {
+  if (isBusy(control)) return
+  await whileBusy(control, async () => {
+    const state = [...table.state].filter(([name]) => !name.startsWith("page"))
+    const query = { ...table.query, ...Object.fromEntries(state) }
+    const response = await app.api.fetch("GET", table.path, { query, accept: "text/csv", seconds: 0 })
+    const href = URL.createObjectURL(await response.blob())
+    h("a", { href, download: `${table.path.split("/").at(-1)}.csv` }).click()
+    URL.revokeObjectURL(href)
+  }).catch((error) => announce(error.message, { isError: true }))
+}

@@ -1,0 +1,198 @@
+/** All texts of the page, in English; those of types and attributes follow from their names. */
+
+/** @typedef {import("./api.js").ErrorObject} ErrorObject */
+
+const numbers = new Intl.NumberFormat()
+
+/**
+ * @param {number} count
+ * @param {string} one
+ * @param {string} [many]
+ */
+const counted = (count, one, many = `${one}s`) => `${numbers.format(count)} ${count === 1 ? one : many}`
+
+export const texts = {
+  // Everywhere
+  id: "Number",
+  none: "—",
+  yes: "Yes",
+  no: "No",
+  cancel: "Cancel",
+  close: "Close",
+  tryAgain: "Try again",
+  loading: "Loading…",
+  numbered: (/** @type {string} */ label, /** @type {string} */ id) => `${label} ${id}`,
+  wait: (/** @type {number} */ seconds) =>
+    `The registry is busy. Trying again in ${counted(seconds, "second")}.`,
+  notFound: "There is nothing here",
+  notFoundHelp: "It may have been deleted, or the link is not complete.",
+  unreadable: "Your access token does not allow you to see this.",
+  failed: "That did not work",
+
+  // Find
+  find: "Find",
+  findHint: (/** @type {string} */ names) => `Find ${names}`,
+  found: (/** @type {number} */ count) => counted(count, "result"),
+  foundNothing: "Nothing found",
+  foundNoExact: "Nothing is named exactly so. Press Enter again to open the first result.",
+  choose: "Type to find…",
+  chooseNew: (/** @type {string} */ label, /** @type {string} */ text) =>
+    `New ${label.toLowerCase()} “${text}”…`,
+
+  // Tables
+  filter: "Filter",
+  filterBy: (/** @type {string} */ label) => `Filter by ${label.toLowerCase()}`,
+  column: "Column",
+  condition: "Condition",
+  value: "Value",
+  valuesHint: "Separate several values by commas.",
+  apply: "Apply",
+  remove: (/** @type {string} */ what) => `Remove: ${what}`,
+  clearFilters: "Remove all filters",
+  previous: "Previous page",
+  next: "Next page",
+  empty: (/** @type {string} */ plural) => `No ${plural.toLowerCase()} yet`,
+  emptyHelp: "Add the first one, or drop a CSV file anywhere on this page.",
+  noMatch: "Nothing matches these filters",
+  newer: (/** @type {number} */ count) => `${counted(count, "new entry", "new entries")}: show`,
+  deleted: "Deleted meanwhile",
+  counted: (/** @type {number} */ count, /** @type {string} */ label, /** @type {string} */ plural) =>
+    counted(count, label.toLowerCase(), plural.toLowerCase()),
+  operators: /** @type {Record<string, string>} */ ({
+    eq: "is",
+    ne: "is not",
+    lt: "is less than",
+    le: "is at most",
+    gt: "is more than",
+    ge: "is at least",
+    in: "is one of",
+    prefix: "begins with",
+    contains: "contains",
+    isNull: "is empty",
+    isNotNull: "is not empty",
+  }),
+  timeOperators: /** @type {Record<string, string>} */ ({
+    lt: "is before",
+    le: "is at or before",
+    gt: "is after",
+    ge: "is at or after",
+  }),
+
+  // Cards and forms
+  add: (/** @type {string} */ label) => `New ${label.toLowerCase()}`,
+  create: "Create",
+  another: "Stay here to add another",
+  created: (/** @type {string} */ name) => `Created ${name}.`,
+  open: "Open",
+  edit: "Edit",
+  save: "Save",
+  saved: "Saved.",
+  delete: "Delete",
+  deleteQuestion: (/** @type {string} */ name) => `Delete ${name}?`,
+  deleteFinal: "This cannot be undone.",
+  deleteLinked: (/** @type {string} */ count, /** @type {string} */ label) =>
+    `${count} remain, without ${label.toLowerCase()}.`,
+  gone: (/** @type {string} */ name) => `Deleted ${name}.`,
+  nobody: "None",
+  assign: "Assign",
+  change: "Change",
+  takeBack: "Take back",
+  takeBackOf: (/** @type {string} */ name) => `Take back ${name}`,
+  assignTo: (/** @type {string} */ name, /** @type {string} */ label) => `${name}: ${label.toLowerCase()}`,
+  assigned: (/** @type {string} */ name, /** @type {string} */ target) => `${name} → ${target}`,
+  takenBack: (/** @type {string} */ name) => `${name} was taken back.`,
+  showAll: "Show all",
+  changed: "Changed",
+  created_: "Created",
+  by: (/** @type {string} */ name) => `by ${name}`,
+  required: "required",
+  fieldRequired: "Please fill this in.",
+  fieldInvalid: "This is not a valid value.",
+  notSafe: "This number is too large to be exact here.",
+  taken: "Open the one that has it",
+  unsavedTitle: "Leave without saving?",
+  unsavedHelp: "What you typed here is not saved yet.",
+  leave: "Leave",
+  stay: "Stay",
+  changedMeanwhile: "Somebody else has changed this meanwhile. Save, and you can compare.",
+  conflictTitle: "Somebody else was faster",
+  conflictHelp: "This was changed after you opened it. Choose what is to be kept.",
+  conflictGone: "Somebody else has deleted this meanwhile. What you typed is still here to copy.",
+  yours: "Yours",
+  theirs: "Theirs",
+  keepChosen: "Save what I chose",
+
+  // Take along and import
+  download: "Download CSV",
+  downloading: (/** @type {string} */ size) => `Downloading: ${size}`,
+  import: "Import CSV",
+  importInto: "Import into",
+  importFile: "CSV file",
+  importDrop: "Drop a file here, or choose one.",
+  importColumn: "Column of the file",
+  importField: "Becomes",
+  importIgnore: "Leave out",
+  importKey: "Recognise what exists by",
+  importNoKey: "Nothing: create all",
+  importCheck: "Check",
+  importEmpty: "This file has no rows.",
+  importUnclosed: "A quoted cell is never closed.",
+  importChecking: (/** @type {number} */ done, /** @type {number} */ all) =>
+    `Checked ${numbers.format(done)} of ${counted(all, "row")}`,
+  importApplying: (/** @type {number} */ done, /** @type {number} */ all) =>
+    `Imported ${numbers.format(done)} of ${counted(all, "row")}`,
+  importGood: (/** @type {number} */ count) => `${counted(count, "row")} can be imported.`,
+  importBad: (/** @type {number} */ count) =>
+    `${counted(count, "row")} cannot. Correct the file, or import the others.`,
+  importMore: (/** @type {number} */ count) => `and ${counted(count, "more error")}`,
+  importApply: (/** @type {number} */ count) => `Import ${counted(count, "row")}`,
+  importDone: (/** @type {number} */ count) => `Imported ${counted(count, "row")}.`,
+  importStopped: (/** @type {number} */ done) =>
+    `Stopped after ${counted(done, "row")}, which are stored. Import again to continue: with ` +
+    "something to recognise rows by, nothing is stored twice.",
+  importSameName: "The file has this column twice.",
+  importTwice: "An earlier row has the same value.",
+  importColumns: (/** @type {number} */ expected, /** @type {number} */ found) =>
+    `This row has ${counted(found, "cell")}, not ${numbers.format(expected)}.`,
+  line: "Line",
+  error: "Error",
+
+  // Access
+  token: "Access token",
+  tokenTitle: "Who are you?",
+  tokenHelp: "This registry opens with an access token. You get one from whoever runs it.",
+  tokenExpired: "The access token is no longer valid. Enter another one: nothing you typed is lost.",
+  tokenRefused: "The registry does not know this token. It may have expired.",
+  tokenKeep: "Keep it until I close this tab",
+  tokenEnter: "Continue",
+  tokenForget: "Forget the token",
+  access: (/** @type {string} */ name) => `Access: ${name}`,
+  mayRead: "See",
+  mayWrite: "Change",
+  nothing: "nothing",
+  apiLink: "API",
+
+  /** What happened, and what to do, in a sentence or two. */
+  failure: (
+    /** @type {number} */ status,
+    /** @type {ErrorObject[]} */ errors,
+    /** @type {number} */ retryAfter,
+  ) => {
+    const details = [...new Set(errors.map((one) => one.detail))].slice(0, 3).join(" ")
+    const soon = retryAfter ? `in ${counted(retryAfter, "second")}` : "in a moment"
+    /** @type {Record<number, string>} */
+    const sentences = {
+      0: "The registry cannot be reached. Check your connection, then try again: nothing is lost.",
+      401: "Your access token is not valid. Enter another one to go on.",
+      403: `Your access token does not allow this. ${details}`,
+      404: "This does not exist any more.",
+      409: details || "This does not fit what is stored.",
+      412: "Somebody else has changed this meanwhile.",
+      413: "This is more than the registry accepts at once.",
+      422: `Please correct this: ${details}`,
+      503: `The registry is busy or not available. Try again ${soon}: nothing is lost.`,
+    }
+    const other = status >= 500 ? "The registry has failed. Try again, or tell whoever runs it." : details
+    return sentences[status] ?? (other || `The registry answered ${status}.`)
+  },
+}

@@ -1,0 +1,19 @@
+"""Serves the page for people, whose files are in `page`."""
+
+from pathlib import Path
+
+from aiohttp import web
+
+from registry.http.service_urls import PAGE_PATH
+from registry.http.static_files import PAGE, StaticFiles, read_files
+from registry.http.views.site import allow_reading
+
+_DIRECTORY = Path(__file__).with_name("page")
+
+
+def mount(app: web.Application) -> None:
+    """Serve the page at the root, where browsers ask for HTML, and its files at /api/page/."""
+    files = read_files(_DIRECTORY)
+    app[PAGE] = page = StaticFiles(files | {"": files["index.html"]})
+    path = f"{PAGE_PATH}/{{path}}"
+    app.add_routes([web.get(path, page.get), web.options(path, allow_reading)])

@@ -1,0 +1,149 @@
+"""A service with a type that has attributes of all kinds, and Chromium with the page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.request import Request, urlopen
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.chromium import PATIENCE, launch_options
+from tests.support import MEDIA_TYPE
+from tests.system.service import COMMAND, TIMEOUT, Service, environment
+
+expect.set_options(timeout=PATIENCE)
+
+TYPES = """
+[computer]
+model = "text"
+status = {enum = ["ready", "repair", "retired"], default = "ready"}
+bought = "date"
+price = {type = "decimal", description = "In euros."}
+cores = "integer"
+leased = "boolean"
+checked = "datetime"
+
+[phone]
+collection = "phones"
+number = {type = "text", required = true}
+owner = {link = "person", inverse = "phones"}
+"""
+
+
+@dataclass
+class Registry:
+    """A running service, and the requests of other people."""
+
+    service: Service
+    environment: dict[str, str]
+    token: str = ""
+
+    @property
+    def url(self) -> str:
+        return self.service.url
+
+    def send(self, method: str, path: str, data: Any = None) -> Any:
+        """Send a request; return the document of the response."""
+        headers = {"Content-Type": MEDIA_TYPE}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        body = None if data is None else json.dumps({"data": data}).encode()
+        request = Request(self.url + path, body, headers, method=method)  # noqa: S310 - http
+        with urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310 - http
+            return json.loads(response.read() or "null")
+
+    def add(self, type_: str, *, owner: str | None = None, **attributes: Any) -> str:
+        """Create a resource; return its id."""
+        data: dict[str, Any] = {"type": type_, "attributes": attributes}
+        if owner:
+            data["relationships"] = {"owner": {"data": {"type": "person", "id": owner}}}
+        id_: str = self.send("POST", f"/{type_}s", data)["data"]["id"]
+        return id_
+
+    def update(self, type_: str, id_: str, **attributes: Any) -> None:
+        self.send("PATCH", f"/{type_}s/{id_}", {"type": type_, "id": id_, "attributes": attributes})
+
+    def read(self, path: str) -> Any:
+        return self.send("GET", path)["data"]
+
+    def grant(self, *scopes: str) -> str:
+        """Create an access token, and return it."""
+        options = [word for scope in scopes for word in ("--scope", scope)]
+        done = subprocess.run(  # noqa: S603 - the command of the service
+            [*COMMAND, "token", "create", "--name", uuid4().hex, *options],
+            env=environment(**self.environment),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def begin(
+    mongodb_uri: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Registry]]:
+    """A function that starts a service with a database of its own."""
+    services: list[Service] = []
+    file = tmp_path_factory.mktemp("types") / "types.toml"
+    file.write_text(TYPES)
+
+    def begin(*arguments: str) -> Registry:
+        database = f"test_{uuid4().hex}"
+        variables: dict[str, Any] = {"MONGODB_URI": mongodb_uri, "REGISTRY_DATABASE": database}
+        variables["REGISTRY_TYPES"] = str(file)
+        services.append(Service(file.parent / database, *arguments, **variables))
+        services[-1].wait_until_ready()
+        return Registry(services[-1], variables)
+
+    yield begin
+    for service in services:
+        service.close()
+
+
+@pytest.fixture(scope="module")
+def registry(begin: Callable[..., Registry]) -> Registry:
+    """The service of the module, which all of its tests fill."""
+    return begin("--unique", "computer.serial", "--unique", "person.email")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(**launch_options())
+        yield browser
+        browser.close()
+
+
+Visit = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(browser: Browser, registry: Registry) -> Iterator[Visit]:
+    """A function that opens an address of the page in a browser of its own.
+
+    No script may fail, and nothing may be refused by the Content-Security-Policy.
+    """
+    messages: list[str] = []
+    pages: list[Page] = []
+
+    def visit(address: str = "", url: str = registry.url, **options: Any) -> Page:
+        context = browser.new_context(locale="en-GB", timezone_id="Europe/Berlin", **options)
+        context.set_default_timeout(PATIENCE)
+        pages.append(page := context.new_page())
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("console", lambda one: messages.append(one.text))
+        page.goto(f"{url}/{address}")
+        return page
+
+    yield visit
+    for page in pages:
+        page.context.close()
+    # Chromium itself reports requests without success.
+    assert [one for one in messages if not one.startswith("Failed to load resource")] == []

@@ -404,14 +404,6 @@ async def test_a_token_that_is_revoked_while_a_large_document_waits_writes_nothi
     assert await database["persons"].count_documents({}) == 0
 
 
-async def test_the_verification_of_a_token_counts_towards_the_time_of_a_request(
-    serve: Serve, secured: Settings, header: Header, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    api = await serve(settings=secured, response_seconds=0.1)
-    monkeypatch.setattr(TokenLookups, "find", lambda *_: asyncio.Event().wait())
-    assert (await api.get("/persons", **await header("read"))).errors == [(503, "")]
-
-
 async def test_without_authentication_tokens_are_ignored(serve: Serve) -> None:
     api = await serve()
     for sent in ({}, {"Authorization": "Bearer x"}):

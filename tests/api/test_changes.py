@@ -25,7 +25,6 @@ from registry.model.resource_type import Link, ResourceType
 from registry.resources import RESOURCES
 from registry.settings import Settings
 from registry.storage.mongo.positions import Positions
-from registry.storage.repository import Repository
 from registry.storage.tokens import Tokens
 from tests.conftest import Grant, Serve
 from tests.devices import WITH_DEVICES
@@ -711,27 +710,6 @@ async def write_one_by_one(api: Api, follower: Stream) -> list[str]:
 def feed_of(api: Api) -> Followers:
     assert api.client.app
     return api.client.app[FOLLOWERS]
-
-
-async def test_a_change_stream_that_starts_during_a_stop_is_closed(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recent_changes, begins, goes_on = Repository.recent_changes, asyncio.Event(), asyncio.Event()
-
-    async def slow(*arguments: Any) -> Any:
-        begins.set()
-        await goes_on.wait()
-        return await recent_changes(*arguments)
-
-    monkeypatch.setattr(Repository, "recent_changes", slow)
-    request = asyncio.create_task(api.get("/changes", **STREAM))
-    await begins.wait()
-    closing = asyncio.create_task(feed_of(api).close())
-    await asyncio.sleep(0)
-    goes_on.set()
-    await closing
-    assert (await request).status == 503
-    assert feed_of(api)._feed is None
 
 
 async def test_followers_that_catch_up_have_a_limit_and_each_client_a_share(

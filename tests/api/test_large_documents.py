@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from registry.http.views import collection, document_view, relationship
-from registry.jsonapi import documents
 from registry.offloading import MAX_INLINE_OBJECTS
 from registry.storage.reads.listings import CHUNK
 from registry.storage.writes.unit_of_work import UnitOfWork
@@ -98,16 +97,6 @@ async def test_large_linkage_is_encoded_while_it_is_read(
         tracemalloc.stop()
     assert len(response.data) == 10 * CHUNK - 1
     assert held[-1] < 2 * len(orjson.dumps(response.document))
-
-
-async def test_a_chunk_of_a_stream_with_much_linkage_is_built_in_a_thread(
-    fleet: Api, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(documents, "_LARGE_PART", MAX_INLINE_OBJECTS)
-    threads.record(documents, "resource_objects")
-    whole = await fleet.get("/persons?include=computers")
-    assert len(whole.included) == COUNT
-    assert threading.current_thread() not in threads.seen
 
 
 async def test_a_large_change_is_applied_in_a_thread(fleet: Api, threads: Threads) -> None:

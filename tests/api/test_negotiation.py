@@ -71,20 +71,6 @@ async def test_accept_is_negotiated_on_every_read(fleet: Api) -> None:
             assert (response.status, response.headers["Vary"]) == (status, VARY), (path, accept)
 
 
-async def test_multiple_accept_headers_are_combined(api: Api) -> None:
-    for lines, status in (
-        ((f"{MEDIA_TYPE};a=b", "text/html"), 406),
-        ((f"{MEDIA_TYPE};a=b", MEDIA_TYPE), 200),
-        (("text/html", f"{MEDIA_TYPE};a=b", ""), 406),
-    ):
-        accept = "".join(f"Accept: {line}\r\n" for line in lines)
-        target = "/persons?page[size]=1"
-        actual, _ = await api.raw(
-            f"GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{accept}\r\n".encode()
-        )
-        assert actual == status
-
-
 async def test_an_unacceptable_accept_changes_nothing(fleet: Api, database: Database) -> None:
     before = await stored_records(database)
     for method, path, data in (*WRITES, *DELETIONS):

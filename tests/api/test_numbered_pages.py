@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from registry.storage.mongo import change_streams
-from registry.storage.reads import id_index
 from tests.conftest import Serve
 from tests.jsonapi.test_operation_documents import PERSON
 from tests.support import Api, CommandLog, Database, Response
@@ -180,30 +179,6 @@ async def test_pages_are_right_if_mongodb_does_not_report_changes(
         page = await api.get(f"/computers?page[number]={number}&page[size]={SIZE}")
         expected = [record["_id"] for record in computers[(number - 1) * SIZE : number * SIZE]]
         assert (ids(page), page.document["meta"]["total"]) == (expected, len(computers))
-
-
-async def test_a_page_takes_one_query_while_nobody_writes(
-    api: Api, database: Database, commands: CommandLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(id_index, "_POLL_SECONDS", 3_600.0)
-    await database.computers.insert_many({"_id": one, "serial": "S"} for one in range(1, 101))
-
-    async def read() -> list[str]:
-        commands.take("all")
-        page = await api.get("/computers?page[number]=2&page[size]=40")
-        count = await database.computers.count_documents({})
-        assert page.document["meta"] == {"count": 40, "total": count}
-        assert page.ids[0] == str(141 - count)  # the first ones are deleted
-        return commands.names()[:-1]
-
-    await read()
-    now, changes, page = "find", "getMore", "find"
-    assert await read() == [now, page]
-    assert await read() == [page]
-    await database.computers.delete_one({"_id": 1})
-    assert await read() == [page, now, changes, page]
-    assert await read() == [now, page]
-    assert await read() == [page]
 
 
 async def test_concurrent_pages_with_the_same_filter_share_one_count(

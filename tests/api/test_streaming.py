@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import gc
 import io
 import random
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ import pytest
 from aiohttp import ClientPayloadError, web
 from pymongo.errors import OperationFailure
 
-from registry.compound.stream import CompoundStream
 from registry.http.views import collection
 from registry.storage.reads.listings import CHUNK
 from tests.support import Api, Database, Response
@@ -155,27 +153,6 @@ async def test_a_disconnect_ends_the_query(
         await response.content.read(1_000)
         await until_open(True, database)
     await until_open(False, database)
-
-
-async def test_an_abandoned_stream_leaves_no_cycle(fleet: Api, database: Database) -> None:
-    await database.persons.update_many({}, {"$set": {"email": "e" * 4_000}})
-    gc.collect()
-    gc.disable()
-    try:
-        response = await fleet.client.get("/persons?include=computers")
-        await response.content.read(1_000)
-        assert streams_in_memory() == 1
-        response.close()
-        await until_open(False, database)
-        async with asyncio.timeout(60):
-            while streams_in_memory():  # noqa: ASYNC110 - polled
-                await asyncio.sleep(0.02)
-    finally:
-        gc.enable()
-
-
-def streams_in_memory() -> int:
-    return sum(type(one) is CompoundStream for one in gc.get_objects())
 
 
 async def until_open(wanted: bool, database: Database) -> None:

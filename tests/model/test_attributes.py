@@ -44,13 +44,6 @@ def test_an_address_that_the_common_pattern_matches_is_valid(address: str) -> No
     validate_email(address, check_deliverability=False, strict=True)
 
 
-def test_the_common_pattern_matches_most_addresses() -> None:
-    for address in ("grace.hopper@example.com", "ada+lists@sub.fleet-1.Example.org", "a_b@x.io"):
-        assert _COMMON_EMAIL.fullmatch(address)
-    for address in ("a@localhost", ".a@x.org", "a..b@x.org", "a@-x.org", "a@x.c", "a@x.org\n"):
-        assert not _COMMON_EMAIL.fullmatch(address)
-
-
 def utc(*parts: int) -> datetime.datetime:
     return datetime.datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type, misc] # mypy takes a part for the zone
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import gc
-import linecache
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import Schema
@@ -69,19 +65,3 @@ def test_a_record_is_serialized_as_marshmallow_dumps_it(
         elif name in selected and (dumped.get(name) is not None or attribute.nullable):
             expected[name] = dumped.get(name)
     assert serializer(resource, selected)(record) == orjson.dumps(expected, default=str).decode()
-
-
-def test_the_source_of_a_generated_function_is_forgotten_with_it() -> None:
-    function = compile_function("answer", "def answer():\n    return 42\n", {})
-    file = function.__code__.co_filename
-    assert "    return 42\n" in linecache.getlines(file)
-    del function
-    gc.collect()
-    assert file not in linecache.cache
-
-
-def test_a_traceback_shows_the_generated_line() -> None:
-    function = compile_function("divide", "def divide(a):\n    return a / 0\n", {})
-    with pytest.raises(ZeroDivisionError) as raised:
-        function(1)
-    assert "return a / 0" in "".join(traceback.format_exception(raised.value))

@@ -141,36 +141,6 @@ async def test_the_log_is_kept_over_restarts(tmp_path: Path) -> None:
     assert "of a previous start" not in await start_error(tmp_path, failing)
 
 
-async def test_ordinary_transactions_are_not_logged(tmp_path: Path) -> None:
-    async with running(tmp_path) as client:
-        notes = client.registry.notes
-        size = (tmp_path / "mongod.log").stat().st_size
-        for number in range(3):
-            async with await client.start_session() as session, session.start_transaction():
-                await notes.insert_one({"_id": number}, session=session)
-                await asyncio.sleep(0.15)  # by default mongod logs what takes 0.1 s
-                await notes.insert_one({"_id": -1 - number}, session=session)
-        await asyncio.sleep(0.1)
-        lines = (tmp_path / "mongod.log").read_bytes()[size:].decode().splitlines()
-    assert not [line for line in lines if "durationMillis" in line]
-
-
-def test_a_service_that_stops_while_its_socket_is_looked_for_is_not_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = Path.lstat
-
-    def lstat(path: Path) -> os.stat_result:
-        path.rmdir()
-        return read(path)
-
-    (tmp_path / "socket-left").mkdir(mode=0o700)
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "lstat", lstat)
-        with running_uri(Settings(data_dir=tmp_path)) as uri:
-            assert uri is None
-
-
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_command_finds_the_socket_of_a_service(name: str, short_path: Path) -> None:
     settings = Settings(data_dir=short_path / name)
@@ -240,19 +210,6 @@ async def test_systemd_tmpfiles_keeps_the_socket(
         assert not matches(short_path, "*/old")
         async with client_of(uri) as client:
             assert await client.registry.notes.count_documents({}) == 0
-
-
-@pytest.mark.parametrize("name", ["lock", "mongod.log"])
-async def test_a_link_in_place_of_a_file_of_the_service_is_not_followed(
-    name: str, tmp_path: Path
-) -> None:
-    data_dir, precious = tmp_path / "data", tmp_path / "precious"
-    data_dir.mkdir()
-    precious.write_text("precious")
-    (data_dir / name).symlink_to(precious)
-    message = await start_error(data_dir)
-    assert f"{data_dir / name} is a symbolic link" in message
-    assert precious.read_text() == "precious"
 
 
 async def test_socket_directories_left_by_a_killed_service_are_removed(tmp_path: Path) -> None:

@@ -370,23 +370,6 @@ async def test_a_relationship_with_many_members_is_changed_alone(
 
 
 @pytest.mark.usefixtures("_one_group")
-async def test_a_request_with_many_identifiers_does_not_join_a_group(
-    registry: Registry, database: Database, commands: CommandLog
-) -> None:
-    many = range(1_000, 1_101)
-    await database.computers.insert_many(
-        {"_id": one, "serial": "S", "person": 5, "version": 1} for one in many
-    )
-    commands.take("all")
-    requests = [*serials(registry), [registry.update(("person", 6), computers=many)]]
-    outcomes = await registry.write_group(requests)
-    assert len(commands.take("commitTransaction")) == 3
-    assert result_of(outcomes.pop()).record["version"] == 2
-    await assert_written(database, outcomes)
-    assert await database.computers.count_documents({"person": 6, "version": 2}) == len(many)
-
-
-@pytest.mark.usefixtures("_one_group")
 async def test_a_request_whose_client_leaves_the_queue_is_not_applied(
     registry: Registry, database: Database, gate: Gate
 ) -> None:

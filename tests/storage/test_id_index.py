@@ -236,36 +236,6 @@ async def test_changes_are_read_up_to_the_time_of_the_snapshot(
     await stream.close()
 
 
-async def test_a_collection_is_loaded_again_if_that_is_cheaper_than_its_changes(
-    commands: CommandLog, index: IdIndex, stored: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(id_index, "_MIN_EVENTS", 10)
-    monkeypatch.setattr(change_streams, "_BATCH_SIZE", 20)
-    await insert(stored, range(2_000, 2_200))
-    commands.take("all")
-    await located(index)
-    names = commands.names()
-    assert names.count("getMore") < 10
-    assert names.count("aggregate") == 2, "the scan and a new change stream"
-    await check(index, stored)
-
-
-async def test_loading_continues_when_no_call_waits_for_it(
-    stored: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = IdIndex(ReadCommands(stored), "computers")
-    with monkeypatch.context() as patch:
-        patch.setattr(id_index, "_MAX_WAIT_SECONDS", 0.001)
-        assert await index.read(FIRST) is None
-
-    async def is_loaded() -> bool:
-        return index._loaded is not None
-
-    assert await eventually(is_loaded)
-    await check(index, stored)
-    await index.close()
-
-
 async def test_no_cursor_stays_open_without_calls(
     stored: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

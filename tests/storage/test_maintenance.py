@@ -99,20 +99,6 @@ async def test_indexes_are_built_once_by_processes_that_start_together(
     assert "The indexes of persons are complete" in caplog.text
 
 
-async def test_a_build_ends_when_the_service_stops(database: Database) -> None:
-    await fill(database, 5_000)
-    one = Indexes(database, GRAPH, Backlog())
-    build = await begin_build(one, database)
-    while build.done():  # before it was seen
-        await database.persons.drop_indexes()
-        build = await begin_build(one, database)
-    build.cancel()
-    await asyncio.wait([build])
-    assert build.cancelled()
-    await one.prepare(PERSON, is_small=True)
-    assert await indexed_fields(database) == FIELDS
-
-
 @pytest.mark.parametrize("is_small", [True, False])
 async def test_a_build_that_another_process_aborts_is_begun_again(
     mongodb_uri: str, is_small: bool
@@ -135,40 +121,6 @@ async def test_a_build_that_another_process_aborts_is_begun_again(
 async def complete(indexes: Indexes, *, is_small: bool) -> None:
     await indexes.prepare(PERSON, is_small=is_small)
     await indexes.build()
-
-
-async def test_an_index_that_is_dropped_during_the_build_of_another_is_built(
-    mongodb_uri: str,
-) -> None:
-    async with mongod_with_fail_points(mongodb_uri) as client:
-        database = client.registry
-        await fill(database, 10)
-        indexes = Indexes(database, GRAPH, Backlog())
-        await indexes.prepare(PERSON, is_small=True)
-        await database.persons.drop_index("last_name_1__id_1")
-        await indexes.prepare(PERSON, is_small=False)
-        async with HeldIndexBuilds(client, "persons") as builds:
-            build = await builds.begin(indexes.build())
-            await database.persons.drop_index("email_1__id_1")
-        await build
-        assert await indexed_fields(database) == FIELDS
-
-
-async def begin_build(indexes: Indexes, database: Database) -> asyncio.Task[None]:
-    """Begin to build the indexes; return once MongoDB does so, or has done so already."""
-    await indexes.prepare(PERSON, is_small=False)
-    build = asyncio.create_task(indexes.build())
-    while not await in_progress(database) and not build.done():
-        pass
-    return build
-
-
-async def in_progress(database: Database) -> list[Any]:
-    stages: list[dict[str, Any]] = [
-        {"$currentOp": {}},
-        {"$match": {"command.createIndexes": "persons", "command.$db": database.name}},
-    ]
-    return await database.client.admin.aggregate(stages).to_list(None)
 
 
 @pytest.mark.usefixtures("everything_is_large")

@@ -322,36 +322,6 @@ async def first_page(api: Api, database: Database, sort: str) -> Profile:
     return await checked(api, database, page_path(sort, SIZE), ids[:SIZE])
 
 
-@pytest.mark.parametrize("sort", ["user.last_name", "-user.last_name", "user.first_name"])
-async def test_the_first_page_takes_three_commands(
-    pairs: Api, database: Database, sort: str
-) -> None:
-    # Whether the type is large, the first targets, their records.
-    assert len(await first_page(pairs, database, sort)) == 3
-
-
-async def test_a_large_group_is_read_by_the_ids_of_targets(pairs: Api, database: Database) -> None:
-    sorted_ = await expected(database, "-user.first_name")
-    path = page_path("-user.first_name", SIZE, sorted_[SIZE - 1][1])
-    ids = [id_ for id_, _ in sorted_[SIZE : 2 * SIZE]]
-    profile = await checked(pairs, database, path, ids)
-    # Whether the type is large; the target at the position, its records; targets, their records.
-    assert len(profile) == 5
-    assert examined(profile) < 1_000 + 10 * SIZE
-
-
-async def test_only_targets_with_records_are_read_if_few_have_any(
-    pairs: Api, database: Database
-) -> None:
-    await database.monitors.update_many(
-        {}, [{"$set": {"user_id": {"$add": [1, {"$mod": ["$_id", 9]}]}}}]
-    )
-    await database.persons.update_many({"_id": {"$lt": 10}}, {"$set": {"last_name": "9"}})
-    with limited(MAX_BATCH=SIZE):
-        profile = await first_page(pairs, database, "user.last_name")
-    assert len(profile) <= 7  # whether the type is large, two batches, and the targets with records
-
-
 async def test_many_records_without_a_target_take_no_command_of_their_own(
     pairs: Api, database: Database
 ) -> None:

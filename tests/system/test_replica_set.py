@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -23,16 +21,14 @@ from tests.databases import new_name
 from tests.mongods import client_of, program_of
 from tests.replica_set import Member, ReplicaSet, three_members
 from tests.storage.waiting import eventually
+from tests.storage.writing import locked
 from tests.support import Database
 from tests.system.conftest import Start
 from tests.system.ledger import Client, Connect, Ledger, Reply, Writer, clients, computer, person
-from tests.system.service import ROOT, Service
+from tests.system.service import Service
 from tests.system.test_workers import workers_of
 
 pytestmark = pytest.mark.slow
-
-APPNAME = "registry"
-"""The name under which the service connects to MongoDB."""
 
 LOCK_SECONDS = 10.0
 """How long a request may wait for locks of dead processes: this time is what is tested. The
@@ -40,8 +36,6 @@ requirement is 5 s, the rest is for a busy machine; MongoDB alone would end the 
 
 LATE = {"blockConnection": True, "blockTimeMS": 1500}
 """A command is executed only after this time, even if the client is gone by then."""
-
-LOCK_HOLDER = (sys.executable, "-m", "tests.system.lock_holder")
 
 IMPATIENT = ("--query-seconds", "0.5")
 
@@ -98,26 +92,6 @@ async def connect() -> AsyncIterator[Connect]:
         yield connect
 
 
-@contextmanager
-def locks(
-    replica_set: ReplicaSet, database: Database, appname: str, *ids: str
-) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that holds the locks of these persons in a transaction."""
-    process = replica_set.processes.start(
-        [*LOCK_HOLDER, replica_set.uri, database.name, appname, *ids],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with process:
-        try:
-            assert process.stdout
-            assert process.stdout.readline() == "locked\n"
-            yield process
-        finally:
-            process.kill()
-
-
 async def operations_end(member: Member, database: Database) -> bool:
     """Return whether no update of this database is in progress on a member, within some time."""
 
@@ -144,13 +118,12 @@ async def test_an_update_that_waited_for_a_lock_never_overwrites_a_newer_one(
 ) -> None:
     client = connect(serve().url)
     ids = [(await client.create("first")).id for _ in range(20)]
-    with locks(replica_set, database, "an external writer", ids[1]) as holder:
+    async with locked(database, ("person", int(ids[1]))):
         # The first update is a batch of its own; the others, which arrive meanwhile, share one.
         tasks = [asyncio.create_task(client.rename(id_, "older")) for id_ in ids]
         waiting = tasks.pop(1)
         older = await asyncio.gather(*tasks)
         newer = await asyncio.gather(*(client.rename(id_, "newer") for id_ in ids if id_ != ids[1]))
-        holder.communicate()  # ends the transaction
     await waiting
     newer.append(await client.rename(ids[1], "newer"))
     assert {reply.status for reply in newer} == {200}
@@ -236,26 +209,6 @@ async def test_the_id_of_a_deleted_resource_is_not_reused_when_the_primary_is_lo
     for name in ("second", "third"):
         ledger.acknowledge(name, await client.create(name))
     assert (await connect(serve().url).create("fourth")).id not in ledger.ids["person"].values()
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-async def test_requests_do_not_wait_for_the_locks_of_a_process_that_is_dead_or_stopped(
-    number: signal.Signals,
-    replica_set: ReplicaSet,
-    database: Database,
-    serve: Serve,
-    connect: Connect,
-) -> None:
-    client = connect(serve().url, seconds=LOCK_SECONDS)
-    deleted, *persons = [(await client.create("first")).id for _ in range(21)]
-    with locks(replica_set, database, APPNAME, deleted, *persons[:3]) as holder:
-        holder.send_signal(number)
-        replies = await asyncio.gather(
-            *(client.rename(id_, "second") for id_ in (*persons, *persons)),
-            *(client.send("POST", "/computers", computer("SN-1", id_)) for id_ in persons),
-            client.send("DELETE", f"/persons/{deleted}"),
-        )
-    assert [reply.status for reply in replies] == [200] * 40 + [201] * 20 + [204]
 
 
 @asynccontextmanager

@@ -144,17 +144,6 @@ def test_the_second_ctrl_c_exits_at_once(workers: str, computers: int, start: St
     assert again.request("/computers?page[size]=1&page[number]=1")["meta"]["total"] == computers
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_signals_for_other_purposes_are_ignored(workers: str, start: Start) -> None:
-    service = start("--workers", workers)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        service.process.send_signal(number)
-    service.request("/persons", person("Grace"))
-    assert service.names() == ["Grace"]
-    assert service.stop() == (0, "")
-
-
 def test_a_service_under_nohup_survives_the_end_of_its_terminal(start: Start) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited, as from nohup
     try:

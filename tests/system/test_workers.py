@@ -17,7 +17,6 @@ import pytest
 
 from registry import supervision
 from registry.processes import workers as workers_module
-from registry.processes.listeners import reserve_port
 from registry.start_error import StartError
 from tests.system.conftest import Start
 from tests.system.service import (
@@ -200,20 +199,3 @@ def test_a_port_in_use_is_reported(start: Start, tmp_path: Path) -> None:
         assert f"cannot listen on 127.0.0.1 port {port} (Address already in use)" in message
         assert "--port" in message
     assert not (tmp_path / "other").exists()
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_the_port_is_reserved_for_workers_while_none_listens(host: str) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with reserve_port(socket.create_server((host, 0), family=family)) as reserved:
-        address = reserved.getsockname()
-        for _ in range(2):  # before there is a worker, and after
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(address[:2])
-            with pytest.raises(OSError, match="Address already in use"):
-                socket.create_server(address, family=family)
-            with (
-                socket.create_server(address, family=family, reuse_port=True),
-                socket.create_server(address, family=family, reuse_port=True),
-            ):
-                socket.create_connection(address[:2]).close()

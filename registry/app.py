@@ -35,8 +35,10 @@ from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.openapi import swagger_ui
 from registry.openapi.description import describe
+from registry.operations.added_fields import AddedFields
+from registry.resources.types_file import digest_of_types
 from registry.settings import Settings
-from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect
+from registry.storage import Coalescer, Repository, TokenLookups, Tokens, connect, types_lease
 from registry.web import serving
 
 
@@ -86,9 +88,16 @@ async def _end_followers(app: web.Application) -> None:
 async def _open_repository(
     capacity: Capacity, on_failure: Callable[[str], None], app: web.Application
 ) -> AsyncIterator[None]:
-    async with connect(app[SETTINGS], app[GRAPH], on_failure) as database:
+    digest = digest_of_types(app[SETTINGS].types)
+    async with (
+        connect(app[SETTINGS], app[GRAPH], on_failure) as database,
+        types_lease(database, digest),
+    ):
         app[REPOSITORY] = Repository(database, app[GRAPH], capacity)
+        added = AddedFields(database, app[GRAPH])
+        await added.verify()
         await app[REPOSITORY].prepare()
+        await added.complete()
         lookups = TokenLookups(database, capacity)
         oidc = oidc_verifier(app[SETTINGS], app[GRAPH])
         app[AUTHENTICATOR] = Authenticator(lookups, oidc)

@@ -340,9 +340,9 @@ def identity(item: Any) -> tuple[str, str]:
 class CommandLog(monitoring.CommandListener):
     """Records the commands that this process sends to MongoDB.
 
-    Without `hello`, which precedes the first read from a primary, and without the drops of the
-    databases of other tests. unlimited: the names of those without a time limit. denied: of those
-    for which the user lacks a privilege.
+    Without `hello`, which precedes the first read from a primary, the drops of the databases of
+    other tests, and the leases of services, which are renewed in the background. unlimited: the
+    names of those without a time limit. denied: of those for which the user lacks a privilege.
     """
 
     def __init__(self) -> None:
@@ -364,7 +364,7 @@ class CommandLog(monitoring.CommandListener):
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         name = event.command_name
-        if name in {"hello", "dropDatabase"}:
+        if name in {"hello", "dropDatabase"} or event.command[name] == "services":
             return
         self._sent.append((name, str(event.command[name])))
         if "maxTimeMS" not in event.command:

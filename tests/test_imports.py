@@ -49,7 +49,7 @@ STORAGE_LAYERS = [
     {"schema"},
     {"reads"},
     {"writes"},
-    {"repository", "tokens"},
+    {"repository", "tokens", "types_lease"},
 ]
 """The layers of `registry.storage`, from the bottom up."""
 

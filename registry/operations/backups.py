@@ -25,6 +25,7 @@ from registry.operations.backup_archive import (
 )
 from registry.storage import (
     INCOMPLETE_RESTORE,
+    SERVICES,
     Database,
     SnapshotExpired,
     is_incomplete,
@@ -97,7 +98,7 @@ def _translated_errors() -> Iterator[None]:
 async def _collections(database: Database) -> list[str]:
     kinds = {
         "type": "collection",
-        "name": {"$ne": INCOMPLETE_RESTORE, "$not": {"$regex": "^system[.]"}},
+        "name": {"$nin": [INCOMPLETE_RESTORE, SERVICES], "$not": {"$regex": "^system[.]"}},
     }
     names: list[str] = await database.list_collection_names(filter=kinds)
     return names

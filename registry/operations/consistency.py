@@ -82,8 +82,10 @@ class Report:
         return sum(one.total for one in self.rules)
 
 
-async def check(database: Database, graph: Graph, *, repair: bool = False) -> Report:
-    """Return the violations of all rules at one point in time.
+async def check(
+    database: Database, graph: Graph, *, repair: bool = False, rules: Sequence[Rule] = ()
+) -> Report:
+    """Return the violations of all rules at one point in time, or of some.
 
     Clients may write meanwhile, and a service may start: if that creates a collection or an index,
     the check begins again. repair: whether to repair what is found. Raises SnapshotExpired or
@@ -93,22 +95,24 @@ async def check(database: Database, graph: Graph, *, repair: bool = False) -> Re
         await database.counters.create_index(ID)
     for _ in range(_ATTEMPTS - 1):
         try:
-            return await _check_all(database, graph, repair=repair)
+            return await _check_all(database, graph, rules, repair=repair)
         except OperationFailure as error:
             if error.code != SNAPSHOT_UNAVAILABLE:
                 raise
         await asyncio.sleep(_PAUSE_SECONDS)
-    return await _check_all(database, graph, repair=repair)
+    return await _check_all(database, graph, rules, repair=repair)
 
 
-async def _check_all(database: Database, graph: Graph, *, repair: bool) -> Report:
+async def _check_all(
+    database: Database, graph: Graph, rules: Sequence[Rule], *, repair: bool
+) -> Report:
     async with snapshot_session(database) as session:
         records = {
             one.collection: await _count(database[one.collection], {"$natural": 1}, session)
             for one in graph.values()
         }
-        rules = _rules(database, graph)
-        return Report(records, [await _check(rule, session, repair=repair) for rule in rules])
+        checked = rules or _rules(database, graph)
+        return Report(records, [await _check(rule, session, repair=repair) for rule in checked])
 
 
 async def _check(rule: "Rule", session: AsyncIOMotorClientSession, *, repair: bool) -> RuleReport:
@@ -213,7 +217,7 @@ class RecordsAreValid(Rule):
                 defects = [
                     f"{name} is not valid: {defect}"
                     for name, attribute in attributes.items()
-                    if (defect := _defect(attribute, record.get(name)))
+                    if (defect := value_defect(attribute, record.get(name)))
                 ]
                 if defects:
                     yield Violation(self._resource.collection, record[ID], "; ".join(defects))
@@ -338,7 +342,7 @@ class TextsAreInBlocks(Rule):
         await self._records.update_many(query, {"$set": {TEXT_BLOCK: None}})
 
 
-def _defect(attribute: Attribute, value: Any) -> str | None:
+def value_defect(attribute: Attribute, value: Any) -> str | None:
     """Return why requests may not set a value, None if they may, or if it is of another type."""
     if not isinstance(value, attribute.stored_type) or value == attribute.stored_null:
         return None

@@ -51,6 +51,8 @@ from registry.storage.tokens import COLLECTION as COLLECTION
 from registry.storage.tokens import Token as Token
 from registry.storage.tokens import TokenLookups as TokenLookups
 from registry.storage.tokens import Tokens as Tokens
+from registry.storage.types_lease import SERVICES as SERVICES
+from registry.storage.types_lease import types_lease as types_lease
 from registry.storage.writes.id_allocation import greatest_id as greatest_id
 from registry.storage.writes.idempotency import IdempotencyKey as IdempotencyKey
 from registry.storage.writes.link_histories import open_link_periods as open_link_periods

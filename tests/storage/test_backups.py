@@ -32,6 +32,7 @@ from registry.operations.backups import back_up, restore
 from registry.private_files import new_file
 from registry.settings import Settings
 from registry.start_error import StartError
+from registry.storage import SERVICES
 from tests.conftest import Serve
 from tests.databases import new_name
 from tests.mongods import client_of
@@ -55,11 +56,12 @@ def path(tmp_path: Path) -> Path:
 
 
 async def content_of(database: Database) -> Content:
-    """Return the bytes of all documents, by collection."""
+    """Return the bytes of all documents, by collection, without the leases of services."""
     raw: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
     return {
         name: [each.raw async for each in database.get_collection(name, raw).find().sort("_id")]
         for name in sorted(await database.list_collection_names())
+        if name != SERVICES
     }
 
 

@@ -22,9 +22,7 @@ from benchmark import table
 from benchmark.load import Metrics
 from benchmark.samples import Part, Results, Sample
 from benchmark.workloads import TITLES
-from registry.model.graph import Graph, InvalidDeclaration
-from registry.model.resource_type import ResourceType
-from registry.resources import RESOURCES
+from registry.resources.types_file import read_types
 from registry.settings import Settings, flag
 from tests.conftest import Serve
 from tests.programs import required_program
@@ -166,31 +164,16 @@ def test_the_figures_of_the_readme_are_those_of_the_published_run() -> None:
     assert shown == [read[0], create[0], create[1]]
 
 
-def declared_phone(target: str = "person") -> ResourceType:
-    """Return the type that the page declares, with a link to the target."""
-    (source,) = re.findall(r"```python\n(from marshmallow .*?)```", ARCHITECTURE, re.DOTALL)
-    namespace: dict[str, Any] = {}
-    exec(source.replace('"person"', f'"{target}"'), namespace)  # noqa: S102 - from the page
-    resource: ResourceType = namespace["phone"]
-    return resource
-
-
-async def test_the_declared_type_has_the_described_defaults(serve: Serve) -> None:
-    api = await serve((*RESOURCES, declared_phone()))
-    attributes = {"number": "1", "roaming": None}
-    response = await api.post("/phones", {"type": "phone", "attributes": attributes})
-    unsent = {"contract": "prepaid", "price": None, "activated": None}
-    assert response.status == 201
-    assert response.data["attributes"] == {**attributes, **unsent}
-
-
-def test_the_invalid_declaration_raises_the_error_shown() -> None:
-    (shown,) = re.findall(
-        r"^registry\.model\.graph\.InvalidDeclaration: (.*)$", ARCHITECTURE, re.MULTILINE
-    )
-    with pytest.raises(InvalidDeclaration) as raised:
-        Graph((*RESOURCES, declared_phone("people")))
-    assert str(raised.value) == shown
+def test_the_page_on_types_shows_its_file_and_the_error_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, fleet = PAGES["docs/types.md"], (ROOT / "docs/fleet.toml").read_text()
+    assert f"```toml\n{fleet}```" in page
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text(re.sub("status.*", 'status = "enumeration"', fleet))
+    with pytest.raises(ValueError, match="line 4") as raised:
+        read_types("fleet.toml")
+    assert f"registry: --types: {raised.value}; --help" in page
 
 
 def test_the_table_of_limits_names_settings_that_exist() -> None:

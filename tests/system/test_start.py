@@ -99,7 +99,7 @@ def test_a_data_directory_in_use_is_reported(start: Start) -> None:
     [
         ("REGISTRY_PORT", "http"),
         ("MONGODB_URI", "postgres://db"),
-        ("REGISTRY_UNIQUE", "computer.size"),
+        ("REGISTRY_TYPES", "missing.toml"),
     ],
 )
 def test_an_invalid_setting_is_reported_with_its_variable(variable: str, value: str) -> None:

@@ -1,0 +1,220 @@
+"""What a file of types adds to stored records: whether these fit it, and what they lack.
+
+What is no longer declared is hidden, and stays. The counter of a type keeps what was ever declared:
+`{declared: {<name>: its form}, hidden: [<names>], collection}`.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+import pymongo
+from marshmallow import missing
+from motor.motor_asyncio import AsyncIOMotorClientSession
+from pymongo import ASCENDING
+from pymongo.errors import OperationFailure
+
+from registry.model.attributes import Enumeration
+from registry.model.graph import Graph
+from registry.model.history import tracked_links
+from registry.model.record import TEXT_BLOCK, Record
+from registry.model.resource_type import Link, ResourceType
+from registry.model.stored_fields import ID, record_attributes
+from registry.operations.consistency import Report, RuleReport, TargetsExist, check, value_defect
+from registry.operations.histories import PeriodsAreRight
+from registry.operations.rule import Rule, Violation, scan
+from registry.start_error import StartError
+from registry.storage import (
+    Database,
+    SnapshotExpired,
+    StorageError,
+    invalid_fields,
+    searched_names,
+)
+
+_DECLARED, _HIDDEN, _COLLECTION = "declared", "hidden", "collection"
+
+_BATCH_SIZE = 10_000
+"""Records per update."""
+
+_SECONDS = 3_600.0
+"""The time limit of an update of all records."""
+
+_MAX_IDS = 5
+
+_INDEX_NOT_FOUND = 27
+
+_log = logging.getLogger("registry")
+
+
+class AddedFields:
+    """The attributes and links that a file of types declares, and what the last start knew of them.
+
+    The methods raise PyMongoError, and StartError if the database fails otherwise.
+    """
+
+    def __init__(self, database: Database, graph: Graph) -> None:
+        self._database = database
+        self._graph = graph
+        self._known: dict[str, Record] = {}
+
+    async def verify(self) -> None:
+        """Raise StartError with how many records do not fit what is declared anew, and which."""
+        found = self._database.counters.find({_DECLARED: {"$exists": True}})
+        self._known = {one[ID]: one async for one in found}
+        rules = [
+            ValuesFit(self._database, resource, name, self._forms(resource).get(name))
+            for resource, name in self._new()
+        ]
+        report = await self._check(rules) if rules else Report({}, ())
+        reasons = [
+            rule.describe(found)
+            for rule, found in zip(rules, report.rules, strict=True)
+            if found.total
+        ]
+        for resource in self._graph.writable:
+            former = self._known.get(resource.type, {}).get(_COLLECTION, resource.collection)
+            if former != resource.collection and await self._database[former].find_one({}, [ID]):
+                reasons.append(f"the collection of {resource.type} is {former}, which has records")
+        if reasons:
+            remedy = "declare it as before, or change the resources first"
+            raise StartError(f"{'; '.join(reasons)}; {remedy}")
+
+    async def complete(self) -> None:
+        """Store the defaults of what is new, remove links that lost their targets while hidden."""
+        returned = list[Rule]()
+        for resource, name in self._new():
+            links = [link for link in resource.links if link.name == name]
+            if name in self._hidden(resource):
+                returned += (rule for link in links for rule in self._link_rules(resource, link))
+            if not links:
+                await self._complete_attribute(resource, name)
+        if returned:
+            await self._check(returned, repair=True)
+        for resource in self._graph.writable:
+            await self._drop_hidden_indexes(resource)
+        await self._record()
+
+    def _forms(self, resource: ResourceType) -> Mapping[str, Any]:
+        """Return the forms that earlier starts have declared."""
+        forms: Mapping[str, Any] = self._known.get(resource.type, {}).get(_DECLARED, {})
+        return forms
+
+    def _hidden(self, resource: ResourceType) -> Sequence[str]:
+        hidden: Sequence[str] = self._known.get(resource.type, {}).get(_HIDDEN, ())
+        return hidden
+
+    def _new(self) -> Iterator[tuple[ResourceType, str]]:
+        """Yield what the last start has not declared, or not in this form."""
+        for resource in self._graph.writable:
+            for name in sorted(resource.added):
+                is_known = self._forms(resource).get(name) == _form(resource, name)
+                if not is_known or name in self._hidden(resource):
+                    yield resource, name
+
+    async def _check(self, rules: Sequence[Rule], *, repair: bool = False) -> Report:
+        try:
+            return await check(self._database, self._graph, repair=repair, rules=rules)
+        except (SnapshotExpired, StorageError) as error:
+            raise StartError(f"cannot check what --types declares: {error}") from error
+
+    def _link_rules(self, resource: ResourceType, link: Link) -> Iterator[Rule]:
+        yield TargetsExist(self._database, resource, link, self._graph)
+        for tracked in tracked_links(self._graph):
+            if tracked.link is link:
+                yield PeriodsAreRight(self._database, tracked, self._graph)
+
+    async def _complete_attribute(self, resource: ResourceType, name: str) -> None:
+        attribute = resource.attributes[name]
+        # As a change of the text does.
+        outside = {TEXT_BLOCK: None} if name in searched_names(resource) else {}
+        if attribute.load_default not in {None, missing}:
+            lacking = {name: {"$exists": False} if attribute.nullable else None}
+            await self._set(resource, lacking, {name: attribute.load_default, **outside})
+        if outside:  # blocks that were filled while it was hidden have none of its texts
+            await self._set(resource, {name: {"$type": "string"}, TEXT_BLOCK: {"$gt": 0}}, outside)
+
+    async def _set(self, resource: ResourceType, query: Record, fields: Record) -> None:
+        """Set fields of the records that a query selects, which then selects no more of them."""
+        collection, batch = self._database[resource.collection], dict(query)
+        with pymongo.timeout(_SECONDS):
+            while True:
+                found = collection.find(batch, [ID], sort=[(ID, ASCENDING)], limit=_BATCH_SIZE)
+                ids = [record[ID] async for record in found]
+                if not ids:
+                    break
+                await collection.update_many({**query, ID: {"$in": ids}}, {"$set": fields})
+                batch[ID] = {"$gt": ids[-1]}
+            # Of external writers, whose ids may be of other types.
+            await collection.update_many(query, {"$set": fields})
+
+    async def _drop_hidden_indexes(self, resource: ResourceType) -> None:
+        """Drop the indexes of what is no longer declared: their number is limited."""
+        for name in self._forms(resource).keys() - resource.added - {*self._hidden(resource)}:
+            try:
+                await self._database[resource.collection].drop_index(f"{name}_1_{ID}_1")
+            except OperationFailure as error:
+                if error.code != _INDEX_NOT_FOUND:
+                    raise
+
+    async def _record(self) -> None:
+        """Note what is declared now, and what is hidden."""
+        own = {one.type: one for one in self._graph.writable if one.added}
+        for type_name in own.keys() | self._known.keys():
+            resource, known = own.get(type_name), self._known.get(type_name, {})
+            forms = {name: _form(resource, name) for name in resource.added} if resource else {}
+            declared = known.get(_DECLARED, {}) | forms
+            noted: Record = {_DECLARED: declared, _HIDDEN: sorted(declared.keys() - forms.keys())}
+            if resource:
+                noted[_COLLECTION] = resource.collection
+            if noted != {name: known.get(name) for name in noted}:
+                await self._database.counters.update_one(
+                    {ID: type_name}, {"$set": noted}, upsert=True
+                )
+
+
+class ValuesFit(Rule):
+    """The stored values of an attribute or link fit its declaration.
+
+    form: the one of an earlier declaration, if there was one.
+    """
+
+    def __init__(self, database: Database, resource: ResourceType, name: str, form: Any) -> None:
+        super().__init__(database, resource)
+        self._name = name
+        self._attribute = record_attributes(resource)[name]
+        new = _form(resource, name)
+        is_other_link = form is not None and form[0] == new[0] == "link" and form != new
+        self._former_target = form[1] if is_other_link else None
+
+    async def violations(self, session: AsyncIOMotorClientSession) -> AsyncIterator[Violation]:
+        """Yield the records whose values do not fit; those that a default completes do."""
+        name, attribute = self._name, self._attribute
+        is_needed = attribute.required and not attribute.nullable
+        query: Record = {} if is_needed else {name: {"$ne": None}}
+        async for records in scan(self._records, query, (ID,), session, (name,)):
+            for record in records:
+                defect = invalid_fields(self._resource, record, (name,)).get(name)
+                if self._former_target is not None:
+                    defect = f"it leads to a {self._former_target}"
+                if defect := defect or value_defect(attribute, record.get(name)):
+                    yield Violation(self._resource.collection, record[ID], defect)
+
+    def describe(self, found: RuleReport) -> str:
+        """Return the number of violations, the first ids and the reason of the first, in a line."""
+        ids = ", ".join(str(one.id) for one in found.listed[:_MAX_IDS])
+        more = f" and {found.total - _MAX_IDS:,} more" if found.total > _MAX_IDS else ""
+        counted = f"{found.total:,} stored {self._resource.collection}"
+        place = f"{self._resource.type}.{self._name}"
+        reason = found.listed[0].reason.rstrip(".")
+        return f"{counted} do not fit {place} (ids {ids}{more}): {reason}"
+
+
+def _form(resource: ResourceType, name: str) -> list[Any]:
+    """Return what decides which stored values fit an attribute or link."""
+    for link in resource.links:
+        if link.name == name:
+            return ["link", link.target]
+    attribute = resource.attributes[name]
+    values = attribute.values if isinstance(attribute, Enumeration) else ()
+    return [type(attribute).__name__, attribute.nullable, *sorted(values)]

@@ -1,0 +1,225 @@
+"""A file of types may change: what is stored stays, and what does not fit keeps it from serving."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from registry.http.app_keys import REPOSITORY
+from registry.operations.consistency import check
+from registry.resources.types_file import TypesFile, digest_of_types
+from registry.settings import Settings
+from registry.start_error import StartError
+from registry.storage import SERVICES
+from registry.storage.text_blocks import BLOCK_SIZE
+from tests.conftest import Serve
+from tests.support import Api, Database
+
+Restart = Callable[[str], Awaitable[Api]]
+
+DEFAULTS = """
+[computer]
+note   = {type = "text", default = "$none"}
+cores  = {type = "integer", default = 4}
+price  = {type = "decimal", default = 12.50}
+leased = {type = "boolean", default = false, nullable = true}
+seen   = {type = "datetime", default = 2026-01-31T12:00:00Z}
+status = {enum = ["ready", "repair"], default = "ready"}
+"""
+
+PHONES = """
+[phone]
+collection = "phones"
+number = {type = "text", required = true}
+owner  = {link = "person", inverse = "phones"}
+"""
+
+
+@pytest.fixture
+def restart(serve: Serve, settings: Settings) -> Restart:
+    """A function that stops the service, and starts it with a file of this text."""
+    running: list[Api] = []
+
+    async def restart(text: str) -> Api:
+        while running:
+            await running.pop().client.close()
+        api = await serve(settings=replace(settings, types=TypesFile("t.toml", text)))
+        running.append(api)
+        return api
+
+    return restart
+
+
+async def violations(api: Api, database: Database) -> list[str]:
+    graph = api.client.app[REPOSITORY]._graph
+    report = await check(database, graph)
+    return [str(one) for rule in report.rules for one in rule.listed]
+
+
+async def attributes(api: Api, path: str = "/computers") -> list[dict[str, Any]]:
+    return [one["attributes"] for one in (await api.get(path)).data]
+
+
+async def test_stored_records_get_the_defaults_of_new_attributes(
+    restart: Restart, database: Database
+) -> None:
+    api = await restart("")
+    old = await api.computer("A")
+    version = (await database.computers.find_one({}))["version"]  # type: ignore[index]
+    api = await restart(DEFAULTS)
+    assert (await database.computers.find_one({}))["version"] == version  # type: ignore[index]
+    shown = {"note": "$none", "cores": 4, "price": "12.50", "leased": False, "status": "ready"}
+    shown |= {"seen": "2026-01-31T12:00:00.000Z"}
+    new = await api.computer("B")
+    assert await attributes(api) == [{"serial": serial} | shown for serial in "AB"]
+    for name, value in shown.items():
+        text = str(value).lower() if value is False else value
+        assert (await api.get(f"/computers?filter[{name}]={text}")).ids == [old, new], name
+    assert (await api.get("/computers?sort=-status,-id")).ids == [new, old]
+    assert await violations(api, database) == []
+
+
+async def test_a_search_finds_texts_that_were_stored_without_the_search_knowing_them(
+    restart: Restart, database: Database
+) -> None:
+    api = await restart('[computer]\nmodel = "text"')
+    data = {"type": "computer", "attributes": {"serial": "A", "model": "ThinkPad"}}
+    await api.post("/computers", data)
+    more = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
+    await database.computers.insert_many(
+        {"_id": id_, "serial": f"S{id_}", **more} for id_ in range(2, BLOCK_SIZE + 1)
+    )
+    await database.computers.update_many({}, {"$set": more})
+    api = await restart('[person]\nnote = "text"')
+    assert await database.computers.count_documents({"text_block": {"$gt": 0}}) == BLOCK_SIZE
+    api = await restart('[computer]\nmodel = "text"\nnote = {type = "text", default = "new"}')
+    for query in ("model][contains]=pad", "note][contains]=EW"):
+        assert "1" in (await api.get(f"/computers?filter[{query}")).ids
+    assert await violations(api, database) == []
+
+
+async def test_what_is_removed_is_hidden_and_comes_back(
+    restart: Restart, database: Database
+) -> None:
+    own = '[computer]\nmodel = "text"\ntag = {type = "text", unique = true}\n' + PHONES
+    api = await restart(own)
+    ada = await api.person()
+    sent = {"serial": "A", "model": "T14", "tag": "IT-1"}
+    await api.post("/computers", {"type": "computer", "attributes": sent})
+    phone = {"type": "phone", "attributes": {"number": "1"}}
+    await api.post("/phones", phone)
+    await api.set_computers(ada, "1")
+    api = await restart("")
+    assert await attributes(api) == [{"serial": "A"}]
+    assert (await api.get("/phones")).status == 404
+    indexes = await database.computers.index_information()
+    assert not any("model" in name or "tag" in name for name in indexes)
+    changed = {"type": "computer", "id": "1", "attributes": {"serial": "B"}}
+    assert (await api.patch("/computers/1", changed)).status == 200
+    await api.computer("C")
+    api = await restart(own + 'private = {type = "boolean", default = false}')
+    assert await attributes(api) == [
+        {"serial": "B", "model": "T14", "tag": "IT-1"},
+        {"serial": "C", "model": None, "tag": None},
+    ]
+    assert await attributes(api, "/phones") == [{"number": "1", "private": False}]
+    assert await violations(api, database) == []
+
+
+async def test_links_to_what_was_deleted_while_they_were_hidden_are_removed(
+    restart: Restart, database: Database
+) -> None:
+    api = await restart(PHONES)
+    people = [await api.person(), await api.person("Ada")]
+    for number, owner in enumerate(people):
+        owned = {"owner": {"data": {"type": "person", "id": owner}}}
+        data = {"type": "phone", "attributes": {"number": str(number)}, "relationships": owned}
+        assert (await api.post("/phones", data)).status == 201
+    api = await restart("")
+    assert (await api.request("DELETE", f"/persons/{people[0]}")).status == 204
+    api = await restart(PHONES)
+    assert (await api.get("/phones/1/owner")).data is None
+    assert (await api.get("/phones/2/owner")).id == people[1]
+    (ended,) = await attributes(api, "/phones/1/phone_owner_periods")
+    assert ended["until"] is not None
+    assert await violations(api, database) == []
+
+
+TWO = '[computer]\nx = "text"\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (
+            TWO,
+            '[computer]\nx = "integer"',
+            "1 stored computers do not fit computer.x (ids 2): x is",
+        ),
+        (TWO, '[computer]\nx = {enum = ["b"]}', "computer.x (ids 2): Not one of b"),
+        (TWO, '[computer]\nx = "date"', "computer.x (ids 2): Not a date such as"),
+        (TWO, '[computer]\nx = "email"', "computer.x (ids 2): Not a valid e-mail address"),
+        (
+            TWO,
+            '[computer]\nx = {type = "text", required = true}',
+            "7 stored computers do not fit computer.x (ids 1, 3, 4, 5, 6 and 2 more): x is missing",
+        ),
+        (PHONES, PHONES.replace('"person"', '"computer"'), "(ids 1): it leads to a person"),
+        (
+            PHONES,
+            PHONES.replace('"phones"', '"mobiles"', 1),
+            "the collection of phone is phones, which has records",
+        ),
+    ],
+)
+async def test_what_does_not_fit_is_refused_and_nothing_changes(
+    before: str, after: str, reason: str, restart: Restart, database: Database
+) -> None:
+    api = await restart(before)
+    person = await api.person()
+    owner = {"owner": {"data": {"type": "person", "id": person}}}
+    phone = {"type": "phone", "attributes": {"number": "1"}, "relationships": owner}
+    await api.post("/phones", phone)
+    for number in range(8):
+        data = {"serial": str(number)} | ({"x": "a"} if number == 1 and before == TWO else {})
+        response = await api.post("/computers", {"type": "computer", "attributes": data})
+        assert response.status == 201
+    stored = await database.computers.find().to_list(None)
+    with pytest.raises(StartError) as raised:
+        await restart(after)
+    assert reason in str(raised.value)
+    assert await database.computers.find().to_list(None) == stored
+    with pytest.raises(StartError):  # nor at the next start
+        await restart(after)
+    await restart(before)
+
+
+async def test_records_are_read_once_for_a_declaration(
+    restart: Restart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await restart(DEFAULTS + PHONES)
+    monkeypatch.setattr("registry.operations.added_fields.check", None)
+    await restart(DEFAULTS + PHONES)
+    await restart(PHONES)
+
+
+async def test_services_of_a_database_declare_the_same(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    own, other = TypesFile("a.toml", DEFAULTS), TypesFile("b.toml", PHONES)
+    first = await serve(settings=replace(settings, types=own))
+    second = await serve(settings=replace(settings, types=replace(own, name="c.toml")))
+    for types in (other, None):
+        with pytest.raises(StartError) as raised:
+            await serve(settings=replace(settings, types=types))
+        for digest in map(digest_of_types, (own, types)):
+            assert f"digest {digest}" in str(raised.value)
+    assert len(await database[SERVICES].distinct("_id")) == 2
+    await second.client.close()
+    # As if it had been killed, and did not renew its lease.
+    await database[SERVICES].update_many({}, [{"$set": {"until": "$$NOW"}}])
+    await serve(settings=replace(settings, types=other))
+    await first.client.close()

@@ -26,6 +26,9 @@ PREFER, PREFERENCE_APPLIED = "Prefer", "Preference-Applied"
 MERGE = "resolution=merge-duplicates"
 """The preference to update what has a unique value, instead of creating it (RFC 7240)."""
 
+ROLL_BACK = "tx=rollback"
+"""The preference to undo everything in the end."""
+
 
 def media_type(extension: str | None = None) -> str:
     """Return the media type of JSON:API, with the URI of an extension if one is applied."""

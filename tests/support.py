@@ -249,7 +249,7 @@ def check_results(document: Any) -> None:
     """Check the results of atomic operations: each has a resource object, or nothing."""
     assert document.keys() == {RESULTS, "jsonapi"}
     for result in document[RESULTS]:
-        assert result.keys() <= {"data"}
+        assert result.keys() <= {"data", "meta"}
         if result:
             check_document({**result, "jsonapi": document["jsonapi"]})
 

@@ -5,7 +5,14 @@ from multidict import CIMultiDict
 
 from registry.http.responses import POSITION
 from registry.jsonapi.error_types import CrossSiteRequest
-from registry.protocol import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, LAST_EVENT_ID, REQUEST_ID
+from registry.protocol import (
+    IDEMPOTENCY_KEY,
+    IDEMPOTENCY_REPLAYED,
+    LAST_EVENT_ID,
+    PREFER,
+    PREFERENCE_APPLIED,
+    REQUEST_ID,
+)
 
 _PREFLIGHT_HEADERS = {
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, POST, PATCH, DELETE",
@@ -19,6 +26,7 @@ _PREFLIGHT_HEADERS = {
             hdrs.IF_MATCH,
             hdrs.IF_NONE_MATCH,
             LAST_EVENT_ID,
+            PREFER,
             "traceparent",
             "tracestate",
             REQUEST_ID,
@@ -37,6 +45,7 @@ _EXPOSED_HEADERS = ", ".join(
         hdrs.RETRY_AFTER,
         IDEMPOTENCY_REPLAYED,
         POSITION,
+        PREFERENCE_APPLIED,
         REQUEST_ID,
     )
 )

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from http.client import responses
+from itertools import islice
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
@@ -15,7 +16,7 @@ from registry.http.responses import common_headers, request_id
 from registry.http.service_urls import UI_PATH
 from registry.jsonapi import error_types as errors
 from registry.jsonapi.documents import encode_errors
-from registry.jsonapi.error_objects import MAX_ERRORS, READ_ONLY, ApiError, ApiErrors, quoted
+from registry.jsonapi.error_objects import MAX_ERRORS, ApiError, ApiErrors, quoted
 from registry.jsonapi.resource_objects import path_of
 from registry.protocol import MEDIA_TYPE
 
@@ -128,10 +129,12 @@ def from_storage_error(error: storage.StorageError) -> ApiErrors:
         case storage.RecordNotFound():
             missing = error.missing[:MAX_ERRORS]
             return ApiErrors([errors.NotFound.resource(error.type, *id_) for id_ in missing])
-        case storage.ReadOnlyAttribute():
-            return ApiErrors(
-                [errors.InvalidField(READ_ONLY, pointer=one) for one in error.pointers]
-            )
+        case storage.RefusedWrites():
+            several = (each for one in error.errors for each in from_storage_error(one).errors)
+            return ApiErrors(list(islice(several, MAX_ERRORS)))
+        case storage.InvalidAttributes():
+            details = error.details.items()
+            return ApiErrors([errors.InvalidField(text, pointer=one) for one, text in details])
         case storage.DuplicateValue():
             # Whoever may write a type may read it, so the link needs no scope of its own.
             about = None if error.id is None else path_of(error.resource, error.id)

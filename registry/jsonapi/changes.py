@@ -93,7 +93,8 @@ class Write:
     target: the resource; a negative id is a placeholder for a resource that a write of the same
     request creates. versions: those the resource may have. position: of the resource object in the
     document. is_shown: whether the response shows the resource. shows_related: whether it shows
-    related resources too, as of the commit.
+    related resources too, as of the commit. merges: whether it is sent to add a resource, or
+    to update one that has the value of a unique attribute.
     """
 
     verb: Verb
@@ -104,6 +105,7 @@ class Write:
     position: DocumentPosition = DATA
     is_shown: bool = True
     shows_related: bool = False
+    merges: bool = False
 
     @property
     def size(self) -> int:
@@ -117,6 +119,16 @@ class Write:
         if self.verb is Verb.UPDATE:
             return resource.has_unique(self.change.attributes)
         return bool(resource.unique_attributes)
+
+    @property
+    def unique_values(self) -> Mapping[str, Any]:
+        """The values that it sets of unique attributes, other than null, in their order."""
+        attributes = self.change.attributes
+        return {
+            name: attributes[name]
+            for name in self.resource.unique_attributes
+            if attributes.get(name) is not None
+        }
 
     def with_ids(self, ids: Mapping[int, int]) -> Self:
         """Return the write with placeholders replaced by the ids assigned to them."""

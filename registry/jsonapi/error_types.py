@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from registry.jsonapi.error_objects import ApiError, example, quoted
+from registry.model.resource_type import ResourceType
 
 _RETRY_AFTER: Mapping[str, str] = {"Retry-After": "5"}
 """Seconds, for errors that are not the client's."""
@@ -119,6 +120,22 @@ class InvalidIdempotencyKey(ApiError, status=400, code="invalid_idempotency_key"
         "string in double quotes, or a text without spaces, quotes, backslashes, commas and "
         "semicolons."
     )
+
+
+class InvalidMerge(ApiError, status=400, code="invalid_merge"):
+    """`Prefer: resolution=merge-duplicates` without a unique attribute, or with `If-Match`."""
+
+    detail = (
+        "`If-Match` is not possible with `Prefer: resolution=merge-duplicates`: it is not known "
+        "which resource the document is merged with."
+    )
+
+    @classmethod
+    def without_unique(cls, resource: ResourceType, pointer: str) -> Self:
+        """Return the error for a resource object that has no unique attribute."""
+        unique, name = resource.unique_attributes, f"`{resource.type}`"
+        has = f"one of {quoted(*unique)}" if unique else f"a unique attribute, but {name} has none"
+        return cls(f"To merge a {name} requires {has}.", pointer=pointer)
 
 
 @example("There is no `person` with the id `999`.")

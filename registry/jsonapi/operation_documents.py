@@ -1,7 +1,8 @@
 """Documents of operations and of their results (JSON:API extension Atomic Operations)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -30,6 +31,15 @@ from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.protocol import OPERATIONS, RESULTS
 
+
+class Effect(StrEnum):
+    """What an addition that merges has done, as the `meta` of its result says."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
 MAX_OPERATIONS = 1_000
 """Per request. A longer transaction would keep other writes of its records waiting."""
 
@@ -47,14 +57,24 @@ def operation_position(index: int) -> DocumentPosition:
     return DocumentPosition((OPERATIONS, index))
 
 
-def encode_results(objects: Sequence[str | None]) -> bytes:
-    """Return a document of operation results; None is a result without a resource object."""
-    members = [{} if text is None else {"data": Fragment(text)} for text in objects]
+def encode_results(objects: Sequence[str | None], effects: Iterable[Effect | None] = ()) -> bytes:
+    """Return a document of operation results.
+
+    objects: of the results, None without one. effects: for the `meta` of those that have one.
+    """
+    members: list[dict[str, Any]] = [
+        {} if text is None else {"data": Fragment(text)} for text in objects
+    ]
+    for member, effect in zip(members, effects, strict=False):
+        if effect is not None:
+            member["meta"] = {"effect": effect}
     return orjson.dumps({RESULTS: members, "jsonapi": JSONAPI})
 
 
-def load_operations(body: bytes, graph: Graph) -> list[Write]:
+def load_operations(body: bytes, graph: Graph, *, merges: bool = False) -> list[Write]:
     """Return the operations of a request as writes, in order.
+
+    merges: whether to update resources that have the values of unique attributes already.
 
     Raises MalformedDocument if the document has no operations, more than MAX_OPERATIONS, or
     members that exclude them; else ApiErrors with all errors of all operations, whose pointers
@@ -69,7 +89,7 @@ def load_operations(body: bytes, graph: Graph) -> list[Write]:
         position, placeholder = operation_position(index), -index - 1
         with errors:
             loader = _OperationLoader(member, position, graph, local_ids)
-            operations.append(loader.load(placeholder))
+            operations.append(loader.load(placeholder, merges=merges))
         with errors:
             _register_local_id(member, position, placeholder, local_ids)
     errors.raise_any()
@@ -111,7 +131,7 @@ class _OperationLoader(DocumentLoader):
         self._position = position
         self._graph = graph
 
-    def load(self, placeholder: int) -> Write:
+    def load(self, placeholder: int, *, merges: bool) -> Write:
         """Return the operation. placeholder: stands for the id of a resource that it adds."""
         verb, position = self._verb, self._position / "data"
         resource, target, relationship = self._target()
@@ -134,11 +154,21 @@ class _OperationLoader(DocumentLoader):
                 raise malformed("`remove` takes `data` only with a relationship.", position)
             change = NO_CHANGE
         else:
-            change = self.change(self._data(), resource, position, creating=verb is Verb.ADD)
+            adds = verb is Verb.ADD
+            how = {"creating": adds and not merges, "merging": adds and merges}
+            change = self.change(self._data(), resource, position, **how)
         self.errors.raise_any()
         is_shown = relationship is None and verb is not Verb.REMOVE
         target = target or Identifier(placeholder, "", position.pointer)
-        return Write(verb, resource, target, change, position=position, is_shown=is_shown)
+        return Write(
+            verb,
+            resource,
+            target,
+            change,
+            position=position,
+            is_shown=is_shown,
+            merges=merges and verb is Verb.ADD,
+        )
 
     def _data(self) -> Any:
         if "data" not in self._operation:

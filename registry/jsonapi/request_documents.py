@@ -17,7 +17,12 @@ from registry.jsonapi.error_objects import (
     quoted,
     unknown_relationship,
 )
-from registry.jsonapi.error_types import InvalidField, MalformedDocument, TypeConflict
+from registry.jsonapi.error_types import (
+    InvalidField,
+    InvalidMerge,
+    MalformedDocument,
+    TypeConflict,
+)
 from registry.model.attributes.identifier import parse_id
 from registry.model.record import MAX_ID
 from registry.model.resource_type import Relationship, ResourceType
@@ -36,13 +41,16 @@ MAX_CONTAINERS = 50_000
 document of 1 MiB has fewer."""
 
 
-def load(body: bytes, resource: ResourceType, *, creating: bool) -> Change:
-    """Return the change that a POST (creating) or PATCH document describes.
+def load(
+    body: bytes, resource: ResourceType, *, creating: bool = False, merging: bool = False
+) -> Change:
+    """Return the change that a POST (creating or merging) or PATCH document describes.
 
     Raises as `load_member` and `DocumentLoader.change` do, and ApiErrors with all other errors.
     """
     loader = DocumentLoader()
-    change = loader.change(load_member(body, "data"), resource, DATA, creating=creating)
+    data = load_member(body, "data")
+    change = loader.change(data, resource, DATA, creating=creating, merging=merging)
     loader.errors.raise_any()
     return change
 
@@ -107,13 +115,20 @@ class DocumentLoader:
         self._local_ids = local_ids
 
     def change(
-        self, data: Any, resource: ResourceType, position: DocumentPosition, *, creating: bool
+        self,
+        data: Any,
+        resource: ResourceType,
+        position: DocumentPosition,
+        *,
+        creating: bool = False,
+        merging: bool = False,
     ) -> Change:
         """Return the change that a resource object describes.
 
         When creating, required attributes must be present, missing ones get their defaults, and
-        read-only ones are refused. A client's `id` is discarded. Raises MalformedDocument if
-        `data` is not an object, TypeConflict if it is of another type.
+        read-only ones are refused. When merging, a unique attribute must be present. A client's
+        `id` is discarded. Raises MalformedDocument if `data` is not an object, TypeConflict if it
+        is of another type.
         """
         if not isinstance(data, dict):
             raise malformed("`data` must be a resource object.", position)
@@ -127,6 +142,9 @@ class DocumentLoader:
         written = {name: one for name, one in attributes.items() if name not in read_only}
         loaded = self._attributes(written, resource, position, creating=creating)
         linkages = self._linkages(data, resource, position)
+        if merging and not resource.has_unique(attributes):
+            place = position / "attributes" if "attributes" in data else position
+            self.errors.add(InvalidMerge.without_unique(resource, place.pointer))
         return Change(loaded, linkages, read_only=read_only)
 
     def _attributes(
@@ -145,8 +163,9 @@ class DocumentLoader:
                 detail = f"{quoted(name)} is not an attribute of `{resource.type}`; available:"
                 details[name] = f"{detail} {quoted(*resource.attributes)}."
         writable = {name: value for name, value in attributes.items() if name not in details}
+        names = resource.attributes if creating else writable
         try:
-            loaded = load_attributes(resource, writable, creating=creating)
+            loaded = load_attributes(resource, writable, names)
         except ValidationError as error:
             # {name: [message, ...]} becomes one error object per attribute.
             details |= {name: " ".join(messages) for name, messages in error.messages_dict.items()}

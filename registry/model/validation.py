@@ -1,6 +1,6 @@
 """`attributes` of requests -> values to store."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marshmallow import ValidationError, missing
@@ -9,16 +9,16 @@ from registry.model.resource_type import ResourceType
 
 
 def load_attributes(
-    resource_type: ResourceType, values: Mapping[str, Any], *, creating: bool
+    resource_type: ResourceType, values: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, Any]:
     """Return the values to store by name.
 
-    values: JSON values of writable attributes by name. creating: required attributes must be
-    present, and missing ones get their defaults. Raises ValidationError with the messages for all
-    attributes by name.
+    values: JSON values of writable attributes by name. names: of the attributes to load, of which
+    required ones must be among the values, and other missing ones get their defaults. Raises
+    ValidationError with the messages for all attributes by name.
     """
     loaded, messages = dict[str, Any](), dict[str, Any]()
-    for name in resource_type.attributes if creating else values:
+    for name in names:
         attribute, value = resource_type.attributes[name], values.get(name)
         if attribute.dump_only:
             continue

@@ -24,7 +24,15 @@ from registry.model.graph import Graph
 from registry.model.resource_type import Relationship, ResourceType
 from registry.model.stored_fields import StoredField, fieldset_names, moment_fields, stored_fields
 from registry.openapi.schema_objects import POSITIVE, Json, code
-from registry.protocol import IDEMPOTENCY_KEY, IDEMPOTENCY_REPLAYED, LARGEST_PAGE, LAST_EVENT_ID
+from registry.protocol import (
+    IDEMPOTENCY_KEY,
+    IDEMPOTENCY_REPLAYED,
+    LARGEST_PAGE,
+    LAST_EVENT_ID,
+    MERGE,
+    PREFER,
+    ROLL_BACK,
+)
 
 _STRING: Json = {"type": "string"}
 
@@ -68,6 +76,14 @@ IDEMPOTENCY = _header(
     f"`{IDEMPOTENCY_REPLAYED}: true`. It waits for an equal request in progress. 422 if "
     "path, query string or body differ.",
     {**_STRING, "pattern": PATTERN},
+)
+
+PREFERENCES = _header(
+    PREFER,
+    f"Preferences (RFC 7240), separated by commas. `{MERGE}`: instead of adding a resource, the "
+    "one that has the value of a unique attribute is updated as by PATCH; 400 without a unique "
+    f"attribute. `{ROLL_BACK}`: everything is checked and executed, but nothing is stored; the "
+    "response is otherwise the same, with ids that no resource has. Others are ignored.",
 )
 
 

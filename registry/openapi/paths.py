@@ -31,6 +31,8 @@ from registry.protocol import (
     IDEMPOTENCY_KEY,
     IDEMPOTENCY_REPLAYED,
     MEDIA_TYPE,
+    MERGE,
+    PREFERENCE_APPLIED,
     REQUEST_ID,
     media_type,
 )
@@ -86,6 +88,8 @@ _NAMED: Json = {
 }
 _REPEATED = f"Present if an earlier request with the same `{IDEMPOTENCY_KEY}` has this result."
 _REPLAYED: Json = {IDEMPOTENCY_REPLAYED: _header(_REPEATED, "true", always=False)}
+_APPLIED = "The preferences that were applied, if there are any."
+_PREFERRED: Json = {PREFERENCE_APPLIED: _header(_APPLIED, MERGE, always=False)}
 _ERROR_HEADERS = {
     "Retry-After": "Seconds to wait before the next attempt.",
     "WWW-Authenticate": "How to authenticate, and why the request is refused (RFC 6750, 3).",
@@ -170,7 +174,6 @@ def error_responses(graph: Graph, settings: Settings) -> Json:
 def _described(operation: _Operation, endpoint: Endpoint, graph: Graph, settings: Settings) -> Json:
     """Return an Operation Object."""
     method, shown, statuses = operation.method, list[Json](), {*_ANY_REQUEST, *operation.errors}
-    shown += operation.parameters
     tag = "Changes" if endpoint.view is FeedView else "Operations"
     access: Json = {}
     if "{id}" in endpoint.path:
@@ -181,6 +184,7 @@ def _described(operation: _Operation, endpoint: Endpoint, graph: Graph, settings
     if method == "post":
         shown.append(parameters.IDEMPOTENCY)
         statuses.add(422)
+    shown += operation.parameters
     names = {"link": endpoint.relationship.name} if endpoint.relationship else {}
     if endpoint.scope:
         shown += parameters.PRECONDITIONS
@@ -228,16 +232,17 @@ def _operations(endpoint: Endpoint, graph: Graph) -> Iterator[_Operation]:
 def _of_collection(scope: QueryScope, path: str) -> Iterator[_Operation]:
     resource_type = scope.resource
     yield _Operation("get", "list_{types}", _collection(scope, path), replace(scope, many=True))
-    created = _response(
-        f"The new {resource_type.type}.",
-        schema_of(resource_type, "Document"),
-        {"created": examples.plain(resource_type, scope.graph, created=True)},
-        {"Location": _header("The path of the resource.", path_of(resource_type, 1))}
-        | _TAGGED
-        | _REPLAYED,
-    )
+    schema, headers = schema_of(resource_type, "Document"), _TAGGED | _REPLAYED | _PREFERRED
+    written = {"written": examples.plain(resource_type, scope.graph, created=True)}
+    location = {"Location": _header("The path of the resource.", path_of(resource_type, 1))}
+    name = resource_type.type
+    responses = {
+        "200": _response(f"The {name} that is updated, as preferred.", schema, written, headers),
+        "201": _response(f"The new {name}.", schema, written, location | headers),
+    }
     body = _body(schema_of(resource_type, "Create"), examples.creation(resource_type))
-    yield _Operation("post", "create_{type}", {"201": created}, scope, body, _WITH_RESOURCES)
+    more = _WITH_RESOURCES, (parameters.PREFERENCES,)
+    yield _Operation("post", "create_{type}", responses, scope, body, *more)
 
 
 def _of_resource(scope: QueryScope) -> Iterator[_Operation]:
@@ -286,9 +291,11 @@ def _of_linkage(
 def _perform_operations(graph: Graph) -> _Operation:
     extended, schema = media_type(EXTENSION), reference("schemas", "Results")
     text, documents = "The results, in the order of the operations.", examples.results(graph)
-    result = _response(text, schema, {"results": documents}, _REPLAYED, extended)
+    headers = _REPLAYED | _PREFERRED
+    result = _response(text, schema, {"results": documents}, headers, extended)
     body = _body(reference("schemas", "Operations"), examples.operations(graph), extended)
-    return _Operation("post", "perform_operations", {"200": result}, None, body, _WITH_RESOURCES)
+    more = _WITH_RESOURCES, (parameters.PREFERENCES,)
+    return _Operation("post", "perform_operations", {"200": result}, None, body, *more)
 
 
 def _follow_changes(graph: Graph) -> _Operation:

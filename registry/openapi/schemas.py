@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from registry.jsonapi.documents import JSONAPI
 from registry.jsonapi.error_types import error_types
-from registry.jsonapi.operation_documents import MAX_OPERATIONS
+from registry.jsonapi.operation_documents import MAX_OPERATIONS, Effect
 from registry.jsonapi.resource_objects import path_of
 from registry.model.attributes.identifier import ID_PATTERN
 from registry.model.graph import Graph
@@ -96,7 +96,8 @@ def schemas(graph: Graph) -> Json:
     operations = dict(_operations(graph))
     array = {"type": "array", "minItems": 1, "maxItems": MAX_OPERATIONS}
     items = {"anyOf": [reference("schemas", name) for name in operations]}
-    result = object_of({}, {"data": reference("schemas", "AnyResource")})
+    meta = object_of({"effect": {"type": "string", "enum": [*Effect]}})
+    result = object_of({}, {"data": reference("schemas", "AnyResource"), "meta": meta})
     components["Operations"] = object_of({OPERATIONS: {**array, "items": items}}, closed=False)
     components["Results"] = object_of({RESULTS: {**array, "items": result}, "jsonapi": _JSONAPI})
     return components | operations

@@ -7,12 +7,13 @@ from registry.storage.errors import BulkheadFull as BulkheadFull
 from registry.storage.errors import DiskNearlyFull as DiskNearlyFull
 from registry.storage.errors import DuplicateValue as DuplicateValue
 from registry.storage.errors import FingerprintMismatch as FingerprintMismatch
+from registry.storage.errors import InvalidAttributes as InvalidAttributes
 from registry.storage.errors import InvalidPosition as InvalidPosition
 from registry.storage.errors import InvalidRecord as InvalidRecord
 from registry.storage.errors import PositionExpired as PositionExpired
 from registry.storage.errors import QueryTimeout as QueryTimeout
-from registry.storage.errors import ReadOnlyAttribute as ReadOnlyAttribute
 from registry.storage.errors import RecordNotFound as RecordNotFound
+from registry.storage.errors import RefusedWrites as RefusedWrites
 from registry.storage.errors import StorageError as StorageError
 from registry.storage.errors import StoredResultTooLarge as StoredResultTooLarge
 from registry.storage.errors import TokenNameTaken as TokenNameTaken

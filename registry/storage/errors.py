@@ -1,8 +1,8 @@
 """Errors of reading and writing stored resources, independent of the driver and the protocol."""
 
 import logging
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
 
 from pymongo.errors import ExecutionTimeout, PyMongoError
 
@@ -47,15 +47,17 @@ class VersionConflict(StorageError):
     """The record has none of the versions that the caller requires."""
 
 
-class ReadOnlyAttribute(StorageError):
-    """A value that is sent of a read-only attribute is not the one of the resource.
+class InvalidAttributes(StorageError):
+    """Attributes that are sent, or missing, do not fit to what is stored of the resource.
 
-    pointers: to these attributes in the request document.
+    details: what is wrong, by JSON pointer into the request document.
     """
 
-    def __init__(self, names: Iterable[str], position: DocumentPosition) -> None:
-        self.pointers = [(position / "attributes" / name).pointer for name in names]
-        super().__init__(", ".join(self.pointers))
+    def __init__(self, details: Mapping[str, str], position: DocumentPosition) -> None:
+        self.details = {
+            (position / "attributes" / name).pointer: detail for name, detail in details.items()
+        }
+        super().__init__(", ".join(self.details))
 
 
 class IdTaken(StorageError):
@@ -65,20 +67,31 @@ class IdTaken(StorageError):
 class DuplicateValue(StorageError):
     """Another resource has the value of a unique attribute; nothing was written.
 
-    resource: the type. attribute: its name. value: as stored. position: of the resource object in
-    the request document. pointer: to the attribute in it. id: of the other resource, None as long
-    as it is not known.
+    resource: the type. attribute: its name. position: of the resource object in the request
+    document. pointer: to the attribute in it. id: of the other resource, None if it is not stored,
+    or not known.
     """
 
     def __init__(
-        self, resource: ResourceType, attribute: str, value: Any, position: DocumentPosition = DATA
+        self,
+        resource: ResourceType,
+        attribute: str,
+        position: DocumentPosition = DATA,
+        id_: int | None = None,
     ) -> None:
         super().__init__(f"{resource.type}.{attribute}")
         self.resource = resource
         self.attribute = attribute
-        self.value = value
         self.pointer = (position / "attributes" / attribute).pointer
-        self.id: int | None = None
+        self.id = id_
+
+
+class RefusedWrites(StorageError):
+    """Several writes of one request cannot be applied. errors: why; nothing was written."""
+
+    def __init__(self, errors: Sequence[StorageError]) -> None:
+        super().__init__(f"{len(errors)} errors, first: {errors[0]}")
+        self.errors = errors
 
 
 class InvalidRecord(StorageError):

@@ -16,7 +16,6 @@ from registry.model.record import version_of
 from registry.model.resource_type import ResourceType
 from registry.storage.bulkheads import Bulkheads
 from registry.storage.errors import (
-    DuplicateValue,
     IdTaken,
     InvalidPosition,
     PositionExpired,
@@ -85,7 +84,7 @@ class Repository:
         self._counters = Counters(database, graph)
         self._transactions = Transactions(database, commands)
         self._group_commit = GroupCommit(self._transactions, graph, self._counters)
-        self._unique_indexes = UniqueIndexes(database, graph, commands)
+        self._unique_indexes = UniqueIndexes(database, graph)
         self._computed_fields = ComputedFields(database, graph)
         self._maintenance = Maintenance(
             database,
@@ -215,55 +214,56 @@ class Repository:
         return time
 
     async def write(
-        self, writes: Sequence[Write], key: IdempotencyKey | None = None
+        self,
+        writes: Sequence[Write],
+        key: IdempotencyKey | None = None,
+        *,
+        rolls_back: bool = False,
     ) -> list[WriteResult]:
         """Apply the writes of one request in order, all or none; return the result of each.
 
         A write that has begun is completed even if its caller is cancelled.
 
         key: executes the writes once within a day; a repeated call returns the result of the first
-        one that succeeded, or raises FingerprintMismatch if its fingerprint differs. Raises
+        one that succeeded, or raises FingerprintMismatch if its fingerprint differs. rolls_back:
+        undoes everything in the end; the ids of new resources are then those of none. Raises
         RecordNotFound with the pointer to the resource, or to the targets of a linkage, that do not
-        exist; VersionConflict; DuplicateValue with the pointer to the attribute;
-        ReadOnlyAttribute; InvalidRecord; StoredResultTooLarge; BulkheadFull; DiskNearlyFull. Then
-        nothing is written. Raises Unavailable, after which the writes may be in effect.
+        exist; VersionConflict; DuplicateValue with the pointer to the attribute; InvalidAttributes;
+        RefusedWrites with several of these; InvalidRecord; StoredResultTooLarge; BulkheadFull;
+        DiskNearlyFull. Then nothing is written. Raises Unavailable, after which the writes may be
+        in effect.
         """
         self._disk_space.require()
         for write in writes:
             if write.change.attributes:
                 self._backlog.written()
-        try:
-            for _ in range(_ATTEMPTS):
-                try:
-                    results = await self._admit(writes, key)
-                except IdTaken:
-                    await self._counters.skip_taken()
-                    continue
-                if await self._are_current(results):
-                    return results
-        except DuplicateValue as taken:
-            async with self.bulkheads.small_requests:
-                taken.id = await self._unique_indexes.find_id(taken)
-            raise
+        for _ in range(_ATTEMPTS):
+            try:
+                results = await self._admit(writes, key, rolls_back=rolls_back)
+            except IdTaken:
+                await self._counters.skip_taken()
+                continue
+            if await self._are_current(results):
+                return results
         raise Unavailable
 
     async def _admit(
-        self, writes: Sequence[Write], key: IdempotencyKey | None
+        self, writes: Sequence[Write], key: IdempotencyKey | None, *, rolls_back: bool
     ) -> list[WriteResult]:
         if not is_large(writes):
             async with self.bulkheads.small_requests:
-                return await self._attempt(writes, key)
+                return await self._attempt(writes, key, rolls_back=rolls_back)
         await self.bulkheads.large_transactions.acquire()
         # The slot is free when the writes have ended, even if the caller is cancelled before.
-        writing = asyncio.ensure_future(self._attempt(writes, key))
+        writing = asyncio.ensure_future(self._attempt(writes, key, rolls_back=rolls_back))
         writing.add_done_callback(lambda _: self.bulkheads.large_transactions.release())
         return await asyncio.shield(writing)
 
     async def _attempt(
-        self, writes: Sequence[Write], key: IdempotencyKey | None
+        self, writes: Sequence[Write], key: IdempotencyKey | None, *, rolls_back: bool
     ) -> list[WriteResult]:
         ids = await self._counters.assign(writes)
-        return await self._group_commit.write(WriteRequest(writes, ids, key))
+        return await self._group_commit.write(WriteRequest(writes, ids, key, rolls_back=rolls_back))
 
     async def _are_current(self, results: Sequence[WriteResult]) -> bool:
         """Whether a snapshot at the time of the commit shows the results that need it.

@@ -61,7 +61,7 @@ async def test_every_response_has_the_headers_for_an_allowed_origin_once(shared:
             (exposed,) = response.headers.getall("Access-Control-Expose-Headers")
             assert exposed == (
                 "Content-Disposition, Etag, Location, Retry-After, Idempotency-Replayed, "
-                "Registry-Position, X-Request-ID"
+                "Registry-Position, Preference-Applied, X-Request-ID"
             )
             assert sorted(response.headers.getall("Vary")) == [VARY, "Origin"], path
             assert "Access-Control-Allow-Credentials" not in response.headers

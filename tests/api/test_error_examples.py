@@ -43,6 +43,12 @@ REQUESTS: dict[type[ApiError], tuple[str, str, Any, dict[str, str]]] = {
     errors.RangeNotSupported: ("GET", f"/persons?page[after]={END}&page[before]={END}", None, {}),
     errors.InvalidIdempotencyKey: ("POST", "/persons", {"data": ADA}, {"Idempotency-Key": "a b"}),
     errors.CrossSiteRequest: ("GET", "/persons", None, {"Sec-Fetch-Site": "cross-site"}),
+    errors.InvalidMerge: (
+        "POST",
+        "/persons",
+        {"data": GRACE},
+        {"Prefer": "resolution=merge-duplicates", "If-Match": "*"},
+    ),
     errors.NotFound: ("GET", "/persons/999", None, {}),
     errors.MethodNotAllowed: ("PUT", "/persons", None, {}),
     errors.NotAcceptable: ("GET", "/persons", None, {"Accept": f"{MEDIA_TYPE}; charset=utf-8"}),

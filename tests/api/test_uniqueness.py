@@ -242,11 +242,18 @@ async def test_attributes_of_every_type_can_be_unique(serve: Serve, settings: Se
         assert (await post(note=None)).status == 201
 
 
-async def test_a_taken_value_takes_a_transaction_and_a_read(api: Api, commands: CommandLog) -> None:
+async def test_a_taken_value_takes_two_transactions(api: Api, commands: CommandLog) -> None:
     await api.computer("SN-1")
     id_ = await api.computer("SN-2")
     commands.take("all")
     await create(api, "SN-1")
-    assert commands.names() == ["insert", "abortTransaction", "find"]
+    assert commands.names() == ["insert", "abortTransaction", "find", "find", "commitTransaction"]
     await rename(api, id_, "SN-1")
-    assert commands.names() == ["find", "update", "abortTransaction", "find"]
+    assert commands.names() == [
+        "find",
+        "update",
+        "abortTransaction",
+        "find",
+        "find",
+        "commitTransaction",
+    ]

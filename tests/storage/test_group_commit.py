@@ -14,8 +14,8 @@ from registry.jsonapi.changes import Verb, Write
 from registry.settings import Settings
 from registry.storage.errors import (
     DuplicateValue,
+    InvalidAttributes,
     InvalidRecord,
-    ReadOnlyAttribute,
     RecordNotFound,
     Unavailable,
     VersionConflict,
@@ -214,7 +214,7 @@ DETECTED_BY_THE_SERVICE: dict[str, tuple[Bad, type[Exception]]] = {
             registry.update(("computer", 1), serial="bad"),
             registry.update(("person", 5), read_only={"full_name": "bad"}),
         ],
-        ReadOnlyAttribute,
+        InvalidAttributes,
     ),
     "last operation": (
         lambda registry: [

@@ -6,12 +6,13 @@ from aiohttp import hdrs, web
 
 from registry.http.app_keys import GRAPH
 from registry.http.idempotency_header import with_replay_header
+from registry.http.preferences import NO_PREFERENCES, preferred
 from registry.http.views.document_view import DocumentView
 from registry.jsonapi.authorization import required_by_operations
 from registry.jsonapi.changes import Verb
 from registry.jsonapi.documents import written_linkage
 from registry.jsonapi.error_types import PreconditionFailed
-from registry.jsonapi.operation_documents import encode_results, load_operations
+from registry.jsonapi.operation_documents import Effect, encode_results, load_operations
 from registry.jsonapi.query import Query
 from registry.jsonapi.resource_objects import resource_objects
 from registry.offloading import offload
@@ -28,23 +29,36 @@ class AtomicView(DocumentView):
         Raises PreconditionFailed for any `If-Match`: the path has no representation that could
         match (RFC 9110, 13.1.1).
         """
-        load = partial(load_operations, graph=self.app[GRAPH])
+        preferences = preferred(self.request)
+        load = partial(load_operations, graph=self.app[GRAPH], merges=preferences.merges)
         _, operations, key = await self.read_request(
-            load, required_by_operations, extension=EXTENSION
+            load, required_by_operations, extension=EXTENSION, preferences=preferences
         )
         if hdrs.IF_MATCH in self.request.headers:
             raise PreconditionFailed
         author = self.author
         writes = [write.written_by(author) for write in operations]
-        results = await self.repository.write(writes, key)
+        results = await self.repository.write(writes, key, rolls_back=preferences.rolls_back)
 
         def encode() -> bytes:
-            return encode_results([_resource_object(result) for result in results])
+            effects = map(_effect, results) if preferences.merges else ()
+            return encode_results([_resource_object(result) for result in results], effects)
 
         size = sum(write.size for write in writes)
         body = await offload(encode, size=size)
         response = web.Response(body=body, headers={hdrs.CONTENT_TYPE: media_type(EXTENSION)})
+        if preferences is not NO_PREFERENCES:
+            preferences.acknowledge(response)
         return with_replay_header(response, is_replayed=results[0].is_replayed)
+
+
+def _effect(result: WriteResult) -> Effect | None:
+    """Return what an addition that merges has done; None for other operations."""
+    if not result.write.merges:
+        return None
+    if result.write.verb is Verb.ADD:
+        return Effect.CREATED
+    return Effect.UPDATED if result.is_changed else Effect.UNCHANGED
 
 
 def _resource_object(result: WriteResult) -> str | None:
@@ -52,7 +66,8 @@ def _resource_object(result: WriteResult) -> str | None:
     write, resource = result.write, result.write.resource
     if not write.is_shown:
         return None
-    query = Query({resource.type: resource.writable}) if write.verb is Verb.ADD else Query()
+    is_added = write.verb is Verb.ADD or write.merges
+    query = Query({resource.type: resource.writable}) if is_added else Query()
     linkage = {resource.type: written_linkage(result.record, write.change)}
     (text,) = resource_objects(resource, [result.record], linkage, query)
     return text

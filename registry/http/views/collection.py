@@ -14,13 +14,14 @@ from registry.http.app_keys import CORS
 from registry.http.compression import MIN_BYTES, GzipWriter, compresses
 from registry.http.etags import is_current
 from registry.http.idempotency_header import with_replay_header
+from registry.http.preferences import NO_PREFERENCES, preferred
 from registry.http.responses import MAX_WRITE, DocumentResponse, common_headers, request_id
 from registry.http.views.document_view import ResourceView
 from registry.jsonapi.authorization import required_by_change, required_by_query
 from registry.jsonapi.changes import NEW, Verb, Write
 from registry.jsonapi.content_negotiation import prefers
 from registry.jsonapi.documents import LARGE_PART, encode_collection, encode_document
-from registry.jsonapi.error_types import PreconditionFailed
+from registry.jsonapi.error_types import InvalidParameter, PreconditionFailed
 from registry.jsonapi.pagination import page_links, page_meta
 from registry.jsonapi.query import Query, QueryScope
 from registry.jsonapi.request_documents import load
@@ -30,6 +31,8 @@ from registry.model.resource_type import ResourceType
 from registry.offloading import offload, pause
 from registry.protocol import CSV_TYPE, MEDIA_TYPE
 from registry.storage import Listing, Snapshot
+
+_NO_INCLUDE = "`include` is not possible with `Prefer: tx=rollback`, as it reads what is stored."
 
 
 class CollectionView(ResourceView):
@@ -45,19 +48,42 @@ class CollectionView(ResourceView):
     head = get
 
     async def post(self) -> DocumentResponse:
-        """Create a resource; the response has its writable attributes unless `fields` is sent."""
-        load_change = partial(load, resource=self.resource, creating=True)
-        query, change, key = await self.read_request(load_change, required_by_change, self.scope)
+        """Create a resource, or update one as the request prefers.
+
+        The response has the writable attributes unless `fields` is sent. Raises as `preferred`
+        does, or InvalidParameter for `include` if the change is rolled back: related resources are
+        read after it.
+        """
+        preferences = preferred(self.request)
+        merges = preferences.merges
+        load_change = partial(load, resource=self.resource, creating=not merges, merging=merges)
+        query, change, key = await self.read_request(
+            load_change, required_by_change, self.scope, preferences=preferences
+        )
         if is_current(self.request, None):
             raise PreconditionFailed
+        if preferences.rolls_back and query.include is not None:
+            raise InvalidParameter(_NO_INCLUDE, parameter="include")
         query = replace(query, fields={self.resource.type: self.resource.writable, **query.fields})
         shows_related = bool(query.include)
-        write = Write(Verb.ADD, self.resource, NEW, change, shows_related=shows_related)
-        (result,) = await self.repository.write([write.written_by(self.author)], key)
-        snapshot = self.repository.snapshot(result.time)
-        response = await self.respond_with_resource(
-            result.record, query, snapshot, change, status=201
+        write = Write(
+            Verb.ADD,
+            self.resource,
+            NEW,
+            change,
+            shows_related=shows_related,
+            merges=merges,
         )
+        (result,) = await self.repository.write(
+            [write.written_by(self.author)], key, rolls_back=preferences.rolls_back
+        )
+        snapshot = self.repository.snapshot(result.time)
+        status = 201 if result.write.verb is Verb.ADD else 200
+        response = await self.respond_with_resource(
+            result.record, query, snapshot, change, status=status
+        )
+        if preferences is not NO_PREFERENCES:
+            preferences.acknowledge(response)
         return with_replay_header(response, is_replayed=result.is_replayed)
 
 

@@ -19,6 +19,7 @@ from registry.http.etags import (
     named_versions,
 )
 from registry.http.idempotency_header import idempotency_key
+from registry.http.preferences import NO_PREFERENCES, Preferences
 from registry.http.request_body import read_body
 from registry.http.responses import POSITION, DocumentResponse
 from registry.http.service_urls import absolute_url
@@ -216,14 +217,15 @@ class DocumentView(web.View):
         required_by: Callable[[_Document, Graph], Iterable[Requirement]],
         scope: QueryScope | None = None,
         extension: str | None = None,
+        preferences: Preferences = NO_PREFERENCES,
     ) -> tuple[Query, _Document, IdempotencyKey | None]:
         """Return the parsed query string, the loaded document and the idempotency key, if any.
 
         required_by: returns what the document requires beside its path. scope: as for `read_query`.
-        extension: as for `negotiate`. Raises as that does, as `read_body` does, BulkheadFull, or
-        InvalidToken if the access token has expired or was revoked meanwhile; else ApiErrors with
-        all errors of the query, the document and the key, else those for what the access token does
-        not allow.
+        extension: as for `negotiate`. preferences: of the request. Raises as that does, as
+        `read_body` does, BulkheadFull, or InvalidToken if the access token has expired or was
+        revoked meanwhile; else ApiErrors with all errors of the query, the document and the key,
+        else those for what the access token does not allow.
         """
         self.negotiate(extension)
         bulkheads, errors = self.repository.bulkheads, ErrorCollector()
@@ -238,7 +240,7 @@ class DocumentView(web.View):
             await self.app[AUTHENTICATOR].verify(token)
 
         def load_keyed() -> tuple[_Document, IdempotencyKey | None]:
-            return load(body), idempotency_key(self.request, body)
+            return load(body), idempotency_key(self.request, body, preferences)
 
         with errors:
             query = self.read_query(scope)

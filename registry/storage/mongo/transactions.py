@@ -88,10 +88,10 @@ class Transaction:
         collection: str,
         query: Mapping[str, Any],
         projection: Mapping[str, Any] | None = None,
-        limit: int = 0,
+        **options: Any,
     ) -> list[Record]:
-        """Return the records of a query, at most `limit` unless it is 0."""
-        reply = await self._run(find_command(collection, query, projection or {}, limit=limit))
+        """Return the records of a query. options: of the command, such as `limit`."""
+        reply = await self._run(find_command(collection, query, projection or {}, **options))
         records: list[Record] = reply["cursor"]["firstBatch"]
         while id_ := reply["cursor"]["id"]:
             more = {"getMore": id_, "collection": collection, "batchSize": ONE_BATCH}
@@ -152,7 +152,7 @@ class SingleCommand(Transaction):
         collection: str,
         query: Mapping[str, Any],
         projection: Mapping[str, Any] | None = None,
-        limit: int = 0,  # noqa: ARG002 - one record is found at most
+        **_: Any,
     ) -> list[Record]:
         """Return the record of a query, as the majority has acknowledged it."""
         found = await self._reads.run(find_command(collection, query, projection or {}))
@@ -284,18 +284,21 @@ class Transactions:
         await self._orphans.close()
         await self._sessions.close()
 
-    async def run(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
+    async def run(
+        self, callback: Callback[_Result], *, commits: bool = True
+    ) -> TransactionResult[_Result]:
         """Run the callback in a transaction, again as long as it conflicts with others.
 
-        Returns its result with the commit time. Raises Unavailable if the database does not respond
-        or conflicts persist, and what the callback raises.
+        commits: whether to keep what it has written; otherwise all is undone. Returns its result
+        with the commit time. Raises Unavailable if the database does not respond or conflicts
+        persist, and what the callback raises.
         """
         # pymongo's `with_transaction` retries for two minutes, even without a database.
         began, pause = time.monotonic(), _PAUSE_SECONDS
         while True:
             try:
                 async with self._slots:  # free during the pause, for others that do not conflict
-                    return await self.attempt(callback)
+                    return await self.attempt(callback, commits=commits)
             except TransactionConflict as conflict:
                 if time.monotonic() - began > _RETRY_SECONDS:
                     reason = conflict.__cause__ or conflict
@@ -323,7 +326,9 @@ class Transactions:
 
         return await self.attempt(separable)
 
-    async def attempt(self, callback: Callback[_Result]) -> TransactionResult[_Result]:
+    async def attempt(
+        self, callback: Callback[_Result], *, commits: bool = True
+    ) -> TransactionResult[_Result]:
         """Run the callback once in a transaction; return its result with the commit time.
 
         Raises TransactionConflict or what the callback raises, then nothing is written; or
@@ -332,7 +337,8 @@ class Transactions:
         with translated_errors():
             try:
                 async with self._sessions.session() as session:
-                    result = await observed("transaction", self._transact(callback, session))
+                    transaction = self._transact(callback, session, commits=commits)
+                    result = await observed("transaction", transaction)
                     # The stubs of motor declare this property as a method.
                     return TransactionResult(result, session.operation_time)  # type: ignore[arg-type]
             except (NetworkTimeout, ServerSelectionTimeoutError):
@@ -362,7 +368,7 @@ class Transactions:
                 search.cancel()
 
     async def _transact(
-        self, callback: Callback[_Result], session: AsyncIOMotorClientSession
+        self, callback: Callback[_Result], session: AsyncIOMotorClientSession, *, commits: bool
     ) -> _Result:
         session.start_transaction(read_concern=ReadConcern("snapshot"))
         try:
@@ -372,7 +378,10 @@ class Transactions:
             with pymongo.timeout(_ABORT_SECONDS):
                 await session.abort_transaction()
             raise
-        await _commit(session)
+        if commits:
+            await _commit(session)
+        else:
+            await session.abort_transaction()
         return result
 
 

@@ -8,21 +8,19 @@ import datetime
 import decimal
 import json
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import pymongo
 from pymongo import ASCENDING, IndexModel
-from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from registry.model.attributes import Attribute
 from registry.model.graph import Graph
 from registry.model.resource_type import ResourceType
 from registry.start_error import StartError
-from registry.storage.errors import DUPLICATE_KEY, DuplicateValue
+from registry.storage.errors import DUPLICATE_KEY
 from registry.storage.mongo.mongo_client import Database
-from registry.storage.mongo.read_commands import ReadCommands, find_command
 from registry.storage.schema.indexes import BUILD_SECONDS, build_indexes, complete_indexes
 
 _log = logging.getLogger("registry")
@@ -51,10 +49,9 @@ _MAX_VALUES, _MAX_IDS, _MAX_CHARACTERS = 10, 5, 80
 class UniqueIndexes:
     """The unique indexes of all types."""
 
-    def __init__(self, database: Database, graph: Graph, commands: ReadCommands) -> None:
+    def __init__(self, database: Database, graph: Graph) -> None:
         self._database = database
         self._graph = graph
-        self._commands = commands
 
     async def prepare(self) -> None:
         """Create the missing indexes, and drop those of attributes that are no longer unique.
@@ -65,18 +62,6 @@ class UniqueIndexes:
         refusals = [await self._prepare(resource) for resource in self._graph.values()]
         if any(refusals):
             raise StartError("; ".join(filter(None, refusals)))
-
-    async def find_id(self, taken: DuplicateValue) -> int | None:
-        """Return the id of the resource that has a value, None if it cannot be found."""
-        name, attribute = taken.attribute, taken.resource.attributes[taken.attribute]
-        query = {name: {"$eq": taken.value, **_is_compared(attribute)}}
-        options = {"hint": _index_name(name, attribute), "limit": 1, **_collation(attribute)}
-        collection = taken.resource.collection
-        with suppress(PyMongoError):  # the value is taken, whoever has it
-            command = find_command(collection, query, {"_id": True}, **options)
-            found = await self._commands.run(command)
-            return next((record["_id"] for record in found.records), None)
-        return None
 
     async def _prepare(self, resource: ResourceType) -> str:
         """Prepare the indexes of a type; return why those that are missing cannot be created."""
@@ -135,6 +120,25 @@ def taken_attribute(error: Mapping[str, Any], resource: ResourceType) -> str | N
         (name,) = error["keyPattern"]
         return name if name in resource.writable else None
     return None
+
+
+def unique_find(
+    name: str, attribute: Attribute, values: Sequence[Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the query and the options of a `find` for the records with values of an attribute."""
+    query = {name: {"$in": values, **_is_compared(attribute)}}
+    return query, {"hint": _index_name(name, attribute), **_collation(attribute)}
+
+
+def unique_key(attribute: Attribute, value: Any) -> Hashable:
+    """Return what is equal for values that the index of an attribute does not tell apart.
+
+    Letters that differ in more than case can be equal for the index alone.
+    """
+    if attribute.stored_type is decimal.Decimal:  # else of the driver's class
+        return decimal.Decimal(str(value))
+    key: Hashable = value.casefold() if attribute.ignores_case else value
+    return key
 
 
 def _index_name(name: str, attribute: Attribute) -> str:

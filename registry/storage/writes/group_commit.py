@@ -100,7 +100,8 @@ class GroupCommit:
         for request in requests:
             if request.is_alone:
                 if group := self._take(deque([request]), 1):
-                    self._begin(self._run(group, self._transactions.run))
+                    run = partial(self._transactions.run, commits=not request.rolls_back)
+                    self._begin(self._run(group, run))
             else:
                 self._queue.append(request)
 
@@ -206,6 +207,7 @@ class GroupCommit:
             del self._writers[key]
         for request in conflicting:
             request.is_alone = True
+            request.compare_values()
         self._enqueue(conflicting)
         if group.waiting:
             later, self._queue = self._queue, deque()

@@ -65,14 +65,16 @@ class Counters:
             )
             self._blocks[resource.type].skip(last)
 
-    async def assign(self, writes: Sequence[Write]) -> dict[int, int]:
+    async def assign(self, writes: Sequence[Write], *, merging: bool = False) -> dict[int, int]:
         """Return an id that no resource of its type ever had for each placeholder of a creation.
+
+        merging: whether to do so for the writes that merge, instead of all others.
 
         Raises Unavailable.
         """
         created: dict[str, list[int]] = defaultdict(list)
         for write in writes:
-            if write.verb is Verb.ADD and write.target.id is not None:
+            if write.verb is Verb.ADD and write.merges is merging and write.target.id is not None:
                 created[write.resource.type].append(write.target.id)
         ids: dict[int, int] = {}
         for type_name, placeholders in created.items():

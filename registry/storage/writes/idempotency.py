@@ -24,6 +24,10 @@ _RETENTION = timedelta(hours=24)
 
 _COLLECTION = "idempotency_keys"
 
+MERGED = "merged"
+"""The field of a result that is there if the request has updated the resource instead of adding
+it."""
+
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
@@ -101,5 +105,5 @@ class StoredResults:
 
 
 def _visible_part(resource: ResourceType, record: Record) -> Record:
-    fields = ("_id", *visible_fields(resource))
+    fields = ("_id", *visible_fields(resource), MERGED)
     return {name: record[name] for name in fields if name in record}

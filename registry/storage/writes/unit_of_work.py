@@ -3,11 +3,14 @@
 import logging
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from registry.jsonapi.changes import Change, Linkage, Verb, Write
+from registry.jsonapi.error_objects import READ_ONLY
 from registry.model.authorship import current_time, updated
 from registry.model.graph import Graph
 from registry.model.record import LAST_WRITE, VERSION, Record, version_of
@@ -17,9 +20,10 @@ from registry.storage.errors import (
     DUPLICATE_KEY,
     DuplicateValue,
     IdTaken,
+    InvalidAttributes,
     InvalidRecord,
-    ReadOnlyAttribute,
     RecordNotFound,
+    RefusedWrites,
     StorageError,
     StoredResultTooLarge,
     Unavailable,
@@ -46,7 +50,13 @@ from registry.storage.writes.id_allocation import Counters
 from registry.storage.writes.idempotency import StoredResults
 from registry.storage.writes.identity_map import IdentityMap, RecordChange, RecordKey
 from registry.storage.writes.link_histories import LinkHistories
-from registry.storage.writes.write_requests import WriteRequest, WriteResult
+from registry.storage.writes.unique_values import NoId, UniqueValues
+from registry.storage.writes.write_requests import (
+    WriteRequest,
+    WriteResult,
+    replayed,
+    stored_part,
+)
 
 _log = logging.getLogger("registry")
 
@@ -58,6 +68,9 @@ _MAX_STATEMENTS = 1_000
 _MAX_MEMBERS = 5_000
 """Members of relationships that a group loads. A request that unlinks more runs alone, as it would
 delay the others."""
+
+_MAX_REJECTIONS = 3
+"""How often a request may fail because a value is taken that seemed to be free."""
 
 
 class UnitOfWork:
@@ -75,6 +88,9 @@ class UnitOfWork:
         self._graph = graph
         self._records = IdentityMap(graph)
         self._results = StoredResults(transaction)
+        self._counters = counters
+        self._values: UniqueValues | None = None  # if they are to be compared
+        self._refusals: list[StorageError] = []
         self._time = current_time()
         self._histories = LinkHistories(transaction, graph, counters, self._records, self._time)
 
@@ -91,6 +107,8 @@ class UnitOfWork:
         for write in (write for request in requests for write in request.writes):
             for type_name, field_name, ids in _values_to_load(write):
                 values[type_name][field_name].update(ids)
+        if any(map(attrgetter("compares_values"), requests)):
+            await self._load_unique(requests, values)
         former_target_ids: dict[str, set[int]] = defaultdict(set)
         changes_links = any(request.changes_links for request in requests)
         for resource in self._histories.load_order:
@@ -101,6 +119,24 @@ class UnitOfWork:
             if changes_links:
                 for target, ids in self._histories.targets(resource, records):
                     former_target_ids[target].update(ids)
+
+    async def _load_unique(
+        self, requests: Sequence[WriteRequest], values: dict[str, dict[str, set[int]]]
+    ) -> None:
+        """Add the resources that have values of unique attributes, which writes may then update.
+
+        values: of the records to load, by type and field.
+        """
+        self._values = UniqueValues(self._transaction, self._records)
+        writes = [write for request in requests for write in request.sent]
+        for type_name, ids in (await self._values.load(writes)).items():
+            values[type_name]["_id"].update(ids)
+        for write in writes:
+            for linkage in write.change.linkages if write.merges else ():
+                relationship = linkage.relationship
+                if relationship.to_many:
+                    members = values[relationship.target][relationship.foreign_key]
+                    members.update(values[write.resource.type]["_id"])
 
     async def _load_type(
         self,
@@ -154,7 +190,7 @@ class UnitOfWork:
             return []
         query = {"$or": conditions} if len(conditions) > 1 else conditions[0]
         records = await self._transaction.find(
-            resource.collection, query, projection(fields), limit
+            resource.collection, query, projection(fields), limit=limit
         )
         if limit and len(records) == limit:
             raise TransactionConflict
@@ -163,21 +199,25 @@ class UnitOfWork:
     async def apply(self, request: WriteRequest) -> list[WriteResult]:
         """Apply the writes of a request in order; return the result of each, without a time.
 
-        Raises VersionConflict, FingerprintMismatch, ReadOnlyAttribute, or RecordNotFound with the
-        resource or the targets of a linkage that do not exist; then nothing is applied.
+        Raises VersionConflict, FingerprintMismatch, InvalidAttributes, RecordNotFound with the
+        resource or the targets of a linkage that do not exist, DuplicateValue of those that it
+        compares, or RefusedWrites with several of these; then nothing is applied.
         """
         self._records.savepoint()
         self._records.author = request.author
         self._histories.savepoint()
         if request.key and (stored := self._results.get(request.key)) is not None:
-            return _replayed(request.sent, stored)
+            return replayed(request.sent, stored)
         results: list[WriteResult] = []
         try:
             for part in request.parts:
                 if results:
                     await self.flush([request])
                 size = max(sum(write.size for write in part), self._records.size)
-                results += await offload(partial(self._apply_all, part), size=size)
+                if request.merges and self._values is not None:
+                    results += await self._merge(request, self._values, size)
+                else:
+                    results += await offload(partial(self._apply_all, part), size=size)
             if request.changes_links:
                 await self._histories.add_request(request.author)
         except StorageError:
@@ -185,7 +225,7 @@ class UnitOfWork:
             self._histories.undo()
             raise
         if request.key:
-            self._results.add(request.key, [_stored(one) for one in results])
+            self._results.add(request.key, [stored_part(one) for one in results])
         return results
 
     @property
@@ -217,9 +257,9 @@ class UnitOfWork:
                     try:
                         await self._store(command, resource, chunk)
                     except WriteRejected as rejected:
-                        if len(requests) == 1:
-                            raise _rejection(requests[0], resource, rejected) from None
-                        raise
+                        if len(requests) > 1 or _compares_again(requests[0], resource, rejected):
+                            raise
+                        raise _rejection(requests[0], resource, rejected) from None
             ids = [id_ for type_name, id_ in incremented if type_name == resource.type]
             for chunk_of_ids in _chunks(ids):
                 statement = _statement(chunk_of_ids, [{"$set": {VERSION: NEXT_VERSION}}])
@@ -244,8 +284,43 @@ class UnitOfWork:
         else:
             await self._transaction.update(name, _statements(changes, resource))
 
-    def _apply_all(self, writes: Sequence[Write]) -> list[WriteResult]:
-        return list(map(self._apply, writes))
+    async def _merge(
+        self, request: WriteRequest, values: UniqueValues, size: int
+    ) -> list[WriteResult]:
+        """Apply the writes of a request that merges. size: as for `offload`."""
+        writes = request.sent
+        new = [write for write in writes if write.merges and not values.matching_id(write)]
+        ids = await self._counters.assign(new, merging=True)
+        try:
+            results = await offload(partial(self._apply_all, writes, ids), size=size)
+        except NoId:
+            self._records.undo()
+            ids = await self._counters.assign(writes, merging=True)
+            results = await offload(partial(self._apply_all, writes, ids), size=size)
+        request.writes = [result.write for result in results]
+        return results
+
+    def _apply_all(
+        self, writes: Sequence[Write], ids: dict[int, int] | None = None
+    ) -> list[WriteResult]:
+        """Apply writes, and go on after one that is refused, so that all errors are reported.
+
+        ids: of new resources, by placeholder, of a request that merges; it gets those of others.
+        """
+        results: list[WriteResult] = []
+        refusals = self._refusals = []
+        for sent in writes:
+            write = sent
+            if ids is not None and self._values is not None:
+                write, errors = self._values.resolve(sent, ids)
+                refusals += errors
+            try:
+                results.append(self._apply(write))
+            except RecordNotFound as error:
+                refusals.append(error)
+        if refusals:
+            raise RefusedWrites(refusals) if len(refusals) > 1 else refusals[0]
+        return results
 
     def _apply(self, write: Write) -> WriteResult:
         resource, id_, change = write.resource, write.target.id, write.change
@@ -257,7 +332,12 @@ class UnitOfWork:
             raise VersionConflict
         if write.verb is Verb.ADD and before is not None:
             raise IdTaken
-        self._require_targets(change)
+        if self._values is not None:
+            self._refusals += self._values.taken(write)
+        if missing := self._missing_targets(change):
+            self._refusals += missing
+            change = replace(change, linkages=())
+            write = replace(write, change=change)
         assert id_ is not None  # noqa: S101 - for mypy: otherwise there is no record
         if write.verb is Verb.REMOVE:
             self._delete(resource, id_, before or {})
@@ -269,16 +349,20 @@ class UnitOfWork:
         if write.sets_unique:
             self._records.write_last(key)
         after = self._records.get(key)
+        if self._values is not None and after is not None:
+            self._values.update(resource, after)
         return WriteResult(write, after or before or {}, is_changed=after is not before)
 
-    def _require_targets(self, change: Change) -> None:
+    def _missing_targets(self, change: Change) -> list[RecordNotFound]:
+        errors: list[RecordNotFound] = []
         for linkage in change.linkages:
             if linkage.verb is Verb.REMOVE:
                 continue  # a record that does not exist is not a member either
             target = linkage.relationship.target
             sent = linkage.identifiers
             if missing := [one for one in sent if not self._records.get((target, one.id))]:
-                raise RecordNotFound.by_identifiers(target, missing)
+                errors.append(RecordNotFound.by_identifiers(target, missing))
+        return errors
 
     def _update(self, write: Write, id_: int, before: Record) -> None:
         resource, change = write.resource, write.change
@@ -286,7 +370,8 @@ class UnitOfWork:
         if other := [
             name for name, one in sent if not is_same(one, resource.json_value(name, before))
         ]:
-            raise ReadOnlyAttribute(other, write.position)
+            details = dict.fromkeys(other, READ_ONLY)
+            self._refusals.append(InvalidAttributes(details, write.position))
         fields = changed_fields(resource, before, change.attributes)
         if fields:
             fields |= updated(change.author, self._time)
@@ -347,21 +432,15 @@ def _values_to_load(write: Write) -> Iterator[tuple[str, str, Iterable[int]]]:
                 yield relationship.target, relationship.foreign_key, (id_,)
 
 
-def _stored(result: WriteResult) -> tuple[ResourceType, Record]:
-    """Return what is stored of a result: what the response shows, and the id."""
-    record = result.record
-    shown = record if result.write.is_shown else {"_id": record["_id"]}
-    return result.write.resource, shown
+def _compares_again(request: WriteRequest, resource: ResourceType, rejected: WriteRejected) -> bool:
+    """Whether to repeat a request, and find out first who has a value that is taken.
 
-
-def _replayed(writes: Sequence[Write], records: Sequence[Record]) -> list[WriteResult]:
-    pairs = list(zip(writes, records, strict=True))
-    ids = {
-        one.target.id: record["_id"]
-        for one, record in pairs
-        if one.verb is Verb.ADD and one.target.id is not None
-    }
-    return [WriteResult(one.with_ids(ids), record, is_replayed=True) for one, record in pairs]
+    A few times, as others may store one meanwhile.
+    """
+    request.compare_values()
+    request.rejections += 1
+    is_known = taken_attribute(rejected.error, resource) in resource.unique_attributes
+    return is_known and request.rejections < _MAX_REJECTIONS
 
 
 def _command(change: RecordChange) -> str:
@@ -397,7 +476,7 @@ def _rejection(
         attributes = write.change.attributes
         is_rejected = write.resource is resource and write.target.id == rejected.id
         if is_rejected and name is not None and name in attributes:
-            return DuplicateValue(resource, name, attributes[name], write.position)
+            return DuplicateValue(resource, name, write.position)
     error = rejected.error
     if error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", ())) == ["_id"]:
         return IdTaken()

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from bson.timestamp import Timestamp
 
 from registry.jsonapi.changes import Verb, Write
 from registry.model.record import Record
-from registry.storage.writes.idempotency import IdempotencyKey
+from registry.model.resource_type import ResourceType
+from registry.storage.schema.unique_indexes import unique_key
+from registry.storage.writes.idempotency import MERGED, IdempotencyKey
 from registry.storage.writes.identity_map import RecordKey
 
 _MAX_SMALL = 100
@@ -37,15 +39,46 @@ class WriteResult:
     is_replayed: bool = False
 
 
+def stored_part(result: WriteResult) -> tuple[ResourceType, Record]:
+    """Return what is stored of a result: what the response shows, and the id."""
+    record, write = result.record, result.write
+    shown = record if write.is_shown else {"_id": record["_id"]}
+    if write.merges and write.verb is Verb.UPDATE:
+        shown = shown | {MERGED: result.is_changed}
+    return write.resource, shown
+
+
+def replayed(writes: Sequence[Write], records: Sequence[Record]) -> list[WriteResult]:
+    """Return the results of a request, from what was stored of them."""
+    pairs = list(zip(writes, records, strict=True))
+    ids = {
+        one.target.id: record["_id"]
+        for one, record in pairs
+        if one.verb is Verb.ADD and one.target.id is not None
+    }
+    return [
+        WriteResult(
+            replace(one.with_ids(ids), verb=Verb.UPDATE if MERGED in record else one.verb),
+            record,
+            is_changed=record.get(MERGED, True),
+            is_replayed=True,
+        )
+        for one, record in pairs
+    ]
+
+
 class WriteRequest:
     """The writes of one request, which succeed or fail together.
 
-    sent: with placeholders. writes: with the ids that replace them. key: that under which the
-    results are stored. records: those that it is known to write, or to refer to. parts: the writes,
+    sent: with placeholders. writes: with the ids that replace them; if the request merges, only
+    once it is applied. key: that under which the results are stored. rolls_back: whether nothing is
+    stored in the end. records: those that it is known to write, or to refer to. parts: the writes,
     divided so that none sets unique attributes of a resource twice, as only the values that are
     stored are compared. size: the number of resources that it names. is_alone: whether it has a
-    transaction of its own. has_begun: whether it is completed even if its caller is cancelled.
-    since: when it arrived. result: what its caller waits for.
+    transaction of its own. compares_values: whether the unit of work compares the values of unique
+    attributes, before the database does. rejections: how often that has rejected one nevertheless.
+    has_begun: whether it is completed even if its caller is cancelled. since: when it arrived.
+    result: what its caller waits for.
     """
 
     def __init__(
@@ -53,13 +86,15 @@ class WriteRequest:
         sent: Sequence[Write],
         ids: Mapping[int, int],
         key: IdempotencyKey | None = None,
+        *,
+        rolls_back: bool = False,
     ) -> None:
         self.sent = sent
         self.writes = writes = [write.with_ids(ids) for write in sent] if ids else sent
         self.key = key
+        self.rolls_back = rolls_back
+        self.rejections = 0
         self.size = sum(write.size for write in writes)
-        self.parts = list(_parts(writes))
-        self.is_alone = is_large(writes) or len(self.parts) > 1
         self.has_begun = False
         self.since = perf_counter()
         self.result: asyncio.Future[list[WriteResult]] = asyncio.get_running_loop().create_future()
@@ -68,12 +103,25 @@ class WriteRequest:
             for write in writes
             if write.verb is not Verb.ADD and write.target.id is not None
         }
+        self.merges = False
         for write in writes:
+            self.merges |= write.merges
             for linkage in write.change.linkages:
                 target = linkage.relationship.target
                 self.records.update((target, id_) for id_ in linkage.ids)
+        if self.merges:
+            self.records -= {(one.resource.type, one.target.id) for one in writes if one.merges}
+            self.records.update(_values(writes))
+        self.compares_values = self.merges
+        self.parts = [writes] if self.merges else list(_parts(writes))
+        self.is_alone = is_large(writes) or len(self.parts) > 1 or rolls_back
         if key is not None:
             self.records.add((_KEYS, key.id))
+
+    def compare_values(self) -> None:
+        """Let the unit of work compare the values, write by write."""
+        if not self.compares_values:
+            self.compares_values, self.parts = True, [self.writes]
 
     def succeed(self, results: list[WriteResult], time: Timestamp | None) -> None:
         """Answer the caller, unless it was cancelled. time: that of the commit."""
@@ -121,6 +169,14 @@ class WriteRequest:
             for write in self.writes
             if write.shows_related or write.sets_unique
         }
+
+
+def _values(writes: Sequence[Write]) -> Iterator[RecordKey]:
+    """Yield what stands for the values of unique attributes that may decide what is written."""
+    for write in writes:
+        for name, value in write.unique_values.items():
+            attribute = write.resource.attributes[name]
+            yield f"{write.resource.type}.{name}", unique_key(attribute, value)
 
 
 def is_large(writes: Sequence[Write]) -> bool:

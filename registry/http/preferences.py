@@ -1,0 +1,61 @@
+"""The header `Prefer` (RFC 7240): to merge with what is stored, or to try a change only."""
+
+import re
+from dataclasses import dataclass
+
+from aiohttp import hdrs, web
+from multidict import istr
+
+from registry.jsonapi.error_types import InvalidMerge
+from registry.protocol import MERGE, PREFER, PREFERENCE_APPLIED, ROLL_BACK
+
+_PREFER = istr(PREFER)
+
+_QUOTED = r'"(?:[^"\\]|\\.)*+'
+_ELEMENT = re.compile(rf'(?:{_QUOTED}\\?"?|[^",])++')
+_PREFERENCE = re.compile(rf'\s*([^\s=;"]+)\s*(?:=\s*({_QUOTED}"|[^\s;"]*)\s*)?(?:;|\Z)')
+"""A preference before its parameters, none of which is supported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The supported preferences of a request.
+
+    merges: whether to update a resource that has the value of a unique attribute. rolls_back:
+    whether to undo everything in the end.
+    """
+
+    merges: bool = False
+    rolls_back: bool = False
+
+    def acknowledge(self, response: web.StreamResponse) -> None:
+        """Add the header that tells which preferences were applied."""
+        named = {MERGE: self.merges, ROLL_BACK: self.rolls_back}
+        applied = ", ".join(text for text, is_applied in named.items() if is_applied)
+        response.headers[PREFERENCE_APPLIED] = applied
+
+
+NO_PREFERENCES = Preferences()
+
+
+def preferred(request: web.BaseRequest) -> Preferences:
+    """Return the preferences of a request.
+
+    Others are ignored, and so is what is malformed. Of several values, the first one counts. Raises
+    InvalidMerge if there is `If-Match` as well: which resource is meant is not known yet.
+    """
+    if _PREFER not in request.headers:
+        return NO_PREFERENCES
+    sent: dict[str, str] = {}
+    for element in _ELEMENT.findall(",".join(request.headers.getall(_PREFER))):
+        if match := _PREFERENCE.match(element):
+            value = match[2] or ""
+            if value.startswith('"'):
+                value = re.sub(r"\\(.)", r"\1", value[1:-1])
+            sent.setdefault(match[1].lower(), value)
+    named = [f"{name}={value}" for name, value in sent.items()]
+    if MERGE in named and hdrs.IF_MATCH in request.headers:
+        raise InvalidMerge
+    if not {MERGE, ROLL_BACK} & {*named}:
+        return NO_PREFERENCES
+    return Preferences(MERGE in named, ROLL_BACK in named)

@@ -1,0 +1,122 @@
+"""The values of unique attributes in a unit of work: who has them, as the writes have left them."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from marshmallow import ValidationError
+
+from registry.jsonapi.changes import Verb, Write
+from registry.jsonapi.error_objects import READ_ONLY
+from registry.model.record import Record
+from registry.model.resource_type import ResourceType
+from registry.model.validation import load_attributes
+from registry.storage.errors import DuplicateValue, InvalidAttributes
+from registry.storage.mongo.transactions import Transaction
+from registry.storage.schema.unique_indexes import unique_find, unique_key
+from registry.storage.writes.identity_map import IdentityMap
+
+
+class NoId(Exception):
+    """A write creates a resource that seemed to exist before the writes that precede it."""
+
+
+class UniqueValues:
+    """Finds the records that have values of unique attributes, before the database compares them.
+
+    records: those of the unit. Only values that were loaded are known.
+    """
+
+    def __init__(self, transaction: Transaction, records: IdentityMap) -> None:
+        self._transaction = transaction
+        self._records = records
+        self._ids: dict[tuple[str, str, Hashable], list[int]] = defaultdict(list)
+        self._stored = set[tuple[str, int]]()
+
+    async def load(self, writes: Iterable[Write]) -> Mapping[str, Set[int]]:
+        """Find who has the values that writes set; return the ids by type, which are to be loaded.
+
+        Raises PyMongoError.
+        """
+        values: dict[tuple[ResourceType, str], dict[Hashable, Any]] = defaultdict(dict)
+        for write in writes:
+            for name, value in write.unique_values.items():
+                key = unique_key(write.resource.attributes[name], value)
+                values[write.resource, name][key] = value
+        ids: dict[str, set[int]] = defaultdict(set)
+        for (resource, name), sought in values.items():
+            query, options = unique_find(name, resource.attributes[name], list(sought.values()))
+            projection = {"_id": True, name: True}
+            for record in await self._transaction.find(
+                resource.collection, query, projection, **options
+            ):
+                self._add(resource, name, record)
+                self._stored.add((resource.type, record["_id"]))
+                ids[resource.type].add(record["_id"])
+        return ids
+
+    def update(self, resource: ResourceType, record: Record) -> None:
+        """Add the values of a record that a write has left."""
+        for name in resource.unique_attributes:
+            if record.get(name) is not None:
+                self._add(resource, name, record)
+
+    def matching_id(self, write: Write) -> int | None:
+        """Return the id of the record that has one of the values of a write, None without one."""
+        ids = (self._id(write.resource, *one) for one in write.unique_values.items())
+        return next((id_ for id_ in ids if id_ is not None), None)
+
+    def taken(self, write: Write) -> list[DuplicateValue]:
+        """Return an error for each value of a write that another record has."""
+        resource = write.resource
+        ids = {name: self._id(resource, name, one) for name, one in write.unique_values.items()}
+        return [
+            DuplicateValue(
+                resource,
+                name,
+                write.position,
+                id_ if (resource.type, id_) in self._stored else None,
+            )
+            for name, id_ in ids.items()
+            if id_ not in (None, write.target.id)
+        ]
+
+    def resolve(
+        self, write: Write, ids: dict[int, int]
+    ) -> tuple[Write, Sequence[InvalidAttributes]]:
+        """Return the creation or the update that a write stands for; and why it is not valid.
+
+        ids: of resources that the request creates, by placeholder; gets those that it updates
+        instead. Raises NoId if a creation has none.
+        """
+        resource, placeholder, change = write.resource, write.target.id, write.change
+        if not write.merges or placeholder is None:
+            return write.with_ids(ids), ()
+        matching = self.matching_id(write)
+        if matching is not None:
+            ids[placeholder] = matching
+            return replace(write.with_ids(ids), verb=Verb.UPDATE), ()
+        if placeholder not in ids:
+            raise NoId
+        details, defaults = dict.fromkeys(change.read_only, READ_ONLY), dict[str, Any]()
+        try:
+            defaults = load_attributes(resource, {}, resource.writable - change.attributes.keys())
+        except ValidationError as error:
+            details |= {name: " ".join(texts) for name, texts in error.messages_dict.items()}
+        change = replace(change, attributes=defaults | change.attributes, read_only={})
+        errors = [InvalidAttributes(details, write.position)] if details else ()
+        return replace(write, change=change).with_ids(ids), errors
+
+    def _add(self, resource: ResourceType, name: str, record: Record) -> None:
+        key = unique_key(resource.attributes[name], record[name])
+        self._ids[resource.type, name, key].append(record["_id"])
+
+    def _id(self, resource: ResourceType, name: str, value: Any) -> int | None:
+        attribute = resource.attributes[name]
+        key = unique_key(attribute, value)
+        for id_ in self._ids.get((resource.type, name, key), ()):
+            current = (self._records.get((resource.type, id_)) or {}).get(name)
+            if current is not None and unique_key(attribute, current) == key:
+                return id_
+        return None

@@ -1,0 +1,444 @@
+"""`Prefer`: to create or update by the value of a unique attribute, and to try a request only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from registry.settings import Settings
+from tests.conftest import Grant, Serve
+from tests.devices import WITH_DEVICES
+from tests.support import Api, CommandLog, Database, Response, stored_records
+
+MERGE = {"Prefer": "resolution=merge-duplicates"}
+ROLL_BACK = {"Prefer": "tx=rollback"}
+BOTH = {"Prefer": "tx=rollback, resolution=merge-duplicates"}
+APPLIED = "Preference-Applied"
+KEY = {"Idempotency-Key": "k"}
+ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@example.com"}
+KING = {"email": "ADA@example.com", "last_name": "King"}
+
+
+@pytest.fixture
+def unique(settings: Settings) -> Settings:
+    names = "computer.serial", "person.email", *(f"device.{one}" for one in ("note", "price"))
+    return replace(settings, unique=(*names, "device.seen"))
+
+
+@pytest.fixture
+async def api(serve: Serve, unique: Settings) -> Api:
+    """The service with further types; most have unique attributes."""
+    return await serve(WITH_DEVICES, unique)
+
+
+def body(type_name: str, attributes: Any, **links: Any) -> dict[str, Any]:
+    relationships = {name: {"data": data} for name, data in links.items()}
+    return {"type": type_name, "attributes": attributes, "relationships": relationships}
+
+
+async def merge(
+    api: Api,
+    type_name: str,
+    attributes: Any,
+    headers: Mapping[str, str] = MERGE,
+    query: str = "",
+    **links: Any,
+) -> Response:
+    data = body(type_name, attributes, **links)
+    return await api.request("POST", f"/{type_name}s{query}", {"data": data}, headers)
+
+
+def add(type_name: str, attributes: Any, lid: str | None = None, **links: Any) -> dict[str, Any]:
+    data = body(type_name, attributes, **links)
+    return {"op": "add", "data": data | ({} if lid is None else {"lid": lid})}
+
+
+def update(attributes: Any, **identity: str) -> dict[str, Any]:
+    return {"op": "update", "data": {**identity, "type": "computer", "attributes": attributes}}
+
+
+def person(id_: str) -> dict[str, str]:
+    return {"type": "person", "id": id_}
+
+
+def computer(id_: str) -> dict[str, str]:
+    return {"type": "computer", "id": id_}
+
+
+async def everything(database: Database) -> list[Any]:
+    """Return all that is stored of resources and of requests."""
+    names = ("devices", "assignments", "idempotency_keys")
+    more = [await database[name].find().sort("_id").to_list(None) for name in names]
+    return [*await stored_records(database), *more]
+
+
+def effects(response: Response) -> list[str]:
+    return [result["meta"]["effect"] for result in response.results]
+
+
+async def test_a_resource_is_created_then_updated_and_then_left(
+    api: Api, database: Database
+) -> None:
+    created = await merge(api, "person", ADA)
+    assert (created.status, created.headers["Location"]) == (201, "/persons/1")
+    tags = [created.headers["ETag"]]
+    for attributes, status in (
+        ({"email": "ADA@example.com", "last_name": "King"}, 200),
+        ({"email": "ADA@example.com", "last_name": "King", "full_name": "Ada King"}, 200),
+    ):
+        response = await merge(api, "person", attributes)
+        assert (response.status, response.id) == (status, "1"), response.document
+        assert response.headers[APPLIED] == MERGE["Prefer"]
+        assert "Location" not in response.headers
+        assert response.data["attributes"] == ADA | {
+            "last_name": "King",
+            "email": "ADA@example.com",
+        }
+        tags.append(response.headers["ETag"])
+    assert tags[0] != tags[1] == tags[2]
+    data = {"type": "person", "id": "1", "attributes": {"first_name": "A"}}
+    patched = await api.request("PATCH", "/persons/1", {"data": data}, {"If-Match": tags[2]})
+    assert patched.status == 200
+    (stored,) = await database.persons.find().to_list(None)
+    assert (stored["_id"], stored["version"]) == (1, 3)
+    assert await api.person(email="b@example.com") == "2", "a merge with a resource took an id"
+
+
+@pytest.mark.parametrize(
+    ("prefer", "applied"),
+    [
+        ('RESOLUTION = "merge-duplicates"; a=b', MERGE["Prefer"]),
+        ('a="x, resolution=none", wait=5, resolution=merge-duplicates', MERGE["Prefer"]),
+        ("resolution=merge-duplicates, resolution=ignore-duplicates", MERGE["Prefer"]),
+        ("tx=rollback, return=minimal, resolution=merge-duplicates", BOTH["Prefer"]),
+        ("resolution=ignore-duplicates, resolution=merge-duplicates", None),
+        ('a="b\\", resolution=merge-duplicates', None),
+        ('"resolution=merge-duplicates', None),
+        ("resolution=Merge-Duplicates", None),
+        ("resolution", None),
+        ("tx=commit", None),
+        (" ,;=,", None),
+        ('"\\' * 4_000, None),
+    ],
+)
+async def test_preferences_that_are_not_supported_are_ignored(
+    api: Api, prefer: str, applied: str | None
+) -> None:
+    response = await merge(api, "computer", {"serial": "SN-1"}, {"Prefer": prefer})
+    assert response.status == 201
+    preferences = [one for one in response.headers.get(APPLIED, "").split(", ") if one]
+    assert set(preferences) == {*(applied or "").split(", ")} - {""}
+    assert (await merge(api, "computer", {"serial": "SN-1"}, {"Prefer": prefer})).status == (
+        201 if "rollback" in prefer else 200 if applied else 409
+    )
+
+
+@pytest.mark.parametrize(
+    ("type_name", "attributes", "more", "error"),
+    [
+        ("person", {"first_name": "A", "last_name": "B"}, {}, (400, "/attributes")),
+        (
+            "person",
+            {"email": "new@example.com", "last_name": "B"},
+            {},
+            (422, "/attributes/first_name"),
+        ),
+        ("person", ADA | {"full_name": "Ada King"}, {}, (422, "/attributes/full_name")),
+        ("person", ADA | {"email": "new@example.com", "full_name": "x"}, {}, (422, "full_name")),
+        ("person", {"email": "x"}, {}, (422, "/attributes/email")),
+        ("person", {"email": "ada@example.com", "first_name": None}, {}, (422, "first_name")),
+        ("person", ADA | {"password": "x"}, {}, (422, "/attributes/password")),
+        ("person", ADA, {"computers": [computer("9")]}, (404, "/computers/data/0/id")),
+        ("computer", {"serial": "SN-1"}, {"owner": person("9")}, (404, "/owner/data/id")),
+        ("computer", {"serial": None}, {}, (422, "/attributes/serial")),
+        ("device", {"note": "a", "price": "2.0"}, {}, (409, "/attributes/price")),
+        ("device", {"price": "2", "note": "a"}, {}, (409, "/attributes/price")),
+    ],
+)
+async def test_what_cannot_be_merged_changes_nothing(
+    api: Api, database: Database, type_name: str, attributes: Any, more: Any, error: tuple[int, str]
+) -> None:
+    await merge(api, "person", ADA)
+    await merge(api, "computer", {"serial": "SN-1"})
+    for note, price in (("a", "1.00"), ("b", "2.00")):
+        assert (
+            await merge(api, "device", {"name": note, "note": note, "price": price})
+        ).status == 201
+    before = await everything(database)
+    alone = await merge(api, type_name, attributes, **more)
+    several = await api.operate(
+        add("computer", {"serial": "SN-2"}), add(type_name, attributes, **more), **MERGE
+    )
+    for response, start in ((alone, "/data"), (several, "/atomic:operations/1/data")):
+        ((status, pointer),) = response.errors
+        assert (response.status, status) == (error[0], error[0])
+        assert pointer.startswith(start)
+        assert pointer.endswith(error[1])
+    if error[0] == 409:
+        assert alone.document["errors"][0]["links"] == {"about": "/devices/2"}
+    assert await everything(database) == before
+
+
+async def test_the_whole_request_merges_or_none_of_it(serve: Serve, api: Api) -> None:
+    """`If-Match`, which names a resource, and types without unique attributes are refused."""
+    for tag in ("*", '"1-a"'):
+        refused = await merge(api, "person", ADA, {**MERGE, "If-Match": tag})
+        assert (refused.status, refused.code) == (400, "invalid_merge")
+        refused = await api.operate(add("person", ADA), **MERGE, **{"If-Match": tag})
+        assert (refused.status, refused.code) == (400, "invalid_merge")
+    plain = await serve()
+    for attributes, pointer in ((ADA, "/data/attributes"), ({}, "/data/attributes")):
+        assert (await merge(plain, "person", attributes)).errors == [(400, pointer)]
+    bare = {"data": {"type": "person"}}
+    assert (await plain.request("POST", "/persons", bare, MERGE)).errors == [(400, "/data")]
+
+
+async def test_null_matches_nothing(api: Api) -> None:
+    ids = {(await merge(api, "person", ADA | {"email": None})).id for _ in range(2)}
+    assert len(ids) == 2
+    first = await merge(api, "device", {"name": "a", "note": "x", "price": None})
+    second = await merge(api, "device", {"name": "b", "note": "x", "price": "1"})
+    assert (first.status, second.status, second.id) == (201, 200, first.id)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "equal"),
+    [
+        ("note", "a", "a"),
+        ("price", "1.50", "1.5000"),
+        ("price", "0", "-0.0"),
+        ("seen", "2026-02-28T12:30:00.1234Z", "2026-02-28T13:30:00.123+01:00"),
+    ],
+)
+async def test_equal_values_are_those_that_the_index_compares(
+    api: Api, name: str, value: str, equal: str
+) -> None:
+    assert (await merge(api, "device", {"name": "a", name: value})).status == 201
+    merged = await merge(api, "device", {"name": "b", name: equal})
+    assert (merged.status, merged.data["attributes"]["name"]) == (200, "b")
+    twice = [add("device", {"name": name, name: one}) for one in (value, equal)]
+    assert len({one["data"]["id"] for one in (await api.operate(*twice, **MERGE)).results}) == 1
+
+
+async def test_letters_that_only_the_index_takes_as_equal_are_a_conflict(api: Api) -> None:
+    """Such as composed and decomposed ones; at least nothing is stored twice, or merged wrongly."""
+    assert (await merge(api, "person", ADA | {"email": "\u00e4da@example.com"})).status == 201
+    response = await merge(api, "person", ADA | {"email": "a\u0308da@example.com"})
+    assert response.status == 200 or response.errors == [(409, "/data/attributes/email")]
+    assert len((await api.get("/persons")).data) == 1
+
+
+async def test_operations_bring_a_person_with_computers(api: Api, database: Database) -> None:
+    """Again and again; what other values they had, and who had the computers, is replaced."""
+    await api.person(email="grace@example.com")
+    await api.computer("SN-1", owner="1")
+    await api.computer("SN-9")
+    ada = {"type": "person", "lid": "ada"}
+    operations = [
+        add("person", ADA, "ada", computers=[computer("2")]),
+        *(add("computer", {"serial": f"SN-{n}"}, f"{n}", owner=ada) for n in (1, 2)),
+        {"op": "update", "data": {**ada, "attributes": {"last_name": "King"}}},
+        add("computer", {"serial": "SN-1"}, owner=ada),
+    ]
+    first = await api.operate(*operations, **MERGE)
+    assert first.headers[APPLIED] == MERGE["Prefer"]
+    assert [one["data"]["id"] for one in first.results] == ["2", "1", "3", "2", "1"]
+    changes = [one["meta"]["effect"] for one in first.results if "meta" in one]
+    assert changes == ["created", "updated", "created", "unchanged"]
+    owned = "/persons/2?include=computers"
+    assert (await api.get(owned)).included == [("computer", one) for one in "123"]
+    again = await api.operate(*operations, **MERGE)
+    assert [one["data"]["id"] for one in again.results] == ["2", "1", "3", "2", "1"]
+    assert (await api.get(owned)).included == [("computer", one) for one in "123"]
+    before = await stored_records(database)
+    serials = [add("computer", {"serial": f"SN-{n}"}, owner=person("2")) for n in (1, 2)]
+    same = await api.operate(*serials, **MERGE)
+    assert effects(same) == ["unchanged"] * 2
+    assert await stored_records(database) == before
+    periods = [(one["computer"], one["owner"]) async for one in database.assignments.find()]
+    assert sorted(periods) == [(1, 1), (1, 2), (2, 2), (3, 2)]
+
+
+async def test_operations_see_what_preceding_ones_have_left(api: Api, database: Database) -> None:
+    await api.computer("SN-1")
+    ref = {"type": "computer", "id": "1"}
+    cases: list[tuple[list[Any], dict[int, str]]] = [
+        ([{"op": "remove", "ref": ref}, add("computer", {"serial": "SN-1"})], {2: "SN-1"}),
+        (
+            [
+                update({"serial": "SN-2"}, id="2"),
+                add("computer", {"serial": "SN-1"}, "new"),
+                {"op": "remove", "ref": {"type": "computer", "lid": "new"}},
+                add("computer", {"serial": "SN-2"}),
+            ],
+            {2: "SN-2"},
+        ),
+        (
+            [
+                add("computer", {"serial": "A"}, "a"),
+                update({"serial": "B"}, lid="a"),
+                add("computer", {"serial": "A"}),
+                add("computer", {"serial": "B"}),
+            ],
+            {2: "SN-2", 4: "B", 5: "A"},
+        ),
+    ]
+    for operations, expected in cases:
+        response = await api.operate(*operations, **MERGE)
+        assert response.status == 200, response.document
+        stored = {one["_id"]: one["serial"] async for one in database.computers.find()}
+        assert sorted(stored.values()) == sorted(expected.values())
+    taken = [
+        add("computer", {"serial": "C"}, "c"),
+        update({"serial": "A"}, lid="c"),
+        update({"serial": "B"}, id="2"),
+    ]
+    pointers = [f"/atomic:operations/{n}/data/attributes/serial" for n in (1, 2)]
+    assert (await api.operate(*taken, **MERGE)).errors == [(409, one) for one in pointers]
+
+
+async def test_all_errors_of_a_request_are_reported(api: Api) -> None:
+    for number in range(150):
+        await api.computer(f"SN-{number}")
+    several = [
+        add("computer", {"serial": "new"}, "new", owner=person("7")),
+        update({"serial": "SN-5"}, id="2"),
+        update({}, id="999"),
+        update({}, lid="new"),
+        update({"serial": "SN-6"}, lid="new"),
+    ]
+    at, serial = "/atomic:operations/{}/data{}".format, "/attributes/serial"
+    missing = [(404, at(0, "/relationships/owner/data/id")), (404, at(2, "/id"))]
+    taken = [(409, at(1, serial)), (409, at(4, serial))]
+    merged = (await api.operate(*several, **MERGE)).errors
+    assert merged == sorted(missing + taken, key=lambda one: one[1])
+    assert (await api.operate(*several)).errors == missing
+    several[0] = add("computer", {"serial": "new"}, "new")
+    del several[2]
+    assert (await api.operate(*several)).errors == [(409, at(one, serial)) for one in (1, 3)]
+    many = [add("computer", {"serial": f"SN-{number}"}) for number in range(150)]
+    response = await api.operate(*many)
+    assert (response.status, len(response.errors)) == (409, 100)
+    assert response.errors[99] == (409, at(99, serial))
+
+
+@pytest.mark.parametrize("prefer", [ROLL_BACK, BOTH])
+async def test_what_is_rolled_back_responds_as_if_it_were_not(
+    api: Api, database: Database, prefer: dict[str, str]
+) -> None:
+    await api.person(email="grace@example.com")
+    await api.computer("SN-1", owner="1")
+    before = await everything(database)
+    headers = {**prefer, **KEY}
+    created = await merge(api, "computer", {"serial": "SN-2"}, headers, owner=person("1"))
+    assert (created.status, set(created.headers[APPLIED].split(", "))) == (
+        201,
+        set(prefer["Prefer"].split(", ")),
+    )
+    assert created.data["attributes"] == {"serial": "SN-2"}
+    operations = [
+        add("person", ADA, "a"),
+        add("computer", {"serial": "X"}, owner={"type": "person", "lid": "a"}),
+    ]
+    assert (await api.operate(*operations, **headers)).status == 200
+    refused = await merge(api, "computer", {"serial": "SN-2"}, headers, "?include=owner")
+    assert refused.errors == [(400, "include")]
+    taken = await merge(api, "person", ADA | {"email": "GRACE@example.com"}, headers)
+    if prefer is BOTH:
+        assert (taken.status, taken.id) == (200, "1")
+    else:
+        assert taken.errors == [(409, "/data/attributes/email")]
+    missing = await merge(api, "computer", {"serial": "SN-3"}, headers, owner=person("9"))
+    assert missing.errors == [(404, "/data/relationships/owner/data/id")]
+    assert await everything(database) == before
+    committed = await merge(api, "computer", {"serial": "SN-2"}, KEY)
+    assert (committed.status, committed.headers.get("Idempotency-Replayed")) == (201, None)
+
+
+async def test_a_rollback_shares_no_transaction_with_requests_that_are_stored(
+    api: Api, database: Database
+) -> None:
+    responses = await asyncio.gather(
+        *(
+            merge(
+                api,
+                "computer",
+                {"serial": f"SN-{number}"},
+                [{}, MERGE, ROLL_BACK, BOTH][number % 4],
+            )
+            for number in range(80)
+        )
+    )
+    assert {one.status for one in responses} == {201}
+    stored = {one["serial"] async for one in database.computers.find()}
+    assert stored == {f"SN-{number}" for number in range(80) if number % 4 < 2}
+
+
+async def test_an_idempotency_key_covers_the_preference(api: Api) -> None:
+    first = await merge(api, "computer", {"serial": "SN-1"}, {**MERGE, **KEY})
+    again = await merge(api, "computer", {"serial": "SN-1"}, {**MERGE, **KEY})
+    assert (again.status, again.headers["Idempotency-Replayed"]) == (201, "true")
+    other = {**MERGE, "Idempotency-Key": "other"}
+    merged = [await merge(api, "computer", {"serial": "SN-1"}, other) for _ in range(2)]
+    assert [one.status for one in merged] == [200, 200]
+    assert merged[1].headers["Idempotency-Replayed"] == "true"
+    assert {one.id for one in (first, again, *merged)} == {first.id}
+    operation, third = add("computer", {"serial": "SN-1"}), {**MERGE, "Idempotency-Key": "third"}
+    for _ in range(2):
+        assert effects(await api.operate(operation, **third)) == ["unchanged"]
+    plain = await merge(api, "computer", {"serial": "SN-1"}, KEY)
+    assert (plain.status, plain.code) == (422, "idempotency_key_reused")
+
+
+async def test_a_merge_requires_what_its_update_requires(
+    serve: Serve, unique: Settings, grant: Grant
+) -> None:
+    api = await serve(settings=replace(unique, auth="on", unique=("computer.serial",)))
+
+    async def send(scopes: str, query: str = "", **links: Any) -> Response:
+        token = {"Authorization": f"Bearer {await grant(*scopes.split())}"}
+        return await merge(api, "computer", {"serial": "SN-1"}, MERGE | token, query, **links)
+
+    assert (await send("computers:write")).status == 201
+    assert (await send("computers:write")).status == 200
+    assert (await send("computers:read")).status == 403
+    assert (await send("computers:write", "?include=owner")).status == 403
+    assert (await send("computers:write", owner=None)).status == 403
+    assert (await send("computers:write persons:write", owner=None)).status == 200
+
+
+async def test_ten_clients_store_nothing_twice(api: Api, database: Database) -> None:
+    def rows(client: int) -> list[Any]:
+        numbers = [(number * 7 + client * 13) % 60 for number in range(60)]
+        serials = [f"SN-{number}" for number in numbers]
+        return [add("computer", {"serial": one}) for one in serials]
+
+    single = [merge(api, "computer", {"serial": f"SN-{n % 60}"}) for n in range(120)]
+    requests = [api.operate(*rows(client), **MERGE) for client in range(10)]
+    responses = await asyncio.gather(*requests, *single)
+    assert {one.status for one in responses} <= {200, 201}
+    counts = Counter([one["serial"] async for one in database.computers.find()])
+    assert counts == dict.fromkeys((f"SN-{number}" for number in range(60)), 1)
+    created = [one for one in responses[10:] if one.status == 201]
+    created_there = sum(effects(one).count("created") for one in responses[:10])
+    assert len(created) + created_there == 60
+
+
+async def test_a_thousand_rows_take_one_query_per_type_and_attribute(
+    api: Api, commands: CommandLog
+) -> None:
+    owners = [add("person", ADA | {"email": f"{n}@example.com"}, f"{n}") for n in range(200)]
+    computers = [
+        add("computer", {"serial": f"SN-{n}"}, owner={"type": "person", "lid": f"{n % 200}"})
+        for n in range(800)
+    ]
+    for expected in ("created", "unchanged"):
+        commands.take("all")
+        response = await api.operate(*owners, *computers, **MERGE)
+        assert set(effects(response)) == {expected}
+        assert commands.names().count("find") <= 4
